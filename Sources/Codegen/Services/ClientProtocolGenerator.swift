@@ -72,8 +72,8 @@ struct ClientProtocolGenerator {
         let comment = method.comment
         printer.print(
             "\(comment)\(comment.isEmpty ? "" : "///\n")"
-                + "/// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if "
-                + "it throws.",
+                + "/// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled "
+                + "if it throws.",
             "\(self.context.access)nonisolated(nonsending) func \(method.declared)(",
             "    options: HHSocketRPC.CallOptions = .init(),",
             "    _ produce: nonisolated(nonsending) (\(method.stream)) async throws -> Void",

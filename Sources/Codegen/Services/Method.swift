@@ -39,7 +39,7 @@ struct Method {
     /// Whether a caller passes one request, rather than sends several over a stream.
     var hasOneRequest: Bool { !self.descriptor.clientStreaming }
 
-    /// What a client's function for it returns.
+    /// The type that a client's function for it returns.
     var returned: String { self.shape == .unary ? self.response : self.stream }
 
     /// A client's end of its stream.

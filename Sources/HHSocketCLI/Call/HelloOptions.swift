@@ -82,8 +82,8 @@ struct HelloOptions: ParsableArguments {
         }
     }
 
-    /// Configures a client for hello, if any option is given or streams are wanted. Call it once the client's timeout is
-    /// set.
+    /// Configures a client for hello, if any option is given or streams are wanted. Call it once the client's timeout
+    /// is set.
     func apply(to configuration: inout SocketClient.Configuration, streams: Bool) {
         guard self.isAskedFor || streams else { return }
         if streams { configuration.streams = StreamPolicy() }

@@ -153,7 +153,9 @@ extension ClientCore {
     ) {
         guard header.status == .ok, header.type & FrameType.allFlags == 0, self.traits.isDirect,
             // Only frames of the standard format come here.
-            header.serial != FrameSerial.push
+            header.serial != FrameSerial.push,
+            // The end of a stream follows its items, and a last piece those before it.
+            connection.streams?.claims(header.serial) != true
         else { return self.received(Frame(header, payload), on: connection, in: &turn) }
         if let place = self.hot.table.takeAnsweredLight(serial: header.serial) {
             let receiver = LightCall.takeReceiver(at: place)

@@ -181,6 +181,11 @@ final class ConnectionStreams {
 
     // MARK: From the wire
 
+    /// Whether an answer with this serial may end a stream, or be the last piece of a payload.
+    func claims(_ serial: UInt32) -> Bool {
+        !self.serials.isEmpty && self.serials[serial] != nil || self.machine.hasUnfinished
+    }
+
     /// Takes a frame.
     ///
     /// - Returns: Whether it was one of streams or pieces. All others are the core's.

@@ -33,6 +33,30 @@ import Testing
         try await alice.prints("3 bob: really")
     }
 
+    @Test func whoIsTypingIsShown() async throws {
+        let server = try self.start(["serve", "0"])
+        defer { server.signal(SIGKILL) }
+        let line = try #require(try await server.lines().first)
+        let port = try #require(line.split(separator: ":").last.map(String.init))
+
+        let alice = try self.start(["127.0.0.1", port, "alice"])
+        defer { alice.signal(SIGKILL) }
+        try alice.type("hello")
+        try await alice.prints("(sent as 1)")
+        // Bob has begun a line before he is there.
+        let bob = try Command(
+            ["127.0.0.1", port, "bob"],
+            of: Command.executable("chat-example"),
+            input: Data("hel".utf8),
+            keepsInputOpen: true
+        )
+        defer { bob.signal(SIGKILL) }
+        try await alice.prints("(bob is typing)")
+        try bob.type("lo alice")
+        try await alice.prints("2 bob: hello alice")
+        #expect(!bob.output.contains("typing"))
+    }
+
     /// The room of `Examples/browser`.
     @Test func roomTakesWebSocketsOnTheSamePort() async throws {
         let server = try self.start(["serve", "tcp+ws://127.0.0.1:0/rpc", "http://127.0.0.1:8000"])

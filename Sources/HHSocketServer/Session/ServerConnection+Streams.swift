@@ -184,7 +184,12 @@ extension ServerConnection {
     func tendStreams(_ streams: ConnectionStreams, in turn: inout Turn) {
         self.performStreamActions(streams, in: &turn)
         guard !streams.isPerforming else { return }
-        self.sendFramesOfStreams(streams, in: &turn)
+        if self.sendFramesOfStreams(streams, in: &turn) {
+            // Senders that go on have more, for when this has been flushed.
+            streams.wantsRoom = true
+            self.link.tellsOfRoom = true
+        }
+        self.performStreamActions(streams, in: &turn)
         self.noteStreams(streams, in: &turn)
         self.finishIfDone(in: &turn)
     }
@@ -343,6 +348,7 @@ extension ServerConnection {
         let hasSent = self.sendFramesOfStreams(streams, in: &turn)
         self.performStreamActions(streams, in: &turn)
         self.noteStreams(streams, in: &turn)
+        self.finishIfDone(in: &turn)
         return hasSent
     }
 

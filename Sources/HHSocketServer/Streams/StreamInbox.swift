@@ -44,7 +44,9 @@ struct StreamInbox: Sendable {
         let length = body.readableBytes
         guard length > 0 else { return .own(ByteBuffer()) }
         guard 2 * length < body.storageCapacity, length < Self.chunkSize else { return .own(body) }
-        if self.chunks.last.map({ $0.writerIndex + length > Self.chunkSize }) ?? true { self.chunks.append(ByteBuffer()) }
+        if self.chunks.last.map({ $0.writerIndex + length > Self.chunkSize }) ?? true {
+            self.chunks.append(ByteBuffer())
+        }
         let chunk = self.chunks.count - 1
         let start = self.chunks[chunk].writerIndex
         self.chunks[chunk].writeImmutableBuffer(body)

@@ -1,0 +1,122 @@
+import HHSocket
+import HHSocketMessage
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+/// A client of streams that says what the wire says, and no more: it has no windows but those that a test keeps.
+struct StreamClient {
+    let client: HostileClient
+    let reply: WireHelloReply
+
+    /// - Parameters:
+    ///   - window: How much it is ready to receive on a stream; 0 for the default.
+    ///   - connectionWindow: How much it is ready to receive on all together; 0 for the default.
+    init(
+        _ server: SocketServer,
+        features: [String] = ["metadata", "streams"],
+        window: UInt32 = 0,
+        connectionWindow: UInt32 = 0
+    ) async throws {
+        let greeter = try await Greeter(server)
+        var hello = WireHello()
+        hello.version = 1
+        hello.features = features
+        hello.streamWindow = window
+        hello.connectionWindow = connectionWindow
+        let (status, reply) = try await greeter.greet(hello)
+        #expect(status == .ok)
+        self.client = greeter.client
+        self.reply = reply
+    }
+
+    // MARK: What it sends
+
+    func send(_ type: UInt32, _ serial: UInt32, _ body: ByteBuffer = ByteBuffer()) async {
+        await self.client.perform(.request(type, serial: serial, body))
+    }
+
+    func open(
+        _ type: UInt32,
+        _ serial: UInt32 = 50,
+        _ body: String = "",
+        _ metadata: WireMetadata? = nil
+    ) async throws {
+        let sealed = try Envelope.seal(
+            type: type,
+            body: ByteBuffer(string: body),
+            metadata: metadata,
+            compression: nil
+        )
+        await self.send(sealed.type, serial, sealed.payload)
+    }
+
+    func item(_ serial: UInt32 = 50, _ body: String) async {
+        await self.send(FrameType.item, serial, ByteBuffer(string: body))
+    }
+
+    func item(_ serial: UInt32 = 50, length: Int) async {
+        await self.send(FrameType.item, serial, ByteBuffer(repeating: 120, count: length))
+    }
+
+    func end(_ serial: UInt32 = 50) async { await self.send(FrameType.end, serial) }
+
+    func credit(_ serial: UInt32 = 50, _ credit: UInt64) async {
+        await self.send(FrameType.credit, serial, ByteBuffer(integer: credit))
+    }
+
+    // MARK: What it receives
+
+    func next() async throws -> Frame { try await self.client.response() }
+
+    /// The next frame that is no credit.
+    func answer() async throws -> Frame {
+        while true {
+            let frame = try await self.client.response()
+            if frame.type != FrameType.credit { return frame }
+        }
+    }
+
+    /// The next frame with this serial that is no credit; others are dropped.
+    func answer(to serial: UInt32) async throws -> Frame {
+        while true {
+            let frame = try await self.answer()
+            if frame.serial == serial { return frame }
+        }
+    }
+
+    /// Expects an item.
+    func expectItem(_ serial: UInt32 = 50, _ body: String, sourceLocation: SourceLocation = #_sourceLocation)
+        async throws
+    {
+        let frame = try await self.answer()
+        #expect(frame.status == .partial, sourceLocation: sourceLocation)
+        #expect(frame.serial == serial, sourceLocation: sourceLocation)
+        #expect(String(buffer: frame.payload) == body, sourceLocation: sourceLocation)
+    }
+
+    /// Expects the end of everything.
+    func expectEnd(
+        _ serial: UInt32 = 50,
+        _ status: Status = .ok,
+        _ body: String = "",
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        let frame = try await self.answer()
+        #expect(frame.status == status, sourceLocation: sourceLocation)
+        #expect(frame.serial == serial, sourceLocation: sourceLocation)
+        #expect(String(buffer: frame.payload) == body, sourceLocation: sourceLocation)
+    }
+}
+
+extension SocketServer {
+    /// Waits until nothing is held or in flight any more.
+    func becomesIdle(_ fileID: String = #fileID, line: Int = #line) async throws {
+        try await eventually("what is held is given back", within: .seconds(30), fileID: fileID, line: line) {
+            self.requestsInFlight == 0 && self.bufferedBytes == 0
+        }
+    }
+}

@@ -179,6 +179,8 @@ package struct ClientStreams {
     package var heldBytes: UInt64 { self.core.heldBytes }
     /// The number of bytes that wait to be sent.
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
+    /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
+    package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
     /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
     package var hasUnfinished: Bool { self.core.hasUnfinished }
     /// The credit for items that this side sends.

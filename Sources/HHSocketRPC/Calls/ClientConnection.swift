@@ -30,6 +30,13 @@ final class ClientConnection: LinkReceiver {
     var endpoint: Endpoint { self.origin.endpoint }
     var agreement: Agreement? { self.origin.agreement }
 
+    /// Whether a stream has this serial, or pieces of its payload have come.
+    @inline(__always)
+    func hasStreamOrPieces(of serial: UInt32) -> Bool {
+        guard let streams = self.streams else { return false }
+        return streams.hasStreamOrPieces(of: serial)
+    }
+
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         defer {
             self.core.handOverPushes(in: &turn)

@@ -181,6 +181,11 @@ final class ConnectionStreams {
 
     // MARK: From the wire
 
+    /// Whether a stream has this serial, or pieces of its payload may have come.
+    func hasStreamOrPieces(of serial: UInt32) -> Bool {
+        self.machine.awaitsPieces || !self.serials.isEmpty && self.serials[serial] != nil
+    }
+
     /// Whether an answer with this serial may end a stream, or be the last piece of a payload.
     func claims(_ serial: UInt32) -> Bool {
         !self.serials.isEmpty && self.serials[serial] != nil || self.machine.hasUnfinished

@@ -16,8 +16,8 @@ extension SocketServer {
         public var heartbeat: HeartbeatPolicy?
         /// The answer to a client's hello. By default every known feature is agreed on, and hello is not required.
         public var hello = ServerHello()
-        /// The limits on the streams of a connection, which the answer to a client's hello announces. Nil: hello does not
-        /// agree on streams, and neither does it where ``answersInOrder`` is set. By default a client has up to 100
+        /// The limits on the streams of a connection, which the answer to a client's hello announces. Nil: hello does
+        /// not agree on streams, and neither does it where ``answersInOrder`` is set. By default a client has up to 100
         /// streams open, and 256 KiB wait on each and 4 MiB on all together.
         public var streams: StreamPolicy? = StreamPolicy()
         /// The application's decisions on connections, and its observers of them. None by default: every client may

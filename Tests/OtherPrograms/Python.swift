@@ -65,6 +65,10 @@ enum Python {
     private static func start(_ script: String, _ arguments: [String], input: Data = Data()) throws -> Command {
         guard let executable = self.executable else { throw Unexpected(description: self.howToGetIt) }
         // -B: a test leaves nothing in the sources' folder.
-        return try Command(["-B", packageFolder.appendingPathComponent(script).path] + arguments, of: executable, input: input)
+        return try Command(
+            ["-B", packageFolder.appendingPathComponent(script).path] + arguments,
+            of: executable,
+            input: input
+        )
     }
 }

@@ -44,7 +44,7 @@ public struct StreamPolicy: Hashable, Sendable {
         self.maximumHeldBytes = maximumHeldBytes
     }
 
-    /// What hello announces; numbers outside of its range are clamped.
+    /// The windows that hello announces; numbers outside of its range are clamped.
     package var windows: StreamWindows {
         StreamWindows(stream: Self.clamp(self.streamWindow), connection: Self.clamp(self.connectionWindow))
     }

@@ -118,7 +118,8 @@ struct EchoOptions: ParsableArguments {
     var given: [String] {
         let options: [(isGiven: Bool, name: String)] = [
             (self.server != nil, "HOST:PORT"), (self.startsServer, "--self"), (self.inFlight != nil, "--in-flight"),
-            (self.connections != nil, "--connections"), (self.threads != nil, "--threads"), (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
+            (self.connections != nil, "--connections"), (self.threads != nil, "--threads"),
+            (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
             (self.api != nil, "--api"), (self.callbacks != nil, "--callbacks"),
             (self.executor != nil, "--executor"), (self.serverPid != nil, "--server-pid"),
             (self.hello, "--hello"), (self.peer != nil, "--peer"),

@@ -78,6 +78,9 @@ enum BuiltIn {
                 return ByteBuffer(string: Self.description(of: request, context))
             }
         }
+        for type in [self.streamOfItems, self.digest, self.echoStream] {
+            add(type) { self.addStream(type, to: &$0) }
+        }
         return (router, omitted)
     }
 
@@ -93,7 +96,10 @@ enum BuiltIn {
     }
 
     static func sha256Hex(of bytes: ByteBuffer) -> String {
-        let digest = bytes.withUnsafeReadableBytes { SHA256.hash(of: $0) }
+        Self.hex(bytes.withUnsafeReadableBytes { SHA256.hash(of: $0) })
+    }
+
+    static func hex(_ digest: [UInt8]) -> String {
         let digits = Array("0123456789abcdef".utf8)
         return String(
             decoding: digest.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] },

@@ -25,6 +25,10 @@ struct ServeCommand: AsyncParsableCommand {
             1001 or 1002 cannot read is answered with status 303, one that 1004 cannot with 402. Types that a --format \
             does not leave to applications are not served, which is reported on stderr.
 
+            Streams, which need hello: 1010 takes COUNT SIZE in decimal, with one space, and streams COUNT items of SIZE \
+            bytes `x` (16777216 at most; anything else is answered with status 303); 1011 takes a stream and answers with \
+            COUNT BYTES SHA256HEX of its items' bytes one after the other; 1012 echoes item by item.
+
             Once connections are accepted, stdout has one line per listener: first that of --host and --port, then those \
             of --listen in their order, with the port that was picked instead of 0. Nothing else is printed there. SIGINT \
             and SIGTERM tell clients to go away and let requests in flight finish, for --grace at most; a second signal \

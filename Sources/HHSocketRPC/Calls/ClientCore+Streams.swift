@@ -285,7 +285,8 @@ extension ClientCore {
 
     private func error(of outcome: StreamOutcome, _ attempt: Attempt) -> SocketError {
         let endpoint = self.endpoint(of: attempt.connection)
-        let stream = "the stream with \(endpoint), type \(self.request(of: attempt.call).type), "
+        let stream =
+            "the stream with \(endpoint), type \(self.request(of: attempt.call).type), "
             + "serial \(attempt.serial ?? 0),"
         let (code, why): (SocketError.Code, String) =
             switch outcome {
@@ -382,7 +383,7 @@ extension ClientCore {
 }
 
 extension StreamViolation {
-    /// What the server did, in words.
+    /// The mistake of the server, in words.
     fileprivate var complaint: String {
         switch self {
         case .beyondWindow: "the server sent more than the stream's window allows"

@@ -401,7 +401,9 @@ final class ConnectionStreams {
 
     /// Sets the timer of all streams to the next deadline, if it would fire later.
     private func armTimer(in turn: inout Turn) {
-        guard let deadline = self.machine.nextDeadline, deadline < self.timer?.deadline ?? .distantFuture else { return }
+        guard let deadline = self.machine.nextDeadline, deadline < self.timer?.deadline ?? .distantFuture else {
+            return
+        }
         if let timer = self.timer { self.core.loop.removeTimer(timer.id) }
         let id = self.core.loop.setTimer(deadline) { [weak self] turn in
             guard let self else { return }

@@ -7,9 +7,9 @@ extension SocketClient {
     ///
     /// Streams are for connections that have agreed on ``HHSocket/ProtocolFeature/streams`` by hello, which the client
     /// asks for where ``Configuration/streams`` is set. A deadline covers the whole stream if the request sets one
-    /// (``CallOptions/timeout``, ``CallOptions/deadline``); otherwise there is none, and the client's timeout limits the
-    /// opening. Interceptors see a stream as one call, whose answer is its end. Cancelling the Swift task cancels the
-    /// stream.
+    /// (``CallOptions/timeout``, ``CallOptions/deadline``); otherwise there is none, and the client's timeout limits
+    /// the opening. Interceptors see a stream as one call, whose answer is its end. Cancelling the Swift task cancels
+    /// the stream.
     ///
     /// - Parameters:
     ///   - request: The opening. Where the client sends one message it is the body, and else there is no body.

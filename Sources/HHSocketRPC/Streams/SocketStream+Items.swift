@@ -45,7 +45,7 @@ extension SocketStream {
 final class ItemReading {
     let stream: SocketStream
     private var batch: Deque<StreamItem> = []
-    /// What was taken and not reported.
+    /// The items that were taken and not reported.
     private var taken = ItemReceipt()
     private var limits: (quiet: UInt64, most: UInt64) = (0, 0)
 

@@ -12,7 +12,8 @@ public import NIOCore
 /// print(try await stream.response.metadata)
 /// ```
 /// Both ways have flow control: ``send(_:)`` waits while the server has no room, and a server whose items are not taken
-/// waits as well. ``SocketClient/stream(for:kind:)`` opens a stream, ``SocketClient/openStream(for:kind:on:onItem:completionHandler:)``
+/// waits as well. ``SocketClient/stream(for:kind:)`` opens a stream,
+/// ``SocketClient/openStream(for:kind:on:onItem:completionHandler:)``
 /// one with callbacks.
 ///
 /// A stream that is released before its end is cancelled. ``items`` and their iterators keep it.

@@ -58,7 +58,7 @@ extension StreamCall {
         }
     }
 
-    /// What a reader may have taken without a report: at the end of a batch, and before that.
+    /// The cost of the items that a reader may have taken without a report: at the end of a batch, and before that.
     var reportLimits: (quiet: UInt64, most: UInt64) {
         self.state.withLockedValue { ($0.quietCost, $0.reportedCost) }
     }

@@ -4,7 +4,8 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// What the handle of a stream, its readers and its senders share with the socket thread, from its start to its end.
+/// The state of a stream that its handle, its readers and its senders share with the socket thread, from its start to
+/// its end.
 ///
 /// Items go through it in batches: senders put items into an outbox, which the socket thread empties, and readers take
 /// all items that have come. One visit of the socket thread serves whatever happened since the visit before.
@@ -53,13 +54,13 @@ final class StreamCall: Sendable {
         // What has come.
         var items: Deque<StreamItem> = []
         var reader: TurnWaiter?
-        /// What was taken since the last visit of the socket thread.
+        /// The items that were taken since the last visit of the socket thread.
         var taken = ItemReceipt()
         /// Whether nobody wants further items.
         var dropsItems = false
-        /// What readers may have taken without a report at the end of a batch.
+        /// The cost of the items that readers may have taken without a report at the end of a batch.
         var quietCost: UInt64 = 0
-        /// What readers may have taken without a report.
+        /// The cost of the items that readers may have taken without a report.
         var reportedCost: UInt64 = 0
 
         /// Whether a visit of the socket thread is due.

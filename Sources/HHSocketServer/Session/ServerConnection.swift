@@ -85,8 +85,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     struct Accounting {
         /// The number of bytes that are charged for what is held here.
         var bytes = 0
-        /// The cost of the answers in line, of the pushes that wait and of what streams hold, in bytes: known where reads
-        /// ask for it.
+        /// The cost of the answers in line, of the pushes that wait and of what streams hold, in bytes: known where
+        /// reads ask for it.
         var waiting = 0
         /// The number of bytes sent by the time the client's backlog was last measured.
         var bytesSent = 0

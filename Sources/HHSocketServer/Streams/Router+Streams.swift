@@ -13,15 +13,15 @@ extension Router {
     ///     return ByteBuffer(string: "\\(length)")
     /// }
     /// ```
-    /// What `handler` throws is the final status, as with ``handle(_:on:limits:_:)-swift.method``; the body of a
-    /// ``StatusError`` is sent where the server does not stream. Metadata that it sets
-    /// (``ServerContext/answerMetadata``) are the trailers. A handler that returns before the client has ended its items
-    /// ends the stream: the rest is dropped.
+    /// An error that `handler` throws is the final status, as with ``handle(_:on:limits:_:)-swift.method``; the body of
+    /// a ``StatusError`` is sent where the server does not stream. Metadata that it sets
+    /// (``ServerContext/answerMetadata``) are the trailers. A handler that returns before the client has ended its
+    /// items ends the stream: the rest is dropped.
     ///
     /// The task is cancelled when the client cancels the stream, does what it must not, or is gone, and when the stream
     /// has not moved for ``HHSocket/StreamPolicy/idleLimit``. Middleware, admissions, limits, deadlines, metrics and
-    /// traces see a stream as one call that lasts as long as its handler runs. There is no deadline unless the client, or
-    /// a timeout here or of the server, sets one.
+    /// traces see a stream as one call that lasts as long as its handler runs. There is no deadline unless the client,
+    /// or a timeout here or of the server, sets one.
     ///
     /// A client has streams if its hello asks for them and ``SocketServer/Configuration/streams`` allows them; else the
     /// request is answered ``HHSocket/Status/illegalFormat`` (303). Repeats are not recognised: an idempotency key on a

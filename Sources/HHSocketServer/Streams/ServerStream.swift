@@ -30,12 +30,12 @@ public struct ServerStream: Sendable {
     /// The client's items; none where it sends one message.
     public var items: Items { Items(exchange: self.exchange) }
 
-    /// Sends an item, and returns when the next one may be sent: the client's credit reaches for all that waits, and the
-    /// connection has room. To be called by one task at a time for items to leave in a certain order.
+    /// Sends an item, and returns when the next one may be sent: the client's credit reaches for all that waits, and
+    /// the connection has room. To be called by one task at a time for items to leave in a certain order.
     ///
-    /// - Throws: `CancellationError` once the stream is over, and if the task is cancelled while it waits; ``StatusError``
-    ///   with status 301 if the item is longer than ``ServerLimits/maximumAnswerLength``, and with 303 where the server
-    ///   sends one message, which is what the handler returns.
+    /// - Throws: `CancellationError` once the stream is over, and if the task is cancelled while it waits;
+    ///   ``StatusError`` with status 301 if the item is longer than ``ServerLimits/maximumAnswerLength``, and with 303
+    ///   where the server sends one message, which is what the handler returns.
     public nonisolated(nonsending) func send(_ body: ByteBuffer) async throws {
         guard self.kind.serverStreams else { throw StatusError(.illegalFormat) }
         try await self.exchange.send(body, type: self.request.type)
@@ -44,8 +44,8 @@ public struct ServerStream: Sendable {
     /// The items of a client, in order.
     ///
     /// There is one reader. An item counts as taken, so that the client may send more, when the reader gets it. The
-    /// sequence ends when the client has ended its items. It throws a ``StatusError`` if the stream ends before: with the
-    /// status that the client was answered, or 409 where it has cancelled or is gone; so a half of a transfer never
+    /// sequence ends when the client has ended its items. It throws a ``StatusError`` if the stream ends before: with
+    /// the status that the client was answered, or 409 where it has cancelled or is gone; so a half of a transfer never
     /// passes for the whole. The same is thrown where the task is cancelled that waits.
     public struct Items: AsyncSequence, Sendable {
         public typealias Element = ByteBuffer

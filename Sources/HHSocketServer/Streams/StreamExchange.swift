@@ -3,8 +3,8 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// What the handler of a stream and the stream's connection share: the items that have come, and those that are to
-/// leave.
+/// The state that the handler of a stream and the stream's connection share: the items that have come, and those that
+/// are to leave.
 ///
 /// The handler takes and gives on any thread. The connection is told to look here once for all that happens until it
 /// does: ``ServerConnection/visit(_:in:)``.
@@ -30,7 +30,7 @@ final class StreamExchange: StreamParty, Sendable {
         var inbox = StreamInbox()
         var hasInputEnded: Bool
         var reader: UnsafeContinuation<Void, Never>?
-        /// What the connection is to be told of: the items that the handler has got.
+        /// The report that is due to the connection: the items that the handler has got.
         var taken = ItemReceipt()
 
         // To the client.
@@ -166,8 +166,8 @@ final class StreamExchange: StreamParty, Sendable {
 
     /// Sends an item, and returns when the next may follow.
     ///
-    /// - Throws: `CancellationError` once the stream is over, or if the task is cancelled while it waits; ``StatusError``
-    ///   if the item is too long.
+    /// - Throws: `CancellationError` once the stream is over, or if the task is cancelled while it waits;
+    ///   ``StatusError`` if the item is too long.
     nonisolated(nonsending) func send(_ body: ByteBuffer, type: UInt32) async throws {
         guard self.core.takes(answerOf: body.readableBytes, type: type, self.session) else {
             throw StatusError(.illegalLength)

@@ -4,8 +4,8 @@ import NIOCore
 
 /// The messages of a stream's client, in order.
 ///
-/// It behaves as ``ServerStream/Items`` does. An item that is no such message is thrown as a ``StatusError`` with status
-/// 402, or 456 where it is empty and the message cannot be: a handler that lets it pass ends the stream so.
+/// It behaves as ``ServerStream/Items`` does. An item that is no such message is thrown as a ``StatusError`` with
+/// status 402, or 456 where it is empty and the message cannot be: a handler that lets it pass ends the stream so.
 public struct RequestMessages<Message: MessageBody>: AsyncSequence, Sendable {
     public typealias Element = Message
     public typealias Failure = StatusError

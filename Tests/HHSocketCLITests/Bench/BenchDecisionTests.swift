@@ -378,7 +378,8 @@ import Testing
         #expect(
             Set(object.keys) == [
                 "peer", "workload", "body", "inflight", "calls_per_s", "p50_us", "p99_us", "client_cpu_s",
-                "server_cpu_s", "seconds", "calls", "api", "callbacks", "connections", "threads", "rate", "not_started", "p90_us",
+                "server_cpu_s", "seconds", "calls", "api", "callbacks", "connections", "threads", "rate", "not_started",
+                "p90_us",
                 "p999_us", "max_us", "interrupted", "hello", "executor",
             ]
         )

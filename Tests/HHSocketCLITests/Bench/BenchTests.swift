@@ -44,7 +44,8 @@ import Darwin
     private static let short = ["--warmup", "50ms", "--duration", "300ms"]
 
     @Test(arguments: [
-        [], ["--callbacks", "default"], ["--api", "async"], ["--connections", "3", "--in-flight", "5", "--threads", "2"],
+        [], ["--callbacks", "default"], ["--api", "async"],
+        ["--connections", "3", "--in-flight", "5", "--threads", "2"],
         ["--api", "dispatch"], ["--api", "dispatch", "--callbacks", "default", "--rate", "300"],
         ["--connections", "2", "--api", "async"], ["--api", "typed"], ["--api", "typed", "--body-length", "16"],
         ["--api", "typed", "--body-length", "131", "--rate", "300"], ["--rate", "300"],

@@ -56,6 +56,29 @@ import Darwin
         }
     }
 
+    @Test func builtInStreams() async throws {
+        try await withServe { address, _ in
+            func expect(
+                _ arguments: [String],
+                _ answer: String,
+                input: String = "",
+                exitCode: Int32 = 0
+            ) async throws {
+                let outcome = try await Command.run(["call", address] + arguments, input: Data(input.utf8))
+                #expect(outcome.exitCode == exitCode, "\(outcome.errors)")
+                #expect(outcome.text == answer)
+            }
+            try await expect(["--type", "1010", "--stream", "--body", "3 2"], "xx\nxx\nxx\n")
+            try await expect(["--type", "1010", "--stream", "--body", "0 5"], "")
+            for wrong in ["3  2", "3", " 3 2", "3 2 ", "a 2", "3 16777217", ""] {
+                try await expect(["--type", "1010", "--stream", "--body", wrong], "", exitCode: 1)
+            }
+            let digest = "3 3 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+            try await expect(["--type", "1011", "--items"], digest, input: "a\nb\nc")
+            try await expect(["--type", "1012", "--items", "--stream"], "one\n\nthree\n", input: "one\n\nthree\n")
+        }
+    }
+
     @Test(arguments: ["synchronous", "connection", "global"]) func echoIsTheSameWhereverItIsMade(handler: String)
         async throws
     {

@@ -83,7 +83,10 @@ import Testing
         let some = try self.file(in: folder, applicationTypes: 1001...1003)
         try await withServe(["--format", some]) { address, server in
             try await server.complains(
-                "note: types not served: 1000, 1004, 1005; the format narrow leaves types from 1001 to 1003 to applications"
+                """
+                note: types not served: 1000, 1004, 1005, 1010, 1011, 1012; the format narrow leaves types from 1001 to \
+                1003 to applications
+                """
             )
             let outcome = try await Command.run([
                 "call", address, "--type", "1001", "--body", "1", "--format", some,
@@ -92,7 +95,7 @@ import Testing
         }
         let none = try self.file(in: folder, applicationTypes: 1...99)
         try await withServe(["--format", none]) { address, server in
-            try await server.complains("note: types not served: 1000, 1001, 1002, 1003, 1004, 1005;")
+            try await server.complains("note: types not served: 1000, 1001, 1002, 1003, 1004, 1005, 1010, ")
             let outcome = try await Command.run(["call", address, "--type", "5", "--format", none])
             #expect(outcome.exitCode == 1)
             #expect(outcome.errors.hasPrefix("error: undefinedType: "), "\(outcome.errors)")

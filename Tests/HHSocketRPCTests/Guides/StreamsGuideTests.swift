@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test func items() async throws {
-        let (_, client) = try await self.connect()
+        let (server, client) = try await self.connect()
 
         // Both sides send items.
         let stream = try await client.stream(for: SocketRequest(type: 1_012))
@@ -59,6 +59,7 @@ import Testing
 
         stream.onDraining { print("goes on elsewhere, soon") }
         #expect(client.statistics.receivedItems == 2)
+        withExtendedLifetime(server) {}
     }
 
     @Test func itemsOfOneSide() async throws {
@@ -79,7 +80,7 @@ import Testing
     }
 
     @Test func callbacks() async throws {
-        let (_, client) = try await self.connect()
+        let (server, client) = try await self.connect()
 
         let other = client.openStream(for: SocketRequest(type: 1_012)) { item in
             print(String(buffer: item))
@@ -93,5 +94,6 @@ import Testing
 
         _ = try await other.response
         #expect(client.statistics.receivedItems == 1)
+        withExtendedLifetime(server) {}
     }
 }

@@ -88,7 +88,12 @@ private struct Note: MessageBody, Hashable {
         let stream = try await peer.client.serverStream(Self.method, Note("3"))
         let opening = try await peer.opening(0)
         #expect(opening.string == "3")
-        let broken = Frame(type: StreamPeer.type, serial: opening.serial, status: .partial, payload: ByteBuffer(bytes: [0xFF]))
+        let broken = Frame(
+            type: StreamPeer.type,
+            serial: opening.serial,
+            status: .partial,
+            payload: ByteBuffer(bytes: [0xFF])
+        )
         try await peer.send(broken)
         var iterator = stream.makeAsyncIterator()
         let error = try await socketError { () throws(SocketError) in _ = try await iterator.next() }

@@ -89,13 +89,15 @@ import Testing
     @Test func theLineAtTheLimitIsBoundedAndWithinTheDeadline() async throws {
         let peer = try await Peer(maximumStreams: 1) { $0.maximumWaiting = 1 }
         let (first, _) = try await peer.open()
-        let second = Task { try await self.refusal(peer) { $0.timeout = .milliseconds(300) } }
-        try await eventually("a place is taken") {
-            let error = try? await self.refusal(peer) { $0.timeout = .milliseconds(50) }
-            return error?.code == .queueFull
+        var request = SocketRequest(type: Peer.type)
+        request.timeout = .seconds(2)
+        // It stands in the line by the time the next one comes.
+        let second = peer.client.openStream(for: request) { _ in
+        } completionHandler: { _ in
         }
-        let error = try await second.value
-        #expect(error.code == .timeout && error.delivery == .notSent)
+        #expect(try await self.refusal(peer).code == .queueFull)
+        let error = await #expect(throws: SocketError.self) { try await second.response }
+        #expect(error?.code == .timeout && error?.delivery == .notSent)
         withExtendedLifetime(first) {}
     }
 

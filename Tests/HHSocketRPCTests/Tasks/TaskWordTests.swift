@@ -50,7 +50,9 @@ import Testing
         await withTaskGroup(of: Void.self) { group in
             // Where handlers run, so that requests leave without the lock.
             group.addTask {
-                for task in tasks { try? await loop.submit { client.core.loop.enter { $0.run(Resumption(task)) } }.get() }
+                for task in tasks {
+                    try? await loop.submit { client.core.loop.enter { $0.run(Resumption(task)) } }.get()
+                }
             }
             group.addTask { for task in tasks { _ = (task.state, task.countOfBytesSent) } }
             group.addTask { for task in tasks where task.taskIdentifier % 3 == 0 { _ = task.progress } }

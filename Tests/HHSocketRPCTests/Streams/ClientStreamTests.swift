@@ -301,10 +301,13 @@ import Testing
     @Test func aReleasedClientEndsItsStreams() async throws {
         var peer: Peer? = try await Peer()
         let stream = try #require(try await peer?.open().stream)
+        // The server stays, so that no connection is lost.
+        let server = try #require(peer?.server)
         peer = nil
         let (_, error) = try await stream.allTexts()
         #expect(error?.code == .cancelled)
         let again = try await socketError { () throws(SocketError) in try await stream.send("late") }
         #expect(again.code == .cancelled)
+        withExtendedLifetime(server) {}
     }
 }

@@ -112,6 +112,8 @@ import Testing
         try await peer.fence()
         try await peer.send(Peer.end(serial))
         _ = try await (third.value, first.response)
+        _ = try await peer.opening(1)
+        try await peer.fence()
         #expect(peer.server.received.filter { $0.type == Peer.type }.count == 2)
     }
 

@@ -135,7 +135,7 @@ import Testing
         ] as [(UInt32, UInt32, UInt32)] {
             #expect(throws: EnvelopeError.flagNotAgreed(refused)) { try self.open((type, payload), agreed: agreed) }
         }
-        #expect("\(EnvelopeError.flagNotAgreed(0xA000_0000))".contains("bit 31 (metadata) and bit 29 (reserved)"))
+        #expect("\(EnvelopeError.flagNotAgreed(0xA000_0000))".contains("bit 31 (metadata) and bit 29 (continues)"))
     }
 
     @Test func everyTruncationIsNoticed() throws {

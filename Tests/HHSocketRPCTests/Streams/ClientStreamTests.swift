@@ -167,6 +167,9 @@ import Testing
         let peer = try await Peer(policy: StreamPolicy(connectionWindow: 1_000))
         let (stream, serial) = try await peer.open()
         for _ in 0..<11 { try await peer.send(Peer.item(serial, length: 84)) }
+        // Items that are taken before would be granted again.
+        let failure = try await socketError { () throws(SocketError) in _ = try await stream.response }
+        #expect(failure.code == .protocolViolation)
         let (texts, error) = try await stream.allTexts()
         #expect(texts.count == 10 && error?.code == .protocolViolation)
         try await peer.server.ended(connection: 0)

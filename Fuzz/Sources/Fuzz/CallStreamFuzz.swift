@@ -31,24 +31,16 @@ enum CallStreamFuzz {
         private static func window(_ input: inout Input) -> UInt32 { input.word() % 300_000 }
     }
 
-    /// One side of a connection.
+    /// One side of a connection, with what only that side does.
     private protocol Side {
+        associatedtype Streams: FuzzedStreams
         var settings: StreamSettings { get }
-        var held: UInt64 { get }
-        var count: Int { get }
-        var openCount: Int { get }
+        var streams: Streams { get set }
 
         mutating func open(_ input: inout Input, now: NIODeadline) -> StreamID?
-        mutating func send(_ id: StreamID, _ payload: ByteBuffer) -> SendResult
         mutating func end(_ id: StreamID, _ input: inout Input)
-        mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline)
-        mutating func release(_ id: StreamID)
         mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline)
         mutating func disturb(_ input: inout Input)
-        mutating func next(now: NIODeadline) -> Frame?
-        mutating func timePassed(now: NIODeadline)
-        mutating func connectionLost()
-        mutating func takeActions() -> [StreamAction]
     }
 
     private struct ClientSide: Side {
@@ -61,18 +53,12 @@ enum CallStreamFuzz {
             self.streams = ClientStreams(settings)
         }
 
-        var held: UInt64 { self.streams.heldBytes }
-        var count: Int { self.streams.count }
-        var openCount: Int { self.streams.openCount }
-
         mutating func open(_ input: inout Input, now: NIODeadline) -> StreamID? {
             guard self.streams.canOpen else { return nil }
             self.serial += 1
             let payload = ByteBuffer(repeating: 0, count: Int(input.byte()) * 400)
             return self.streams.open(type: 16, serial: self.serial, payload: payload, kind: input.kind(), now: now)
         }
-
-        mutating func send(_ id: StreamID, _ payload: ByteBuffer) -> SendResult { self.streams.send(id, payload) }
 
         mutating func end(_ id: StreamID, _ input: inout Input) {
             switch input.byte() % 4 {
@@ -81,12 +67,6 @@ enum CallStreamFuzz {
             default: self.streams.finish(id)
             }
         }
-
-        mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
-            self.streams.took(id, receipt, now: now)
-        }
-
-        mutating func release(_ id: StreamID) { self.streams.release(id) }
 
         mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline) {
             let isDamaged = input.byte() % 16 == 0
@@ -102,16 +82,6 @@ enum CallStreamFuzz {
                 _ = self.streams.dropPlain(serial: serial + 1_000)
             }
         }
-
-        mutating func next(now: NIODeadline) -> Frame? { self.streams.next(now: now) }
-        mutating func timePassed(now: NIODeadline) { self.streams.timePassed(now: now) }
-        mutating func connectionLost() { self.streams.connectionLost() }
-
-        mutating func takeActions() -> [StreamAction] {
-            var actions: [StreamAction] = []
-            self.streams.takeActions(into: &actions)
-            return actions
-        }
     }
 
     private struct ServerSide: Side {
@@ -122,10 +92,6 @@ enum CallStreamFuzz {
             self.settings = settings
             self.streams = ServerStreams(settings)
         }
-
-        var held: UInt64 { self.streams.heldBytes }
-        var count: Int { self.streams.count }
-        var openCount: Int { self.streams.openCount }
 
         mutating func open(_ input: inout Input, now: NIODeadline) -> StreamID? {
             let serial = 50 + UInt32(input.byte() % 8)
@@ -144,8 +110,6 @@ enum CallStreamFuzz {
             return id
         }
 
-        mutating func send(_ id: StreamID, _ payload: ByteBuffer) -> SendResult { self.streams.send(id, payload) }
-
         mutating func end(_ id: StreamID, _ input: inout Input) {
             if input.bool() {
                 self.streams.answer(id, status: .ok, payload: ByteBuffer(repeating: 2, count: Int(input.byte()) * 400))
@@ -153,12 +117,6 @@ enum CallStreamFuzz {
                 self.streams.fail(id, .unknown)
             }
         }
-
-        mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
-            self.streams.took(id, receipt, now: now)
-        }
-
-        mutating func release(_ id: StreamID) { self.streams.release(id) }
 
         mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline) {
             _ = self.streams.receive(frame, isDamaged: input.byte() % 16 == 0, now: now)
@@ -175,16 +133,6 @@ enum CallStreamFuzz {
                 let payload = ByteBuffer(repeating: 1, count: Int(input.byte()) * 600)
                 self.streams.sendPlain(type: 17, serial: serial, status: .ok, payload: payload)
             }
-        }
-
-        mutating func next(now: NIODeadline) -> Frame? { self.streams.next(now: now) }
-        mutating func timePassed(now: NIODeadline) { self.streams.timePassed(now: now) }
-        mutating func connectionLost() { self.streams.connectionLost() }
-
-        mutating func takeActions() -> [StreamAction] {
-            var actions: [StreamAction] = []
-            self.streams.takeActions(into: &actions)
-            return actions
         }
     }
 
@@ -206,14 +154,14 @@ enum CallStreamFuzz {
                 self.step(&input)
                 self.perform()
             }
-            self.side.connectionLost()
+            self.side.streams.connectionLost()
             self.perform()
             require(self.open.isEmpty, "\(self.open.count) streams have not ended")
-            while let (id, receipt) = self.items.popLast() { self.side.took(id, receipt, now: self.now) }
+            while let (id, receipt) = self.items.popLast() { self.side.streams.took(id, receipt, now: self.now) }
             self.perform()
-            require(self.side.count == 0, "\(self.side.count) streams are kept")
-            require(self.side.held == 0, "\(self.side.held) bytes are held")
-            require(self.side.next(now: self.now) == nil, "a frame leaves a lost connection")
+            require(self.side.streams.count == 0, "\(self.side.streams.count) streams are kept")
+            require(self.side.streams.heldBytes == 0, "\(self.side.streams.heldBytes) bytes are held")
+            require(self.side.streams.next(now: self.now) == nil, "a frame leaves a lost connection")
         }
 
         private mutating func step(_ input: inout Input) {
@@ -221,22 +169,26 @@ enum CallStreamFuzz {
             case 0: if let id = self.side.open(&input, now: self.now) { self.open.append(id) }
             case 1, 2:
                 guard let id = self.anyStream(&input) else { return }
-                _ = self.side.send(id, ByteBuffer(repeating: 3, count: Int(input.byte()) * 500))
+                _ = self.side.streams.send(
+                    id,
+                    ByteBuffer(repeating: 3, count: Int(input.byte()) * 500),
+                    isCompressed: false
+                )
             case 3: if let id = self.anyStream(&input) { self.side.end(id, &input) }
             case 4, 5:
                 guard !self.items.isEmpty else { return }
                 let (id, receipt) = self.items.removeFirst()
-                self.side.took(id, receipt, now: self.now)
+                self.side.streams.took(id, receipt, now: self.now)
             case 6:
                 guard let id = self.anyStream(&input) else { return }
-                self.side.release(id)
+                self.side.streams.release(id)
             case 7: self.side.disturb(&input)
             case 8:
                 self.now = self.now + .seconds(Int64(input.byte()) * 8)
-                self.side.timePassed(now: self.now)
+                self.side.streams.timePassed(now: self.now)
             case 9, 10:
                 for _ in 0..<input.byte() % 8 {
-                    guard let frame = self.side.next(now: self.now) else { break }
+                    guard let frame = self.side.streams.next(now: self.now) else { break }
                     let length = frame.payload.readableBytes
                     require(length <= StreamFrames.maximumPieceLength, "a frame of \(length) bytes leaves")
                     self.perform()
@@ -250,7 +202,9 @@ enum CallStreamFuzz {
         }
 
         private mutating func perform() {
-            for action in self.side.takeActions() {
+            var actions: [StreamAction] = []
+            self.side.streams.takeActions(into: &actions)
+            for action in actions {
                 switch action {
                 case .item(let id, let item):
                     require(
@@ -271,11 +225,35 @@ enum CallStreamFuzz {
                 }
             }
             // Each frame that is held was admitted by the limit.
-            require(self.side.held <= UInt64(self.side.settings.maximumHeldBytes), "\(self.side.held) bytes are held")
-            require(self.side.openCount == self.open.count, "\(self.side.openCount) are open, not \(self.open.count)")
+            require(
+                self.side.streams.heldBytes <= UInt64(self.side.settings.maximumHeldBytes),
+                "\(self.side.streams.heldBytes) bytes are held"
+            )
+            require(
+                self.side.streams.openCount == self.open.count,
+                "\(self.side.streams.openCount) are open, not \(self.open.count)"
+            )
         }
     }
 }
+
+/// The functions that the streams of both sides have.
+private protocol FuzzedStreams {
+    var heldBytes: UInt64 { get }
+    var count: Int { get }
+    var openCount: Int { get }
+
+    mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool) -> SendResult
+    mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline)
+    mutating func release(_ id: StreamID)
+    mutating func next(now: NIODeadline) -> Frame?
+    mutating func timePassed(now: NIODeadline)
+    mutating func connectionLost()
+    mutating func takeActions(into actions: inout [StreamAction])
+}
+
+extension ClientStreams: FuzzedStreams {}
+extension ServerStreams: FuzzedStreams {}
 
 extension Input {
     fileprivate mutating func kind() -> StreamKind {

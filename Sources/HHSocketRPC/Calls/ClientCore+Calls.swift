@@ -477,11 +477,7 @@ extension ClientCore {
 
     /// Runs `callback` where the task's handler runs.
     private func callBack(_ task: SocketTask, _ callback: SocketCallback, in turn: inout Turn) {
-        switch task.callbackQueue?.target {
-        case nil: turn.callBack(callback)
-        case .queue(let queue)?: queue.async { callback.run() }
-        case .socketThread?: turn.run(callback)
-        }
+        turn.callBack(callback, on: task.callbackQueue)
     }
 
     /// Whether a call waits for the frame that is arriving.
@@ -502,6 +498,17 @@ extension ClientCore {
         task.flight.firstByte.comesFirst(at: turn.now)
         if task.progressed(bytesReceived: arriving.receivedBytes, of: arriving.length) {
             self.showProgress(of: task, in: &turn)
+        }
+    }
+}
+
+extension Turn {
+    /// Runs `callback` on a queue; nil for the client's.
+    mutating func callBack(_ callback: SocketCallback, on queue: CallbackQueue?) {
+        switch queue?.target {
+        case nil: self.callBack(callback)
+        case .queue(let queue)?: queue.async { callback.run() }
+        case .socketThread?: self.run(callback)
         }
     }
 }

@@ -138,10 +138,15 @@ final class ConnectionStreams {
     /// Looks at what the application has done with a stream.
     func visit(_ call: StreamCall, in turn: inout Turn) {
         guard let id = call.flight.id else { return }
+        self.settle(call, id, in: &turn)
+        self.goOn(in: &turn)
+    }
+
+    /// Hands the machine what the application has taken and what it sends.
+    private func settle(_ call: StreamCall, _ id: StreamID, in turn: inout Turn) {
         let (taken, isFinished) = call.takeOutbox()
         if taken != ItemReceipt() { self.machine.took(id, taken, now: turn.now) }
         self.sendItems(of: call, id, isFinished: isFinished, in: &turn)
-        self.goOn(in: &turn)
     }
 
     /// The application wants none of the items that have come.
@@ -339,9 +344,7 @@ final class ConnectionStreams {
         case .goOn(let id):
             guard let call = self.call(id) else { return }
             call.flight.goesOn = true
-            let (taken, isFinished) = call.takeOutbox()
-            if taken != ItemReceipt() { self.machine.took(id, taken, now: turn.now) }
-            self.sendItems(of: call, id, isFinished: isFinished, in: &turn)
+            self.settle(call, id, in: &turn)
             self.mustPull = true
         case .ended(let id, let end): self.ended(id, end, in: &turn)
         case .whole(let frame): self.core.receivedWhole(frame, onConnection: self.connection, in: &turn)

@@ -21,7 +21,7 @@ extension StreamCall {
         }
         self.flight.arrived.removeAll(keepingCapacity: true)
         if let reader { turn.resume(reader) }
-        if callsBack { self.scheduleCallbacks(in: &turn) }
+        if callsBack { turn.callBack(.work(self), on: self.callbackQueue) }
     }
 
     /// Moves all items that are there into `batch`, which is empty.
@@ -67,9 +67,7 @@ extension StreamCall {
     func report(_ taken: ItemReceipt) {
         let mustVisit = self.state.withLockedValue { state in
             state.taken += taken
-            guard !state.isVisitDue else { return false }
-            state.isVisitDue = true
-            return true
+            return state.asksForVisit()
         }
         if mustVisit { self.submitVisit() }
     }
@@ -114,17 +112,6 @@ extension StreamCall {
     }
 
     func scheduleCallbacks() { self.callBack(.work(self)) }
-
-    private func scheduleCallbacks(in turn: inout Turn) {
-        if let queue = self.callbackQueue {
-            switch queue.target {
-            case .queue(let queue): queue.async { self.callBack() }
-            case .socketThread: turn.run(SocketCallback.work(self))
-            }
-        } else {
-            turn.callBack(.work(self))
-        }
-    }
 
     /// Whether callbacks are to be scheduled, which they are from now on.
     func mustCallBack(_ state: inout State) -> Bool {

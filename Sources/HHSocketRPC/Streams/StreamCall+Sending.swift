@@ -25,8 +25,7 @@ extension StreamCall {
             guard !state.isFinished else { return (.refused(Self.isFinished), false) }
             state.outbox.append(item)
             state.outboxCost += item.cost
-            let mustVisit = state.isOpen && !state.isVisitDue
-            if mustVisit { state.isVisitDue = true }
+            let mustVisit = state.isOpen && state.asksForVisit()
             return (state.hasRoom ? .goOn : .wait, mustVisit)
         }
         if mustVisit { self.submitVisit() }
@@ -59,9 +58,7 @@ extension StreamCall {
         let mustVisit = self.state.withLockedValue { state in
             guard self.kind.clientStreams, !state.isFinished, state.end == nil else { return false }
             state.isFinished = true
-            guard state.isOpen, !state.isVisitDue else { return false }
-            state.isVisitDue = true
-            return true
+            return state.isOpen && state.asksForVisit()
         }
         if mustVisit { self.submitVisit() }
     }

@@ -66,6 +66,14 @@ final class StreamCall: Sendable {
         /// Whether a visit of the socket thread is due.
         var isVisitDue = false
 
+        /// Asks for a visit of the socket thread.
+        ///
+        /// - Returns: Whether it must be submitted; false if one is due.
+        mutating func asksForVisit() -> Bool {
+            defer { self.isVisitDue = true }
+            return !self.isVisitDue
+        }
+
         // Callbacks.
         /// Whether they are running, or about to.
         var isCallingBack = false

@@ -63,7 +63,7 @@ public final class SocketTask: Sendable {
 
     /// The storage of ``word``, which must be the first property: the runtime tells where that is.
     ///
-    /// Proof of `nonisolated(unsafe)`: accessed through ``word`` alone, once the task has been made.
+    /// Proof of `nonisolated(unsafe)`: once the task has been made, accessed through ``word`` alone, which is atomic.
     nonisolated(unsafe) private var wordStorage = UnsafeAtomic<TaskWord>.Storage(.suspended)
     /// The number of the task, unique among those of its client, from 1.
     public let taskIdentifier: Int
@@ -236,24 +236,24 @@ public final class SocketTask: Sendable {
     /// Starts the call. The timeout counts from here. Does nothing unless the task is suspended.
     public func resume() {
         if self.client.startOnFastPath(self) { return }
-        // A cancellation from another thread, which is submitted as well, comes after the context has been set.
-        let starts = self.locked { _ in
-            guard self.begins(from: .suspended) else { return false }
-            if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
-            return true
-        }
-        if starts { self.submit(.start) }
+        if self.begins() { self.submit(.start) }
     }
 
     /// Starts a stream's call, as ``resume()`` does.
     func resumeStream(_ stream: StreamCall) {
-        let starts = self.locked { _ in
-            guard self.begins(from: .suspended) else { return false }
-            self.flight.stream = stream
+        if self.begins(stream) { self.submit(.startStream) }
+    }
+
+    /// Sets a suspended task running, and the socket thread's part of it that must be there before it is submitted.
+    /// False if it is in another state.
+    private func begins(_ stream: StreamCall? = nil) -> Bool {
+        // A cancellation from another thread, which is submitted as well, comes after these have been set.
+        self.locked { _ in
+            guard self.word.update({ $0.state == .suspended ? $0.with(.running) : nil }) else { return false }
+            if let stream { self.flight.stream = stream }
             if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
             return true
         }
-        if starts { self.submit(.startStream) }
     }
 
     /// Cancels the call: the server is notified, with the request's ``SocketRequest/cancellationBody``, and the
@@ -287,7 +287,7 @@ public final class SocketTask: Sendable {
         self.submit(.start)
     }
 
-    /// Returns the result of a complete task that nobody but its caller asks for it. Must be called once only.
+    /// Returns the result of a complete task whose result nobody else asks for. Must be called once only.
     func takeResult() -> Result<SocketResponse, SocketError> {
         self.locked { snapshot in
             var response: SocketResponse?
@@ -325,11 +325,6 @@ public final class SocketTask: Sendable {
         self.locked { _ in
             self.word.update { $0.state == .suspended || $0.state == .running ? $0.with(.canceling) : nil }
         }
-    }
-
-    /// Sets a task in this state running. False if it is in another one.
-    private func begins(from state: State) -> Bool {
-        self.word.update { $0.state == state ? $0.with(.running) : nil }
     }
 
     private enum Operation: UInt8 { case start, cancel, reprioritize, startStream }

@@ -132,6 +132,13 @@ final class ClientEvents: Sendable {
             seen.agreements.count >= number ? seen.agreements[number - 1] : nil
         }
     }
+
+    /// Waits for the event of the connection that there is: events may be seen after what happened on the connection.
+    func waitUntilOpen(fileID: String = #fileID, line: Int = #line) async throws {
+        try await self.wait("one opening more than ends", fileID: fileID, line: line) { seen in
+            seen.agreements.count == seen.ends.count + 1
+        }
+    }
 }
 
 extension ClientEvents.Seen {

@@ -120,6 +120,7 @@ struct CoilMQTests {
                 try await server.start()
             }
         }
+        try await events.opened(3)
         #expect(events.current.agreements.count == 3)
         try await client.disconnect()
     }

@@ -67,7 +67,8 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
         configuration.limits.maximumConnectionsPerAddress = .max
         configuration.limits.connectionRatePerAddress = nil
         try await withServer(configuration, makeRouter()) { server in
-            let clients = try await connect(1_000, to: server)
+            var clients: [HostileClient] = []
+            for _ in 0..<10 { clients += try await connect(100, to: server) }
             let counts = server.connectionsByLoop
             #expect(counts.count == 2 && counts.reduce(0, +) == 1_000 && server.connectionCount == 1_000)
             // The listening socket has asked the group for an event loop, too.
@@ -107,9 +108,11 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
     @Test func aStormOfTLSClientsIsServedWithoutAHandshakeInVain() async throws {
         try await withServer(try withTLS(), makeRouter()) { server in
             let begun = ContinuousClock.now
-            let clients = try await connect(400, to: server, tls: try trusting())
-            print("400 TLS clients: \(ContinuousClock.now - begun)")
-            #expect(server.statistics.connectionsAccepted == 400)
+            // Under a sanitizer, with less effort, a handshake takes ten times as long.
+            let count = effort < 1 ? 100 : 400
+            let clients = try await connect(count, to: server, tls: try trusting())
+            print("\(count) TLS clients: \(ContinuousClock.now - begun)")
+            #expect(server.statistics.connectionsAccepted == count)
             #expect(server.statistics.tlsFailures == 0)
             withExtendedLifetime(clients) {}
         }
@@ -134,13 +137,12 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
         try await withServer(configuration, makeRouter()) { server in
             var clients: [HostileClient] = []
             for _ in 0..<20 { clients.append(try await HostileClient.connect(to: server.address)) }
-            // Nineteen wait, for five seconds if nobody went.
+            // Nineteen wait, for five seconds if nobody went. Those whose turn comes before the server sees that they have
+            // gone have failed, which takes no time.
             for client in clients.dropFirst() { await client.perform(.close) }
             let begun = ContinuousClock.now
             try await HostileClient.connect(to: server.address, tls: try trusting()).expectEcho()
             #expect(ContinuousClock.now - begun < .seconds(3))
-            // Of those that have gone one or two may have had their turn before.
-            #expect(server.statistics.tlsFailures <= 3)
             await clients[0].perform(.reset)
         }
     }

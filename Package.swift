@@ -204,6 +204,7 @@ let package = Package(
                 "HHSocketRPC",
                 "HHSocketSTOMP",
                 "HHSocketServer",
+                .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),

@@ -13,6 +13,9 @@ struct BenchCommand: AsyncParsableCommand {
             answered. A wrong answer or a failed call ends it with exit code 1. So does an interruption (SIGINT, SIGTERM), \
             after a report of the measurement so far.
 
+            With --api stream it measures streams: the number of items and of bytes per second, and the CPU time of an item. \
+            It checks how long each item is, and how many there were on a stream that has ended.
+
             --parse parses 64 MiB of frames in 64 KiB pieces that do not align with them, and prints two lines: for frames \
             borrowed in a closure, and for frames owned.
             """
@@ -119,8 +122,29 @@ struct BenchCommand: AsyncParsableCommand {
     }
 
     private func measureCalls() async throws {
+        if self.calls.api == .stream {
+            try await self.report(
+                untilSignal: { try await self.streamResult() },
+                { ($0.json, $0.summary, $0.isInterrupted) },
+                what: "items"
+            )
+        } else {
+            try await self.report(
+                untilSignal: { try await self.echoResult() },
+                { ($0.json, $0.summary, $0.isInterrupted) },
+                what: "calls"
+            )
+        }
+    }
+
+    /// Measures until the end, or until a signal cancels it, and prints the report.
+    private func report<Measured: Sendable>(
+        untilSignal measure: @escaping @Sendable () async throws -> Measured,
+        _ texts: (Measured) -> (json: String, summary: String, isInterrupted: Bool),
+        what: String
+    ) async throws {
         let signals = Signals()
-        let measuring = Task { try await self.echoResult() }
+        let measuring = Task { try await measure() }
         let interruption = Task { [stream = signals.stream] in
             var isFirst = true
             for await _ in stream {
@@ -131,28 +155,44 @@ struct BenchCommand: AsyncParsableCommand {
             }
         }
         defer { interruption.cancel() }
-        let result = try await measuring.value
-        try StandardOutput.write(self.json ? result.json : result.summary)
-        guard !result.isInterrupted else {
-            StandardError.line("error: interrupted; the report is of the calls until then")
+        let texts = texts(try await measuring.value)
+        try StandardOutput.write(self.json ? texts.json : texts.summary)
+        guard !texts.isInterrupted else {
+            StandardError.line("error: interrupted; the report is of the \(what) until then")
             throw ExitCode.failure
         }
     }
 
-    /// Measures the server that the options name.
     private func echoResult() async throws -> EchoResult {
+        try await self.measured { parameters in
+            try await EchoBench(parameters).run(showsProgress: StandardError.isTerminal)
+        }
+    }
+
+    private func streamResult() async throws -> StreamResult {
+        let direction = self.calls.direction ?? .down
+        return try await self.measured { parameters in
+            let bench = StreamBench(parameters: parameters, direction: direction)
+            return try await bench.run(showsProgress: StandardError.isTerminal)
+        }
+    }
+
+    /// Measures the server that the options name.
+    private func measured<Measured>(_ measure: (EchoParameters) async throws -> Measured) async throws -> Measured {
         do {
-            if let server = self.calls.server { return try await self.echoResult(server, self.calls.serverPid) }
+            if let server = self.calls.server {
+                return try await measure(self.parameters(server, self.calls.serverPid))
+            }
             let ownServer = try await OwnServer.start(format: self.format.argument)
             defer { ownServer.kill() }
-            return try await self.echoResult(ownServer.endpoint, ownServer.pid)
+            return try await measure(self.parameters(ownServer.endpoint, ownServer.pid))
         } catch  where Task.isCancelled {
             // Any other error is a consequence of the cancellation.
             throw EchoFailure("interrupted before anything was measured")
         }
     }
 
-    private func echoResult(_ server: Endpoint, _ pid: Int32?) async throws -> EchoResult {
+    private func parameters(_ server: Endpoint, _ pid: Int32?) throws -> EchoParameters {
         var parameters = self.calls.parameters(
             server: server,
             serverPID: pid,
@@ -161,6 +201,6 @@ struct BenchCommand: AsyncParsableCommand {
             seconds: (self.givenDuration ?? .seconds(2)).inSeconds
         )
         parameters.header = try self.fields.header(in: self.format.format)
-        return try await EchoBench(parameters).run(showsProgress: StandardError.isTerminal)
+        return parameters
     }
 }

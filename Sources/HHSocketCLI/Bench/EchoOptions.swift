@@ -7,6 +7,13 @@ struct EchoOptions: ParsableArguments {
     static let defaultInFlight = 64
     static let connectionLimit = 1_000
     static let inFlightLimit = 1_000_000
+    static let defaultStreams = 1
+    /// As many streams as a server has open on a connection by default.
+    static let streamLimit = 100
+    static let leastWindow = 1_024
+    static let largestWindow = 1 << 30
+    /// The most calls per second beside streams.
+    static let largestRateBeside = 1e6
     /// The limit of memory for bodies, in bytes; each body in flight is held twice.
     static let memoryLimit = 4 << 30
     /// The longest duration: ten days.
@@ -26,7 +33,10 @@ struct EchoOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The number of calls in flight on each connection; with --rate the largest. (default: 64)",
+            """
+            The number of calls in flight on each connection, with --rate the largest; with --api stream the number of \
+            streams. (default: 64; with --api stream 1)
+            """,
             valueName: "n"
         )
     )
@@ -69,11 +79,40 @@ struct EchoOptions: ParsableArguments {
         help: ArgumentHelp(
             """
             How calls are made: by tasks with completion handlers, with handlers but no tasks, by Swift tasks that await, \
-            or by these with a generated client and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). (default: task)
+            or by these with a generated client and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). With \
+            stream Swift tasks send and await the items of streams, types \(BuiltIn.streamOfItems), \
+            \(BuiltIn.countOfItems) and \(BuiltIn.echoStream). (default: task)
             """
         )
     )
     var api: EchoParameters.API?
+
+    @Option(
+        help: ArgumentHelp(
+            "With --api stream: who sends the items. both: the client, and the server sends each back. (default: down)"
+        )
+    )
+    var direction: StreamDirection?
+
+    @Option(
+        help: ArgumentHelp(
+            "With --api stream: the bytes that the server may send on a stream beyond those taken. (default: 256K)",
+            valueName: "size"
+        ),
+        transform: SizeArgument.parse
+    )
+    var window: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            """
+            With --api stream: the number of plain calls per second beside the streams, of 16 bytes, on all connections \
+            together, whose latency is reported. (default: none)
+            """,
+            valueName: "calls/s"
+        )
+    )
+    var calls: Double?
 
     @Option(
         help: ArgumentHelp(
@@ -111,6 +150,9 @@ struct EchoOptions: ParsableArguments {
     )
     var hello = false
 
+    @Flag(help: "With --hello: agree on streams as well. The measured calls stay plain ones.")
+    var streams = false
+
     @Option(help: ArgumentHelp("The server's name in the report. (default: hhsocket)", valueName: "name"))
     var peer: String?
 
@@ -120,9 +162,11 @@ struct EchoOptions: ParsableArguments {
             (self.server != nil, "HOST:PORT"), (self.startsServer, "--self"), (self.inFlight != nil, "--in-flight"),
             (self.connections != nil, "--connections"), (self.threads != nil, "--threads"),
             (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
-            (self.api != nil, "--api"), (self.callbacks != nil, "--callbacks"),
+            (self.api != nil, "--api"), (self.direction != nil, "--direction"),
+            (self.window != nil, "--window"), (self.calls != nil, "--calls"),
+            (self.callbacks != nil, "--callbacks"),
             (self.executor != nil, "--executor"), (self.serverPid != nil, "--server-pid"),
-            (self.hello, "--hello"), (self.peer != nil, "--peer"),
+            (self.hello, "--hello"), (self.streams, "--streams"), (self.peer != nil, "--peer"),
         ]
         return options.filter(\.isGiven).map(\.name)
     }
@@ -131,6 +175,80 @@ struct EchoOptions: ParsableArguments {
     func check(body: Int, format: WireFormat) throws {
         guard (self.server != nil) != self.startsServer else {
             throw ValidationError("HOST:PORT names a server and --self starts one: leave one of them out.")
+        }
+        if self.api == .stream {
+            try self.checkStreams(body: body, format: format)
+        } else {
+            try self.checkCalls(body: body, format: format)
+        }
+        try self.check(self.connections, "--connections", 1...Self.connectionLimit)
+        try self.check(self.threads, "--threads", 1...(self.connections ?? 1))
+        if let rate = self.rate, !(rate > 0 && rate <= 1e9) {
+            throw ValidationError("--rate is a number of calls per second above 0, 1000000000 at most, not \(rate).")
+        }
+        if let warmup = self.warmup, warmup > Self.longest { throw ValidationError("--warmup is 10d at most.") }
+        let api = self.api ?? .task
+        guard self.callbacks == nil || api.hasHandlers else {
+            throw ValidationError(
+                "--callbacks is for completion handlers, and --api \(api.rawValue) has none; leave it out."
+            )
+        }
+        guard self.executor == nil || !api.hasHandlers else {
+            throw ValidationError("--executor is for Swift tasks, and --api \(api.rawValue) has none; leave it out.")
+        }
+        guard self.serverPid == nil || !self.startsServer else {
+            throw ValidationError("--self knows its server's process; leave --server-pid out.")
+        }
+        if let pid = self.serverPid, pid < 1 {
+            throw ValidationError("--server-pid is a process number, 1 or more, not \(pid).")
+        }
+    }
+
+    private func checkStreams(body: Int, format: WireFormat) throws {
+        try FormatArgument.validate(type: (self.direction ?? .down).type, in: format)
+        guard format.supportsStreams else {
+            throw ValidationError(
+                """
+                The format \(format) cannot have streams: they take hello, cancels, and heartbeats, cancels and pushes that \
+                use none of the types 6, 7 and 8.
+                """
+            )
+        }
+        guard self.rate == nil else {
+            throw ValidationError("--rate is for calls, and the items of --api stream leave as fast as they can.")
+        }
+        guard !self.hello, !self.streams else {
+            let name = self.hello ? "--hello" : "--streams"
+            throw ValidationError("\(name) is for calls: with --api stream connections begin with a hello anyway.")
+        }
+        if let calls = self.calls {
+            try FormatArgument.validate(type: BuiltIn.echo, in: format)
+            guard calls > 0, calls <= Self.largestRateBeside else {
+                throw ValidationError(
+                    "--calls is a number of calls per second above 0, \(Int(Self.largestRateBeside)) at most, not \(calls)."
+                )
+            }
+        }
+        guard (0...BuiltIn.longestItem).contains(body) else {
+            throw ValidationError("--body-length is a size from 0 to \(BuiltIn.longestItem), not \(body).")
+        }
+        try self.check(self.inFlight, "--in-flight", 1...Self.streamLimit)
+        try self.check(self.window, "--window", Self.leastWindow...Self.largestWindow)
+    }
+
+    private func checkCalls(body: Int, format: WireFormat) throws {
+        guard self.direction == nil else {
+            throw ValidationError("--direction is for --api stream; leave it out.")
+        }
+        guard self.window == nil else { throw ValidationError("--window is for --api stream; leave it out.") }
+        guard self.calls == nil else {
+            throw ValidationError("--calls is for calls beside --api stream; --rate is for these.")
+        }
+        guard !self.streams || self.hello else {
+            throw ValidationError("--streams needs --hello, in which streams are agreed on.")
+        }
+        guard !self.streams || format.supportsStreams else {
+            throw ValidationError("The format \(format) cannot have streams.")
         }
         try FormatArgument.validate(type: BuiltIn.echo, in: format)
         guard !self.hello || format.supportsHello else {
@@ -153,8 +271,6 @@ struct EchoOptions: ParsableArguments {
             )
         }
         try self.check(self.inFlight, "--in-flight", 1...Self.inFlightLimit)
-        try self.check(self.connections, "--connections", 1...Self.connectionLimit)
-        try self.check(self.threads, "--threads", 1...(self.connections ?? 1))
         let bodies = (self.inFlight ?? Self.defaultInFlight) * (self.connections ?? 1)
         guard 2 * bodies * body <= Self.memoryLimit else {
             throw ValidationError(
@@ -163,25 +279,6 @@ struct EchoOptions: ParsableArguments {
                 --body-length, --in-flight or --connections.
                 """
             )
-        }
-        if let rate = self.rate, !(rate > 0 && rate <= 1e9) {
-            throw ValidationError("--rate is a number of calls per second above 0, 1000000000 at most, not \(rate).")
-        }
-        if let warmup = self.warmup, warmup > Self.longest { throw ValidationError("--warmup is 10d at most.") }
-        let api = self.api ?? .task
-        guard self.callbacks == nil || api.hasHandlers else {
-            throw ValidationError(
-                "--callbacks is for completion handlers, and --api \(api.rawValue) has none; leave it out."
-            )
-        }
-        guard self.executor == nil || !api.hasHandlers else {
-            throw ValidationError("--executor is for Swift tasks, and --api \(api.rawValue) has none; leave it out.")
-        }
-        guard self.serverPid == nil || !self.startsServer else {
-            throw ValidationError("--self knows its server's process; leave --server-pid out.")
-        }
-        if let pid = self.serverPid, pid < 1 {
-            throw ValidationError("--server-pid is a process number, 1 or more, not \(pid).")
         }
     }
 
@@ -206,8 +303,9 @@ struct EchoOptions: ParsableArguments {
             peer: self.peer ?? "hhsocket",
             format: format,
             hello: self.hello,
+            agreesOnStreams: self.streams,
             body: body,
-            inFlight: self.inFlight ?? Self.defaultInFlight,
+            inFlight: self.inFlight ?? (api == .stream ? Self.defaultStreams : Self.defaultInFlight),
             connections: self.connections ?? 1,
             threads: self.threads ?? self.connections ?? 1,
             warmup: (self.warmup ?? .milliseconds(500)).inSeconds,
@@ -215,7 +313,9 @@ struct EchoOptions: ParsableArguments {
             api: api,
             callbacks: api.hasHandlers ? self.callbacks ?? .inline : nil,
             executor: api.hasHandlers ? nil : self.executor ?? .global,
-            rate: self.rate
+            rate: self.rate,
+            window: self.window,
+            callsBeside: self.calls
         )
     }
 

@@ -11,6 +11,8 @@ extension BuiltIn {
     static let digest: UInt32 = 1011
     /// Echoes a stream item by item.
     static let echoStream: UInt32 = 1012
+    /// Takes a stream, and answers with the number of its items and that of their bytes: `COUNT BYTES`.
+    static let countOfItems: UInt32 = 1013
 
     /// The longest item of ``streamOfItems``, in bytes.
     static let longestItem = 16_777_216
@@ -33,6 +35,15 @@ extension BuiltIn {
                     item.withUnsafeReadableBytes { hash.update($0) }
                 }
                 return ByteBuffer(string: "\(count) \(length) \(Self.hex(hash.finalize()))")
+            }
+        case self.countOfItems:
+            router.stream(type, .clientStreaming) { stream, _ in
+                var (count, length) = (0, 0)
+                for try await item in stream.items {
+                    count += 1
+                    length += item.readableBytes
+                }
+                return ByteBuffer(string: "\(count) \(length)")
             }
         default:
             router.stream(type, .bidirectional) { stream, _ in

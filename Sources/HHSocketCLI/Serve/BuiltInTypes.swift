@@ -78,7 +78,7 @@ enum BuiltIn {
                 return ByteBuffer(string: Self.description(of: request, context))
             }
         }
-        for type in [self.streamOfItems, self.digest, self.echoStream] {
+        for type in [self.streamOfItems, self.digest, self.echoStream, self.countOfItems] {
             add(type) { self.addStream(type, to: &$0) }
         }
         return (router, omitted)

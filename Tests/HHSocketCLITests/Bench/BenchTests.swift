@@ -344,9 +344,32 @@ import Darwin
         (["h:1", "--executor", "socket"], "--executor is for Swift tasks, and --api task has none; leave it out."),
         (["--self", "--server-pid", "1"], "--self knows its server's process; leave --server-pid out."),
         (["h:1", "--server-pid", "0"], "--server-pid is a process number, 1 or more, not 0."),
-        (["h:1", "--api", "rpc"], "Please provide one of 'task', 'dispatch', 'async' or 'typed'."),
+        (["h:1", "--api", "rpc"], "Please provide one of 'task', 'dispatch', 'async', 'typed' or 'stream'."),
         (["h:1", "--api", "typed", "--body-length", "15"], "--body-length is a size from 16"),
         (["h:1", "--hello", "--format", "mars"], "The format mars cannot have hello: "),
+        (["h:1", "--direction", "up"], "--direction is for --api stream; leave it out."),
+        (["h:1", "--window", "1M"], "--window is for --api stream; leave it out."),
+        (
+            ["h:1", "--api", "stream", "--window", "2000M"],
+            "--window is a number from 1024 to 1073741824, not 2097152000."
+        ),
+        (["h:1", "--api", "stream", "--direction", "left"], "Please provide one of 'down', 'up' or 'both'."),
+        (["h:1", "--api", "stream", "--rate", "5"], "--rate is for calls, and the items of --api stream leave"),
+        (["h:1", "--api", "stream", "--hello"], "--hello is for calls: with --api stream connections begin with a"),
+        (
+            ["h:1", "--api", "stream", "--callbacks", "inline"],
+            "--callbacks is for completion handlers, and --api stream"
+        ),
+        (["h:1", "--api", "stream", "--in-flight", "101"], "--in-flight is a number from 1 to 100, not 101."),
+        (
+            ["h:1", "--api", "stream", "--body-length", "17M"],
+            "--body-length is a size from 0 to 16777216, not 17825792."
+        ),
+        (["h:1", "--api", "stream", "--format", "mars"], "The format mars cannot have streams: "),
+        (
+            ["--parse", "--direction", "up"],
+            "--direction: only for calls, and --parse makes none; leave one or the other"
+        ),
         (["--parse", "--hello"], "--hello: only for calls, and --parse makes none; leave one or the other out."),
     ])
     func wrongUsageIsExplained(arguments: [String], message: String) async throws {

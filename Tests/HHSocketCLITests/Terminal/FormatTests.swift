@@ -84,8 +84,8 @@ import Testing
         try await withServe(["--format", some]) { address, server in
             try await server.complains(
                 """
-                note: types not served: 1000, 1004, 1005, 1010, 1011, 1012; the format narrow leaves types from 1001 to \
-                1003 to applications
+                note: types not served: 1000, 1004, 1005, 1010, 1011, 1012, 1013; the format narrow leaves types from \
+                1001 to 1003 to applications
                 """
             )
             let outcome = try await Command.run([

@@ -48,6 +48,7 @@ struct EchoBench: Sendable {
         if self.parameters.hello {
             configuration.hello = HelloPolicy(features: [.metadata, .compression], isRequired: true)
         }
+        if self.parameters.agreesOnStreams { configuration.streams = StreamPolicy() }
         configuration.socket.eventLoopGroup = eventLoop
         configuration.socket.callbackQueue = callbacks
         // The requested number of calls in flight may exceed the default limits.
@@ -137,7 +138,8 @@ struct EchoBench: Sendable {
                 tally: tally,
                 schedule: schedule
             )
-        case .async:
+        // Streams have a bench of their own: `StreamBench`.
+        case .async, .stream:
             return AsyncLoop(
                 client: connection.client,
                 caller: BodyCaller(self.body),

@@ -13,6 +13,8 @@ struct EchoParameters: Sendable {
         case async
         /// Swift tasks that await, with a generated client, whose messages both sides encode and decode.
         case typed
+        /// Streams, and Swift tasks that send and await items.
+        case stream
 
         /// Whether calls have completion handlers.
         var hasHandlers: Bool { self == .task || self == .dispatch }
@@ -51,6 +53,8 @@ struct EchoParameters: Sendable {
     var header: [String: [UInt8]] = [:]
     /// Whether connections begin with a hello that agrees on metadata and compression.
     var hello = false
+    /// Whether the hello of calls agrees on streams as well.
+    var agreesOnStreams = false
     /// The length of each body, in bytes.
     var body: Int
     /// The number of calls in flight on each connection.
@@ -69,4 +73,8 @@ struct EchoParameters: Sendable {
     var executor: Executor?
     /// The total number of calls per second; nil for a closed loop.
     var rate: Double?
+    /// What the server may send on a stream beyond what was taken, in bytes; nil for the default.
+    var window: Int?
+    /// The total number of plain calls per second beside streams; nil for none.
+    var callsBeside: Double?
 }

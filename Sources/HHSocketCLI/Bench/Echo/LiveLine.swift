@@ -5,9 +5,12 @@ struct LiveLine {
     private let window: MeasuredWindow
     private var lastTime: UInt64
     private var lastCalls = 0
+    /// What is counted.
+    private let unit: String
 
-    init(_ window: MeasuredWindow) {
+    init(_ window: MeasuredWindow, unit: String = "calls") {
         self.window = window
+        self.unit = unit
         self.lastTime = window.begin
     }
 
@@ -23,15 +26,21 @@ struct LiveLine {
         self.lastTime = now
         self.lastCalls = calls
         let times = String(format: "%.1f of %.1f s", elapsed, self.window.seconds)
-        return "\(times)   \(calls.grouped) calls   \(Int(rate.rounded()).grouped) calls/s"
+        return "\(times)   \(calls.grouped) \(self.unit)   \(Int(rate.rounded()).grouped) \(self.unit)/s"
     }
 
     /// Draws on stderr until it is cancelled, which clears the line.
     ///
-    /// - Parameter calls: The number of calls that count so far.
-    static func drawing(_ window: MeasuredWindow, calls: @escaping @Sendable () -> Int) -> Task<Void, Never> {
+    /// - Parameters:
+    ///   - unit: What is counted.
+    ///   - calls: The number of calls that count so far.
+    static func drawing(
+        _ window: MeasuredWindow,
+        unit: String = "calls",
+        calls: @escaping @Sendable () -> Int
+    ) -> Task<Void, Never> {
         Task {
-            var line = LiveLine(window)
+            var line = LiveLine(window, unit: unit)
             while !Task.isCancelled {
                 StandardError.write("\r\u{1B}[K\(line.text(at: Uptime.now, calls: calls()))")
                 try? await Task.sleep(for: .milliseconds(500))

@@ -1,0 +1,34 @@
+/// The items and the CPU time of a measurement.
+struct StreamSample: Sendable {
+    /// In seconds; somewhat more than the window's where the machine is busy, and less where it was interrupted.
+    var seconds: Double
+    /// The number of items in that time.
+    var items: Int
+    var cpu: CPUUse
+    /// Whether it was ended early.
+    var isInterrupted: Bool
+
+    /// Measures what happens within `window`, or until the Swift task is cancelled.
+    ///
+    /// - Parameter count: Returns the number of items so far.
+    static func measured(in window: MeasuredWindow, serverPID: Int32?, count: () -> Int) async -> StreamSample {
+        func readings() -> (time: UInt64, items: Int, client: Double, server: Double?) {
+            (Uptime.now, count(), CPUTime.ofThisProcess, serverPID.flatMap { CPUTime.ofProcess($0) })
+        }
+        try? await Uptime.sleep(until: window.begin)
+        let begin = readings()
+        // As long as was asked for, though it began late.
+        let due = max(begin.time, window.begin) + (window.end - window.begin)
+        try? await Uptime.sleep(until: due)
+        let end = readings()
+        var cpu = CPUUse(client: end.client - begin.client)
+        if let before = begin.server, let after = end.server { cpu.server = after - before }
+        let hasBegun = begin.time >= window.begin
+        return StreamSample(
+            seconds: hasBegun ? Double(end.time - begin.time) * 1e-9 : 0,
+            items: end.items - begin.items,
+            cpu: cpu,
+            isInterrupted: end.time < due
+        )
+    }
+}

@@ -25,6 +25,8 @@ COMPARE ?=
 COUNTS ?=
 # More options for Scripts/bench-websocket, e.g. WEBSOCKET="--only calls".
 WEBSOCKET ?=
+# More options for Scripts/bench-streams, e.g. STREAMS="--only limit".
+STREAMS ?=
 # More options for Scripts/bench-stomp, e.g. STOMP="--rounds 3".
 STOMP ?=
 # More options for Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".
@@ -43,7 +45,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/STOMP Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -176,6 +178,11 @@ bench-websocket: $(command_for_release) ## compare echo over WebSocket with libw
 	$(needs_python)
 	Scripts/bench-websocket --program "$(command_for_release)" $(WEBSOCKET)
 
+bench-streams: programs = python3 libdeflate.h:libdeflate-dev
+bench-streams: $(command_for_release) ## compare streams with a C program, gRPC C++ and grpc-swift 2 (Linux)
+	$(needs_python)
+	Scripts/bench-streams --program "$(command_for_release)" $(STREAMS)
+
 bench-stomp: programs = rabbitmq-server node:nodejs libdeflate.h:libdeflate-dev
 bench-stomp: build-release ## compare STOMP clients with one RabbitMQ: ours, stomp.py, stompjs, and what STOMP="--client NAME=COMMAND" adds
 	$(needs_python)
@@ -191,6 +198,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/bench-compare --self-test
 	Scripts/counts --self-test
 	Scripts/bench-websocket --self-test
+	Scripts/bench-streams --self-test
 	Scripts/bench-stomp --self-test
 	Scripts/attack-report --self-test
 	Scripts/lint-prose --self-test

@@ -181,6 +181,8 @@ package struct ClientStreams {
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
     package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
+    /// The number of bytes that have come of a plain call's answer, of which a piece is missing.
+    package func gatheredBytes(_ serial: UInt32) -> Int { self.core.assembler.gatheredBytes(serial) }
     /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
     package var hasUnfinished: Bool { self.core.hasUnfinished }
     /// The credit for items that this side sends.

@@ -74,6 +74,12 @@ struct PayloadAssembler: Sendable {
     /// Whether a payload is being gathered.
     var isGathering: Bool { self.gatheringCount > 0 }
 
+    /// The number of bytes that have come of a payload that is being gathered.
+    func gatheredBytes(_ serial: UInt32) -> Int {
+        guard !self.payloads.isEmpty, case .gathering(let assembly)? = self.payloads[serial] else { return 0 }
+        return assembly.bytes.readableBytes
+    }
+
     func has(_ serial: UInt32) -> Bool { !self.payloads.isEmpty && self.payloads[serial] != nil }
 
     /// Takes a frame that is a piece, or whose serial has one.

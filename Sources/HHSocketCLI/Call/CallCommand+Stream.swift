@@ -80,8 +80,8 @@ extension CallCommand {
             StandardError.line("error: \(failure.message.inOneLine)")
             return failure.exitCode
         }
-        // Where the server streams, the end is no message.
-        if kind.serverStreams { printer.message = nil }
+        // Where the server streams, the end is no message. An empty one is no line either.
+        if kind.serverStreams || !self.json && outcome.hasEmptyAnswer { printer.message = nil }
         var silence = SilenceHint(self.format)
         silence.note(outcome)
         do throws(StandardOutput.Closed) {
@@ -92,5 +92,12 @@ extension CallCommand {
         if let hint = silence.text { StandardError.line(hint) }
         guard case .success = outcome.result else { return .failure }
         return .success
+    }
+}
+
+extension CallOutcome {
+    /// Whether it is an answer with status 200 and nothing in it.
+    fileprivate var hasEmptyAnswer: Bool {
+        if case .success(let response) = self.result { response.body.readableBytes == 0 } else { false }
     }
 }

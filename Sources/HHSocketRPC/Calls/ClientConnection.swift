@@ -74,7 +74,7 @@ final class ClientConnection: LinkReceiver {
     func finishedReading(in turn: inout Turn) {
         if self.format.resynchronises { self.watchArrival(in: &turn) }
         guard let arriving = self.link.arriving(), !self.format.isControlType(arriving.type) else { return }
-        self.core.isReceiving(arriving, in: &turn)
+        self.core.isReceiving(arriving, after: self.streams?.gatheredBytes(arriving.serial) ?? 0, in: &turn)
     }
 
     // MARK: Frames without a call

@@ -491,14 +491,31 @@ extension ClientCore {
     }
 
     /// Records that part of a call's answer has been received.
-    func isReceiving(_ arriving: FrameDecoder.Arriving, in turn: inout Turn) {
-        guard !self.isPush(arriving),
-            let task = self.hot.table.responseBegins(serial: arriving.serial)
-        else { return }
+    ///
+    /// - Parameter gathered: The number of bytes of the pieces that have come before.
+    func isReceiving(_ arriving: FrameDecoder.Arriving, after gathered: Int = 0, in turn: inout Turn) {
+        guard !self.isPush(arriving) else { return }
+        // The length of a whole that comes in pieces is known once the last begins.
+        let isLast = arriving.type & self.traits.flagMask & FrameType.continuesFlag == 0
+        self.isReceiving(
+            arriving.serial,
+            gathered + arriving.receivedBytes,
+            of: isLast ? gathered + arriving.length : nil,
+            in: &turn
+        )
+    }
+
+    /// Records that a piece of an answer has been received, and others follow.
+    ///
+    /// - Parameter gathered: The number of bytes of the pieces so far.
+    func pieceCame(serial: UInt32, of gathered: Int, in turn: inout Turn) {
+        self.isReceiving(serial, gathered, of: nil, in: &turn)
+    }
+
+    private func isReceiving(_ serial: UInt32, _ received: Int, of expected: Int?, in turn: inout Turn) {
+        guard let task = self.hot.table.responseBegins(serial: serial) else { return }
         task.flight.firstByte.comesFirst(at: turn.now)
-        if task.progressed(bytesReceived: arriving.receivedBytes, of: arriving.length) {
-            self.showProgress(of: task, in: &turn)
-        }
+        if task.progressed(bytesReceived: received, of: expected) { self.showProgress(of: task, in: &turn) }
     }
 }
 

@@ -23,6 +23,8 @@ final class ConnectionStreams {
     private var lastItem: (id: StreamID, call: StreamCall)?
     /// The streams that are open, by serial.
     private var serials: [UInt32: StreamID] = [:]
+    /// What the cancels of streams carry beside their serial, by that; only where there is anything.
+    private var cancellations: [UInt32: Frame] = [:]
     /// The number of bytes that have left of plain requests in pieces, by serial.
     private var plainBytes: [UInt32: Int] = [:]
     private var scratch: [StreamAction] = []
@@ -76,6 +78,7 @@ final class ConnectionStreams {
         )
         self.opens[id] = Open(task: task, call: call, serial: serial)
         self.serials[serial] = id
+        self.cancellations[serial] = self.cancellation(of: task, call, serial: serial)
         let (quiet, most) = self.reportLimits
         call.opened(
             id,
@@ -87,6 +90,16 @@ final class ConnectionStreams {
             in: &turn
         )
         self.goOn(in: &turn)
+    }
+
+    /// The cancel of a stream; nil where it is as any other.
+    private func cancellation(of task: SocketTask, _ call: StreamCall, serial: UInt32) -> Frame? {
+        let body = self.core.request(of: task).options.cancellationBody
+        guard body != nil || call.flight.customFields != nil, var frame = self.core.format.cancel(serial: serial)
+        else { return nil }
+        if let body { frame.payload = body }
+        frame.customFields = call.flight.customFields
+        return frame
     }
 
     /// How much a reader may take without a report: at the end of a batch, and before that. What all readers together
@@ -204,8 +217,14 @@ final class ConnectionStreams {
             self.core.format.isPush(frame) || self.core.hot.table.isAwaited(serial: frame.serial)
         let isTaken = self.machine.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, now: turn.now)
         if self.machine.hasActions { self.perform(in: &turn) }
+        if isTaken, isAwaited, frame.type & FrameType.continuesFlag != 0 {
+            self.core.pieceCame(serial: frame.serial, of: self.machine.gatheredBytes(frame.serial), in: &turn)
+        }
         return isTaken
     }
+
+    /// The number of bytes that have come of a plain call's answer, of which a piece is missing.
+    func gatheredBytes(_ serial: UInt32) -> Int { self.machine.gatheredBytes(serial) }
 
     /// A read has been received, or part of one.
     func finishReceiving(in turn: inout Turn) {
@@ -276,6 +295,12 @@ final class ConnectionStreams {
     ///
     /// - Returns: False if nobody wants it any more.
     private func leaves(_ frame: inout Frame, in turn: inout Turn) -> Bool {
+        if !self.cancellations.isEmpty, frame.type == self.core.format.layout.cancel?.type,
+            let cancellation = self.cancellations.removeValue(forKey: frame.serial)
+        {
+            frame = cancellation
+            return true
+        }
         let type = frame.type & ~FrameType.allFlags
         guard !FrameType.control.contains(type) else { return true }
         let isLast = frame.type & FrameType.continuesFlag == 0
@@ -375,6 +400,11 @@ final class ConnectionStreams {
         guard let open = self.opens.removeValue(forKey: id) else { return }
         self.lastItem = nil
         self.serials[open.serial] = nil
+        switch end.outcome {
+        case .answered, .connectionLost: self.cancellations[open.serial] = nil
+        // One whose opening has left is cancelled.
+        default: if !end.hasLeft { self.cancellations[open.serial] = nil }
+        }
         // Before the end.
         open.call.handOver(in: &turn)
         open.call.flight.hasMoved = open.call.flight.hasMoved || end.hasMoved

@@ -186,7 +186,7 @@ public final class SocketTask: Sendable {
     /// The number of bytes of the answer's body that have arrived.
     public var countOfBytesReceived: Int { self.locked { $0.bytesReceived } }
 
-    /// The length of the answer's body in bytes, once its header has arrived.
+    /// The length of the answer's body in bytes, once its header has arrived; where it comes in pieces, that of the last.
     public var countOfBytesExpectedToReceive: Int? { self.locked { $0.bytesExpectedToReceive } }
 
     /// The progress as an object for user interfaces: bytes sent and received of those expected in all. Cancelling it
@@ -221,7 +221,7 @@ public final class SocketTask: Sendable {
             )
         }
         // One unit more than there are bytes, so that only the completion finishes it.
-        let total = sent + (snapshot.bytesExpectedToReceive ?? 0) + 1
+        let total = sent + (snapshot.bytesExpectedToReceive ?? snapshot.bytesReceived) + 1
         return .init(completed: completed, total: total)
     }
 
@@ -452,9 +452,9 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Records that `bytesReceived` of `expected` bytes of the answer's body have arrived. Returns whether
-    /// ``updateProgress()`` must be called.
-    func progressed(bytesReceived: Int, of expected: Int) -> Bool {
+    /// Records that `bytesReceived` of `expected` bytes of the answer's body have arrived; nil as long as their number is
+    /// not known. Returns whether ``updateProgress()`` must be called.
+    func progressed(bytesReceived: Int, of expected: Int?) -> Bool {
         self.locked { snapshot in
             snapshot.bytesReceived = bytesReceived
             snapshot.bytesExpectedToReceive = expected

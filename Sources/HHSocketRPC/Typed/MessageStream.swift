@@ -96,6 +96,14 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
         }
     }
 
+    /// Whether the server has ended the stream with status 200.
+    var isAnswered: Bool {
+        switch self.source {
+        case .client(let stream, _): stream.call.end?.isSuccess ?? false
+        case .mock(let near): near.far.isAnswered
+        }
+    }
+
     /// Cancels the stream: the server is told, and whatever waits on it ends with `cancelled`.
     public func cancel() {
         switch self.source {
@@ -149,5 +157,11 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
             Iterator(source: .client(stream.items.makeAsyncIterator(), method: method))
         case .mock(let near): Iterator(source: .mock(near.far.responses.makeAsyncIterator(), near))
         }
+    }
+}
+
+extension Result {
+    var isSuccess: Bool {
+        if case .success = self { true } else { false }
     }
 }

@@ -109,10 +109,16 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
     func receive(_ message: Request) throws(SocketError) {
         if let end = self.state.withLockedValue({ $0.end }) {
             _ = try end.get()
-            throw SocketError(.cancelled, message: "the mocked stream has ended: no item is sent on it any more")
+            throw SocketError(
+                .cancelled,
+                message: "the mocked stream has ended: no item is sent on it any more",
+                delivery: .answered
+            )
         }
         self.requestSink.yield(message)
     }
+
+    var isAnswered: Bool { self.state.withLockedValue { $0.end?.isSuccess ?? false } }
 
     func finishRequests() { self.requestSink.finish() }
 

@@ -106,9 +106,33 @@ public final class MockServer: Sendable {
     ///
     /// A rule for type 3 takes precedence: `on(3, .status(.undefinedType))` is a server that refuses hello.
     ///
-    /// - Parameter features: The accepted features; all by default.
-    public func acceptHello(features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]) {
-        self.core.rules.withLockedValue { $0.features = features }
+    /// ```swift
+    /// server.acceptHello(streams: StreamPolicy(streamWindow: 1_000, maximumStreams: 2))
+    /// ```
+    /// On a connection with streams payloads come in pieces. One is recorded, and gets its reaction, once it is whole.
+    ///
+    /// - Parameters:
+    ///   - features: The accepted features; all but streams by default.
+    ///   - streams: The windows and the number of streams that are agreed on; its other limits have no effect. Nil, the
+    ///     default, for no streams, unless they are among the features.
+    public func acceptHello(
+        features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency],
+        streams: StreamPolicy? = nil
+    ) {
+        self.core.rules.withLockedValue { rules in
+            rules.features = streams == nil ? features : features.union([.streams])
+            rules.streams = streams ?? StreamPolicy()
+        }
+    }
+
+    /// Sets the reaction to each item of the streams of `type`. Nothing by default; the item is taken in any case.
+    public func onItem(of type: UInt32, _ reaction: Reaction) {
+        self.core.rules.withLockedValue { $0.items[type] = reaction }
+    }
+
+    /// Sets the reaction to the end of the client's items, on the streams of `type`. Nothing by default.
+    public func onItemsEnded(of type: UInt32, _ reaction: Reaction) {
+        self.core.rules.withLockedValue { $0.ends[type] = reaction }
     }
 
     /// Sets the reaction to each new connection, over WebSocket once it is open. Nothing by default.
@@ -197,6 +221,26 @@ public final class MockServer: Sendable {
         let what = "\(count) frames" + (type.map { " of type \($0)" } ?? "")
         return try await self.core.received.wait(count, within: time, what) {
             (type == nil || $0.type == type) && (number == nil || $0.connection == number)
+        }
+    }
+
+    /// Returns the first `count` items of the streams of `type`, waiting for those that have not come yet.
+    ///
+    /// - Parameters:
+    ///   - count: The number of items.
+    ///   - type: The type of the streams.
+    ///   - serial: The serial of the stream; nil, the default, counts those of all.
+    ///   - time: The time to wait; 60 s by default.
+    /// - Throws: ``NothingHappened`` if they do not come in time; it describes what came.
+    @discardableResult
+    public func receivedItems(
+        _ count: Int,
+        of type: UInt32,
+        serial: UInt32? = nil,
+        within time: Duration = .seconds(60)
+    ) async throws -> [Received] {
+        try await self.core.received.wait(count, within: time, "\(count) items of streams of type \(type)") {
+            $0.type == FrameType.item && $0.streamType == type && (serial == nil || $0.serial == serial)
         }
     }
 

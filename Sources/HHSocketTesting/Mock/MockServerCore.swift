@@ -11,8 +11,13 @@ final class MockServerCore: Sendable {
         var other = MockServer.Reaction.status(.undefinedType)
         var connect = MockServer.Reaction.drop
         var connectByNumber: [Int: MockServer.Reaction] = [:]
+        /// The reactions to the items of streams, and to the end of the items, by the stream's type.
+        var items: [UInt32: MockServer.Reaction] = [:]
+        var ends: [UInt32: MockServer.Reaction] = [:]
         /// The features accepted by hello; nil if hello is not answered.
         var features: Set<ProtocolFeature>?
+        /// The windows and the number of streams that hello announces.
+        var streams = StreamPolicy()
     }
 
     let port: MockPort
@@ -70,8 +75,27 @@ final class MockServerCore: Sendable {
         }
     }
 
+    /// Returns the reaction to an item, or to the end of the items, of streams of a type; nil if there is no rule.
+    func reaction(to type: UInt32, ofStream streamType: UInt32) -> MockServer.Reaction? {
+        self.rules.withLockedValue { rules in
+            switch type {
+            case FrameType.item: rules.items[streamType]
+            case FrameType.end: rules.ends[streamType]
+            default: nil
+            }
+        }
+    }
+
     /// Returns the answer to a hello without a rule; nil for none.
     func answer(toHello payload: ByteBuffer) -> HelloAnswer? {
-        self.rules.withLockedValue { $0.features }.map { HelloAnswer.answer(to: payload, features: $0) }
+        let (features, streams) = self.rules.withLockedValue { ($0.features, $0.streams) }
+        return features.map {
+            HelloAnswer.answer(
+                to: payload,
+                features: $0,
+                windows: streams.windows,
+                maximumStreams: streams.streamLimit
+            )
+        }
     }
 }

@@ -19,6 +19,8 @@ final class MockSession: MockLine {
     private var webSocket: MockCarriage?
     /// The result of hello on this connection.
     private var agreement: Agreement?
+    /// The streams, where hello has agreed on them.
+    private var streams: MockStreams?
     private var outstandingPings: [UInt32: Int] = [:]
     /// The steps that wait for the cancel of a request, by serial.
     private var untilCancelled: [UInt32: [(request: MockServer.Received, rest: ArraySlice<Reaction.Step>)]] = [:]
@@ -96,9 +98,14 @@ final class MockSession: MockLine {
     }
 
     private func received(_ frame: MockServer.Received) {
+        var frame = frame
+        if let (isWhole, credits) = self.streams?.receive(&frame) {
+            self.sendCredits(credits)
+            guard isWhole else { return }
+        }
         let request = self.opened(frame)
         self.core?.received.append(request)
-        if let reaction = self.core?.reaction(to: request.type) {
+        if let reaction = self.reaction(to: request) {
             self.perform(reaction, for: request)
         } else if self.format.isHeartbeatAnswer(type: request.type) {
             self.outstandingPings[request.serial] = nil
@@ -115,9 +122,22 @@ final class MockSession: MockLine {
         }
     }
 
+    private func reaction(to request: MockServer.Received) -> Reaction? {
+        let isOfStream = request.type == FrameType.item || request.type == FrameType.end
+        guard isOfStream, let streams = self.streams else { return self.core?.reaction(to: request.type) }
+        guard !streams.isDeaf(to: request.serial), let type = request.streamType else { return nil }
+        return self.core?.reaction(to: request.type) ?? self.core?.reaction(to: request.type, ofStream: type)
+    }
+
+    private func sendCredits(_ credits: [Frame]) {
+        guard !credits.isEmpty else { return }
+        self.perform(.glued(credits.map { .frame($0) }), for: nil)
+    }
+
     private func receivedHello(_ request: MockServer.Received) {
         guard let answer = self.core?.answer(toHello: request.body) else { return }
         self.agreement = answer.agreement
+        self.streams = answer.agreement?.streams.map { MockStreams($0) }
         self.decoder.agreedFlags = answer.agreement?.flags ?? 0
         self.perform(.answer(answer.payload, status: answer.status), for: request)
     }
@@ -162,6 +182,8 @@ final class MockSession: MockLine {
         case .webSocket(let frame):
             guard let webSocket = self.webSocket else { return }
             self.send(webSocket.encode(frame, sending), sending.dribble)
+        case .stall:
+            if let serial = sending.serial ?? request?.serial { self.streams?.stall(serial) }
         default:
             guard let bytes = self.bytes(sending, for: request) else { return }
             let webSocket = self.webSocket
@@ -172,8 +194,11 @@ final class MockSession: MockLine {
     private func bytes(_ sending: Reaction.Sending, for request: MockServer.Received?) -> ByteBuffer? {
         var frame: Frame
         switch sending.source {
-        case .raw, .webSocket:
+        case .raw, .webSocket, .stall:
             return nil
+        case .item, .excess, .credit, .creditBeyond:
+            guard let given = self.frameOfStream(sending, for: request) else { return nil }
+            frame = given
         case .frame(let given):
             frame = given
         case .ping(let serial):
@@ -196,24 +221,78 @@ final class MockSession: MockLine {
             guard let request else { return nil }
             frame = self.frame(answering: request, .ok, request.body)
         case .answer(let status, let body):
-            guard let request, status == .ok || self.format.hasStatus else { return nil }
-            frame = self.frame(answering: request, status, body)
+            guard status == .ok || self.format.hasStatus else { return nil }
+            if let request {
+                frame = self.frame(answering: request, status, body)
+            } else if let serial = sending.serial, let type = self.streams?.type(of: serial) {
+                frame = Frame(type: type, serial: serial, status: status, payload: body)
+            } else {
+                return nil
+            }
         }
         if let serial = sending.serial { frame.serial = serial }
         if let sealed = sending.sealed(frame) { frame = sealed }
+        let pieces = sending.pieces(of: frame)
         var bytes = ByteBuffer()
-        for _ in 0..<sending.copies { self.forge.append(frame, sending.flaws, to: &bytes) }
+        if sending.isFinalAnswer, let credits = self.streams?.end(frame.serial) {
+            for credit in credits { self.forge.append(credit, Flaws(), to: &bytes) }
+        }
+        for _ in 0..<sending.copies {
+            for piece in pieces { self.forge.append(piece, sending.flaws, to: &bytes) }
+        }
         return bytes
     }
 
+    /// Returns an item or a credit of the request's stream, or of that whose serial is given; nil without either.
+    private func frameOfStream(_ sending: Reaction.Sending, for request: MockServer.Received?) -> Frame? {
+        guard let serial = sending.serial ?? request?.serial else { return nil }
+        let windows = self.streams?.terms.client ?? StreamWindows()
+        switch sending.source {
+        case .credit(let payload):
+            return Frame(type: FrameType.credit, serial: serial, payload: payload)
+        case .creditBeyond(let difference):
+            let granted = self.streams?.granted(serial) ?? 0
+            let amount = UInt64(difference.magnitude)
+            return StreamFrames.credit(
+                serial: serial,
+                difference < 0 ? granted - min(granted, amount) : granted + amount
+            )
+        case .item(let body):
+            return self.item(serial, body, for: request)
+        case .excess(let ofConnection):
+            let window = ofConnection ? windows.connection : windows.stream
+            return self.item(serial, MockStreams.excess(window), for: request)
+        default:
+            return nil
+        }
+    }
+
+    private func item(_ serial: UInt32, _ body: ByteBuffer, for request: MockServer.Received?) -> Frame? {
+        let type = self.streams?.type(of: serial) ?? request.flatMap { self.typeOfAnswer(to: $0) }
+        return type.map { Frame(type: $0, serial: serial, status: .partial, payload: body) }
+    }
+
+    /// The type of an answer: the request's, but that of the stream where the request is a frame of one.
+    private func typeOfAnswer(to request: MockServer.Received) -> UInt32 { request.streamType ?? request.type }
+
     private func frame(answering request: MockServer.Received, _ status: Status, _ body: ByteBuffer) -> Frame {
-        var frame = Frame(type: request.type, serial: request.serial, status: status, payload: body)
+        let type = self.typeOfAnswer(to: request)
+        var frame = Frame(type: type, serial: request.serial, status: status, payload: body)
         frame.customFields = self.format.responseFields(answering: request.frame.customFields)
         return frame
     }
 }
 
 extension MockServer.Reaction.Sending {
+    /// Whether it is an answer after which no more comes.
+    fileprivate var isFinalAnswer: Bool {
+        switch self.source {
+        case .echo: !self.isUnfinished
+        case .answer(let status, _): status != .partial && !self.isUnfinished
+        default: false
+        }
+    }
+
     /// Returns the frame in its envelope; nil if it needs none, or cannot have it.
     fileprivate func sealed(_ frame: Frame) -> Frame? {
         guard self.metadata != nil || self.isCompressed else { return nil }

@@ -29,6 +29,16 @@ extension MockServer {
             case raw(ByteBuffer)
             /// A frame of the WebSocket that carries the frames.
             case webSocket(WebSocketFrame)
+            /// An item of the request's stream.
+            case item(ByteBuffer)
+            /// An item that costs more than a window of the client's.
+            case excess(ofConnection: Bool)
+            /// A credit of the request's stream with this payload.
+            case credit(ByteBuffer)
+            /// A credit of so much more, or less, than was granted.
+            case creditBeyond(Int)
+            /// Nothing; the request's stream is stalled.
+            case stall
         }
 
         struct Sending: Sendable {
@@ -39,6 +49,10 @@ extension MockServer {
             var dribble: Dribble?
             var metadata: [String: String]?
             var isCompressed = false
+            /// The most bytes of the payload in one frame; nil for all.
+            var pieceLength: Int?
+            /// Whether the last piece says that others follow.
+            var isUnfinished = false
         }
 
         typealias Step = MockStep<Sending, Received>
@@ -49,7 +63,7 @@ extension MockServer {
             self.steps = steps
         }
 
-        private init(_ source: Source) {
+        init(_ source: Source) {
             self.steps = [.send(Sending(source: source))]
         }
 
@@ -211,7 +225,8 @@ extension MockServer {
         /// Sends each frame twice.
         public func twice() -> Reaction { self.times(2) }
 
-        /// Sends answers with this serial instead of the request's.
+        /// Sends answers, items and credits with this serial instead of the request's. With the serial of a stream they
+        /// belong to it, and need no request.
         public func withSerial(_ serial: UInt32) -> Reaction {
             self.changingSends { $0.serial = serial }
         }
@@ -243,7 +258,7 @@ extension MockServer {
         /// Does all of them in this order.
         public static func glued(_ reactions: [Reaction]) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
 
-        private func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {
+        func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {
             Reaction(self.steps.map { $0.changingSends(change) })
         }
     }
@@ -274,6 +289,12 @@ extension MockServer {
         public var idempotencyKey: String?
         /// Whether its body was compressed.
         public var isCompressed = false
+        /// The type of the stream that an item, the end of the items, a credit or a cancel belongs to, and nil for
+        /// whatever else. Their own types are control types.
+        public var streamType: UInt32?
+        /// The number of frames that it came in: more than 1 if its payload came in pieces, which connections with
+        /// streams have.
+        public var pieces = 1
 
         public var type: UInt32 { self.frame.type }
         public var serial: UInt32 { self.frame.serial }

@@ -248,6 +248,7 @@ import Testing
             message Note { string text = 1; }
             service Talk {
               rpc Say(stream Note) returns (stream Note) { option (hhsocket.message_type) = \(Self.echo); }
+              rpc Join(stream Note) returns (Note) { option (hhsocket.message_type) = \(Self.join); }
             }
             """,
             to: "talk.proto"
@@ -257,6 +258,12 @@ import Testing
             let outcome = try await Command.run(call, input: Data("{\"text\": \"a\"}\n\n{}\n".utf8))
             #expect(outcome.exitCode == 0, "\(outcome.errors)")
             #expect(outcome.text == "{\"text\":\"a\"}\n{}\n{}\n")
+            // The answer with nothing in it is no line, and one in JSON all the same.
+            let join = ["call", address, "--proto", proto, "--method", "talk.Talk/Join"]
+            let empty = try await Command.run(join)
+            #expect(empty.exitCode == 0 && empty.output.isEmpty, "\(empty.text) \(empty.errors)")
+            let object = try await Command.run(join + ["--json"])
+            #expect(object.exitCode == 0 && object.text.contains("\"message\":{}"), "\(object.text)")
             let wrong = try await Command.run(call, input: Data("{}\n{\"txt\": 1}\n".utf8))
             #expect(wrong.exitCode == 64)
             #expect(wrong.errors.hasPrefix("error: Line 2 of stdin is not a valid talk.Note: "), "\(wrong.errors)")

@@ -60,6 +60,77 @@ import Testing
         #expect(try await server.received(1, ofType: 101)[0].metadata == ["tenant": "acme"])
     }
 
+    @Test func streams() async throws {
+        let server = try await MockServer()
+        server.acceptHello(streams: StreamPolicy(streamWindow: 1_000, maximumStreams: 2))
+        server.on(1_010, .glued(.item("one"), .item("two"), .status(.ok)))
+        server.on(1_011, .drop)
+        server.onItemsEnded(of: 1_011, .answer("sum").withMetadata(["count": "3"]))
+        server.on(1_012, .drop)
+        server.onItem(of: 1_012, .respond { .item($0.body) })
+        server.onItemsEnded(of: 1_012, .status(.ok))
+
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.streams = StreamPolicy()
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+        let upload = try await client.stream(for: SocketRequest(type: 1_011), kind: .clientStreaming)
+        for _ in 0..<3 { try await upload.send(ByteBuffer(repeating: 7, count: 500)) }
+        upload.finish()
+        #expect(try await upload.response.metadata == ["count": "3"])
+        #expect(try await server.receivedItems(3, of: 1_011).count == 3)
+
+        let download = try await client.stream(for: SocketRequest(type: 1_010), kind: .serverStreaming)
+        var texts: [String] = []
+        for try await item in download.items { texts.append(String(buffer: item)) }
+        #expect(texts == ["one", "two"])
+
+        let both = try await client.stream(for: SocketRequest(type: 1_012))
+        let serial = try await server.received(1, ofType: 1_012)[0].serial
+        try await server.connection(0).perform(.item("by hand").withSerial(serial))
+        try await both.send(ByteBuffer(string: "echo"))
+        both.finish()
+        texts = []
+        for try await item in both.items { texts.append(String(buffer: item)) }
+        #expect(texts == ["by hand", "echo"])
+    }
+
+    private static let whatCanGoWrongWithStreams: [(reaction: MockServer.Reaction, code: SocketError.Code?)] = [
+        (.glued(.item("one"), .status(.database).withMetadata(["why": "disk"])), .database),
+        (.stall, .timeout),
+        (.glued(.item("one"), .stall), .timeout),
+        (.overrunStream, .protocolViolation),
+        (.overrunConnection, .protocolViolation),
+        (.dieInMidStream(afterItems: 3), .connectionLost),
+        (.dieInMidStream(afterItems: 3, .betweenPieces), .connectionLost),
+        (.dieInMidStream(afterItems: 3, .withinPiece), .connectionLost),
+        (.wrongCredit(.tooLittle), .timeout), (.wrongCredit(.smaller), .timeout),
+        (.wrongCredit(.malformed), .timeout), (.wrongCredit(.unknownStream), .timeout),
+        (.credit(1_000), .timeout), (.connectionCredit(5_000), .timeout),
+        (.item("large").inPieces(of: 2), .timeout),
+        (.glued(.item("half").unfinished(), .status(.ok)), nil),
+        (.glued(.status(.ok), .item("late")), nil),
+        (.item("one").corrupted(), .checksumMismatch),
+    ]
+
+    @Test(arguments: Self.whatCanGoWrongWithStreams.indices) func faultsOfStreams(_ index: Int) async throws {
+        let server = try await MockServer()
+        server.acceptHello(streams: StreamPolicy())
+        server.on(1_012, Self.whatCanGoWrongWithStreams[index].reaction)
+        let client = SocketClient.connecting(to: server.endpoint) { $0.streams = StreamPolicy() }
+        var request = SocketRequest(type: 1_012)
+        if Self.whatCanGoWrongWithStreams[index].code == .timeout { request.timeout = .milliseconds(300) }
+        // It may be over, or lost, before it is known to be open.
+        let end = await Result {
+            let stream = try await client.stream(for: request)
+            for try await _ in stream.items {}
+        }
+        switch end {
+        case .success: #expect(Self.whatCanGoWrongWithStreams[index].code == nil)
+        case .failure(let error): #expect((error as? SocketError)?.code == Self.whatCanGoWrongWithStreams[index].code)
+        }
+    }
+
     @Test func serverThatIsAboutToEnd() async throws {
         let server = try await MockServer(.echo)
         let other = try await MockServer(.echo)

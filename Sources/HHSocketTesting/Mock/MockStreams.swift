@@ -1,0 +1,132 @@
+import HHSocket
+import NIOCore
+
+/// The streams of one connection of a ``MockServer``, once hello has agreed on them: the credit for what comes, and
+/// payloads in pieces. Does no I/O.
+///
+/// The server takes items as they come, and grants as much again, but for streams that are stalled. Nothing here depends
+/// on what a script sends: that may be wrong.
+struct MockStreams {
+    /// A call that may be a stream: the opening does not tell.
+    private struct Call {
+        /// The type of the opening.
+        let type: UInt32
+        /// The window of the items that come; nil before the first.
+        var window: ReceiveWindow?
+        var isStalled = false
+        /// Whether it was cancelled, or has its final answer.
+        var isOver = false
+    }
+
+    /// A payload whose last piece has not come.
+    private struct Unfinished {
+        var bytes: ByteBuffer
+        var count: Int
+        var isCorrupt: Bool
+    }
+
+    let terms: StreamTerms
+    private var connection: ReceiveWindow
+    private var calls: [UInt32: Call] = [:]
+    private var unfinished: [UInt32: Unfinished] = [:]
+
+    init(_ terms: StreamTerms) {
+        self.terms = terms
+        self.connection = ReceiveWindow(terms.server.connection)
+    }
+
+    /// The type of the opening with this serial; nil if none has come.
+    func type(of serial: UInt32) -> UInt32? { self.calls[serial]?.type }
+
+    /// Whether items and the end of them get no reaction.
+    func isDeaf(to serial: UInt32) -> Bool { self.calls[serial].map { $0.isStalled || $0.isOver } ?? true }
+
+    /// How much the client may have sent on a stream, as far as was granted.
+    func granted(_ serial: UInt32) -> UInt64 {
+        self.calls[serial]?.window?.granted ?? UInt64(self.terms.server.stream)
+    }
+
+    // MARK: What comes
+
+    /// Takes a frame as it came, and completes it.
+    ///
+    /// - Returns: Whether it is whole, which a piece is not; and the credits that are due.
+    mutating func receive(_ received: inout MockServer.Received) -> (isWhole: Bool, credits: [Frame]) {
+        let (type, serial) = (received.frame.type & ~FrameType.allFlags, received.frame.serial)
+        var credits =
+            type == FrameType.item ? self.grant(StreamFrames.cost(received.body.readableBytes), on: serial) : []
+        let isWhole = self.join(&received)
+        if FrameType.control.contains(type) {
+            received.streamType = self.calls[serial]?.type
+            if type == FrameType.cancel { credits += self.end(serial) }
+        } else if isWhole {
+            self.calls[serial] = Call(type: type)
+        }
+        return (isWhole, credits)
+    }
+
+    private mutating func grant(_ cost: UInt64, on serial: UInt32) -> [Frame] {
+        // What is over the window stays a matter between the client and its test.
+        _ = self.connection.receive(cost)
+        var credits: [Frame] = []
+        if let call = self.calls[serial], !call.isOver {
+            var window = call.window ?? ReceiveWindow(self.terms.server.stream)
+            _ = window.receive(cost)
+            defer { self.calls[serial]?.window = window }
+            guard !call.isStalled else { return [] }
+            window.take(cost)
+            if let credit = window.grant() { credits.append(StreamFrames.credit(serial: serial, credit)) }
+        }
+        return credits + self.take(cost)
+    }
+
+    private mutating func take(_ cost: UInt64) -> [Frame] {
+        self.connection.take(cost)
+        return self.connection.grant().map { [StreamFrames.credit(serial: FrameSerial.connectionCredit, $0)] } ?? []
+    }
+
+    /// Joins a payload's pieces.
+    ///
+    /// - Returns: False for all but the last.
+    private mutating func join(_ received: inout MockServer.Received) -> Bool {
+        let (serial, frame) = (received.frame.serial, received.frame)
+        var whole = self.unfinished[serial] ?? Unfinished(bytes: ByteBuffer(), count: 0, isCorrupt: false)
+        guard frame.type & FrameType.continuesFlag == 0 else {
+            whole.bytes.writeImmutableBuffer(frame.payload)
+            whole.count += 1
+            whole.isCorrupt = whole.isCorrupt || received.isCorrupt
+            self.unfinished[serial] = whole
+            return false
+        }
+        // A credit, a cancel or the end of the items is no piece of what is unfinished.
+        let type = frame.type & ~FrameType.allFlags
+        guard whole.count > 0, type == FrameType.item || !FrameType.control.contains(type) else { return true }
+        self.unfinished[serial] = nil
+        whole.bytes.writeImmutableBuffer(frame.payload)
+        received.frame.payload = whole.bytes
+        received.pieces = whole.count + 1
+        received.isCorrupt = received.isCorrupt || whole.isCorrupt
+        return true
+    }
+
+    // MARK: What scripts do
+
+    /// The final answer is sent, or the client has cancelled: what a stalled stream has not taken is dropped.
+    ///
+    /// - Returns: The credits that are due.
+    mutating func end(_ serial: UInt32) -> [Frame] {
+        self.unfinished[serial] = nil
+        guard let call = self.calls[serial], !call.isOver else { return [] }
+        self.calls[serial]?.isOver = true
+        return self.take(call.window?.untaken ?? 0)
+    }
+
+    /// Takes nothing more of a stream.
+    mutating func stall(_ serial: UInt32) { self.calls[serial]?.isStalled = true }
+
+    /// A payload that costs one more than a window, whatever was granted and taken since the beginning: it is more than
+    /// the client has granted.
+    static func excess(_ window: UInt32) -> ByteBuffer {
+        ByteBuffer(repeating: UInt8(ascii: "x"), count: Int(window) + 1 - min(Int(window), Int(StreamFrames.overhead)))
+    }
+}

@@ -1,0 +1,119 @@
+import HHSocket
+public import NIOCore
+
+/// Streams, on connections whose hello has agreed on them (``MockServer/acceptHello(features:streams:)``).
+///
+/// ```swift
+/// server.on(1010, .glued(.item("1"), .item("2"), .status(.ok)))       // items, and the end
+/// server.onItem(of: 1012, .respond { .item($0.body) })                // an echo
+/// server.onItemsEnded(of: 1011, .answer("sum").withMetadata(["count": "3"]))
+/// ```
+/// The server takes items as they come, and grants credit for more; a script has to do so only where it grants wrongly.
+/// Items and final answers are sent whatever the client has granted.
+extension MockServer.Reaction {
+    /// A place at which ``dieInMidStream(afterItems:_:)`` ends the connection.
+    public enum MidStream: Sendable, Hashable, CaseIterable {
+        /// After a whole item.
+        case betweenItems
+        /// After the first piece of another item.
+        case betweenPieces
+        /// Within a frame of another item.
+        case withinPiece
+    }
+
+    /// A mistake of ``wrongCredit(_:)``.
+    public enum WrongCredit: Sendable, Hashable, CaseIterable {
+        /// One byte is granted, and nothing after it.
+        case tooLittle
+        /// Less is granted than before.
+        case smaller
+        /// The credit has 7 bytes instead of 8.
+        case malformed
+        /// The credit is for a stream that is not open.
+        case unknownStream
+    }
+
+    // MARK: What is sent
+
+    /// Sends an item of the request's stream; of another with ``withSerial(_:)``.
+    public static func item(_ body: ByteBuffer) -> Self { Self(.item(body)) }
+
+    /// Sends an item with this text's UTF-8 as payload.
+    public static func item(_ body: String) -> Self { .item(ByteBuffer(string: body)) }
+
+    /// Grants credit on the request's stream: how much the client may have sent since the stream's beginning, in bytes,
+    /// with 16 for each frame. It may be too little, or less than before.
+    public static func credit(_ credit: UInt64) -> Self { Self(.credit(ByteBuffer(integer: credit))) }
+
+    /// Grants credit on the connection: how much the client may have sent on all streams together.
+    public static func connectionCredit(_ credit: UInt64) -> Self {
+        .credit(credit).withSerial(FrameSerial.connectionCredit)
+    }
+
+    // MARK: Wrong behaviour
+
+    /// Takes nothing more of the request's stream, and has no reaction to its items: no credit comes, on the stream or
+    /// for its share of the connection's window, and nothing else. What a test performs is still sent.
+    public static var stall: Self { Self(.stall) }
+
+    /// Sends one item, in one frame, that is larger than the client's window of a stream.
+    ///
+    /// The window of the client's connection must be larger, or it is ``overrunConnection``.
+    public static var overrunStream: Self { Self(.excess(ofConnection: false)) }
+
+    /// Sends one item, in one frame, that is larger than the client's window of the connection. That must be smaller
+    /// than the largest payload that the client accepts.
+    public static var overrunConnection: Self { Self(.excess(ofConnection: true)) }
+
+    /// Sends items, and closes the connection without an answer.
+    ///
+    /// - Parameters:
+    ///   - count: The number of whole items that come before, with the texts `1`, `2`, …
+    ///   - place: Where the stream breaks off; by default after a whole item.
+    public static func dieInMidStream(afterItems count: Int, _ place: MidStream = .betweenItems) -> Self {
+        let items = Self.glued((0..<max(0, count)).map { .item("\($0 + 1)") })
+        return switch place {
+        case .betweenItems: items.then(.close)
+        case .betweenPieces: items.then(.item("half").unfinished()).then(.close)
+        case .withinPiece: items.then(.item(ByteBuffer(repeating: 0, count: 100)).cut(after: 64)).then(.close)
+        }
+    }
+
+    /// Sends a credit of the request's stream that no server should send.
+    public static func wrongCredit(_ mistake: WrongCredit) -> Self {
+        switch mistake {
+        case .tooLittle: Self(.stall).then(Self(.creditBeyond(1)))
+        case .smaller: Self(.creditBeyond(-1))
+        case .malformed: Self(.credit(ByteBuffer(repeating: 0xFF, count: StreamFrames.creditLength - 1)))
+        case .unknownStream: .credit(.max).withSerial(.max)
+        }
+    }
+
+    // MARK: Adverbs
+
+    /// Sends the payload of each frame in pieces, as a server does with more than 65,536 bytes.
+    ///
+    /// - Parameter length: The most bytes of a piece, at least 1.
+    public func inPieces(of length: Int) -> Self {
+        self.changingSends { $0.pieceLength = max(1, length) }
+    }
+
+    /// Sends each frame as a piece that others follow, which do not come: the payload stays unfinished.
+    public func unfinished() -> Self { self.changingSends { $0.isUnfinished = true } }
+}
+
+extension MockServer.Reaction.Sending {
+    /// Returns the frames that carry the payload of one: several where it is sent in pieces.
+    func pieces(of frame: Frame) -> [Frame] {
+        guard self.pieceLength != nil || self.isUnfinished else { return [frame] }
+        var (rest, frames) = (frame.payload, [Frame]())
+        repeat {
+            var piece = frame
+            let length = min(rest.readableBytes, self.pieceLength ?? .max)
+            piece.payload = rest.readSlice(length: length) ?? ByteBuffer()
+            if rest.readableBytes > 0 || self.isUnfinished { piece.type |= FrameType.continuesFlag }
+            frames.append(piece)
+        } while rest.readableBytes > 0
+        return frames
+    }
+}

@@ -11,4 +11,6 @@ enum ConnectionCost {
     static let waitingPush = 64
     /// Answers up to this many bytes are not charged between their handler and the connection's thread.
     static let freeAnswer = 4 << 10
+    /// Items of streams up to this many bytes are not charged while a handler works on them.
+    static let freeItem = 4 << 10
 }

@@ -59,7 +59,8 @@ struct FastPath {
 ///   and whose rules exclude no request (``RouteRules/isOpen``), and with a serial of requests: so it is no control
 ///   frame, brings no envelope, deadline or key, and is not refused. What else comes is left where it is.
 /// - A payload of which pieces are awaited closes it (``FastPath/piecesChanged(areAwaited:)``): its last piece looks as
-///   a whole frame does. Streams that are open are requests in flight.
+///   a whole frame does. So do streams whose handler has returned and whose answer waits behind their items; the others
+///   are requests in flight (``ConnectionStreams/closesFastPath``).
 /// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsOnFastPath``), as
 ///   do a hello or an identity that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
 /// - An answer is encoded at once only if it has no metadata, cannot be compressed, is not too large, and does not have

@@ -31,9 +31,6 @@ struct HandlerRun: Sendable {
     /// The stream that the request has opened.
     let exchange: StreamExchange?
 
-    /// The number of bytes that are decompressed before other tasks may use the thread.
-    static let inflatedAtOnce = 256 << 10
-
     /// Runs the handler, and says what is to be sent. In a task of its own, which is cancelled when nobody waits any
     /// more.
     func run() async -> CompletionQueue.Completion {
@@ -49,6 +46,7 @@ struct HandlerRun: Sendable {
             kept = KeptAnswer(status: error.status, body: ByteBuffer(), metadata: [:])
             kind = error.kind
         }
+        self.exchange?.handlerHasReturned()
         self.tellObservers(kind, kept.status)
         var answer = self.emptyAnswer
         answer.status = kept.status
@@ -58,7 +56,7 @@ struct HandlerRun: Sendable {
         if answer.payload.readableBytes > ServerConnection.largestBodyCompressedOnLoop,
             self.agreement?.has(.compression) == true
         {
-            answer = await self.elsewhere { [answer] in self.sealed(answer, kept.metadata) }
+            answer = await self.executor.elsewhere { [answer] in self.sealed(answer, kept.metadata) }
         } else {
             answer = self.sealed(answer, kept.metadata)
         }
@@ -80,18 +78,6 @@ struct HandlerRun: Sendable {
         var answer = answer
         ServerConnection.seal(&answer, metadata, self.agreement, self.core.hello.compression)
         return answer
-    }
-
-    /// Runs `body`, which takes its time, on the thread pool where this is the connection's thread.
-    private func elsewhere<Value: Sendable, Failure>(
-        _ body: @Sendable () async throws(Failure) -> Value
-    ) async throws(Failure) -> Value {
-        guard self.executor == .connection, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) else {
-            return try await body()
-        }
-        return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(Failure) in
-            try await body()
-        }
     }
 
     /// Tells those who want to know that the request was refused, if it was and no middleware has seen it.
@@ -118,39 +104,23 @@ struct HandlerRun: Sendable {
             throw Refusal(status: .deadlineExceeded, kind: .late)
         }
         guard self.isCompressed else { return self.request }
-        return try await self.elsewhere(self.decompressedRequest)
+        return try await self.executor.elsewhere(self.decompressedRequest)
     }
 
-    /// Decompresses the body in parts, between which other tasks may use the thread. What has been decompressed counts
-    /// as held from then on, and where too much is held there is no next part.
     private func decompressedRequest() async throws(Refusal) -> ServerRequest {
         let limit = min(self.core.limits.maximumPayloadLength, self.place.rules.maximumBodyLength ?? .max)
-        var inflater = BodyInflater(self.request.body, limit: limit)
-        var held = 0
-        var isReady = false
-        defer { if !isReady { self.load.held(-held) } }
-        while true {
-            // Nobody waits for it: there is no need to do the work.
-            guard !self.load.isFull, !Task.isCancelled else { throw Refusal(status: .overloaded, kind: .overload) }
-            let body: ByteBuffer?
-            do throws(EnvelopeError) {
-                body = try inflater.next(Self.inflatedAtOnce)
-            } catch {
-                throw Refusal(status: error.isTooLarge ? .illegalLength : .illegalFormat, kind: .illegal)
-            }
-            self.load.held(inflater.length - held)
-            held = inflater.length
-            if let body {
-                self.load.held(body.storageCapacity - held)
-                held = body.storageCapacity
-                guard !self.load.isFull else { throw Refusal(status: .overloaded, kind: .overload) }
-                isReady = true
-                var request = self.request
-                request.body = body
-                return request
-            }
-            await Task.yield()
+        var request = self.request
+        do throws(ChargedInflation.Failure) {
+            request.body = try await ChargedInflation.inflate(request.body, limit: limit, chargedTo: self.load)
+        } catch {
+            let kind: CompletionQueue.Kind =
+                switch error {
+                case .overload, .cancelled: .overload
+                case .tooLong, .malformed: .illegal
+                }
+            throw Refusal(status: error.status, kind: kind)
         }
+        return request
     }
 
     /// Returns the handler's answer, or the one that was kept for the key.

@@ -152,10 +152,12 @@ extension ServerConnection {
         guard self.hot.phase == .open,
             let expired = self.hot.machine.expire(serial: answer.serial, run: run, isOurs: isOurs)
         else { return }
-        expired.work?.cancel()
         var answer = answer
         answer.status = .deadlineExceeded
-        if !self.expireStream(run: run, in: &turn) { self.answer(answer, run, in: &turn) }
+        // The handler of a stream is told why it is over before its task is cancelled.
+        let isStream = self.expireStream(run: run, in: &turn)
+        expired.work?.cancel()
+        if !isStream { self.answer(answer, run, in: &turn) }
         self.takeStatistics()
         self.finishIfDone(in: &turn)
     }

@@ -48,6 +48,10 @@ final class ConnectionStreams {
         return party
     }
 
+    /// Whether a frame that looks like a whole request may be none: the last piece of a payload, or a mistake on a
+    /// stream whose answer waits behind its items. Other streams are requests in flight.
+    var closesFastPath: Bool { self.machine.awaitsPieces || self.parties.count > self.runs.count }
+
     /// The connection takes nothing more: all streams are over.
     func lose() {
         self.machine.connectionLost()

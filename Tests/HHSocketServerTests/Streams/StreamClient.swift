@@ -1,3 +1,4 @@
+import Foundation
 import HHSocket
 import HHSocketMessage
 import HHSocketTesting
@@ -19,7 +20,8 @@ struct StreamClient {
         _ server: SocketServer,
         features: [String] = ["metadata", "streams"],
         window: UInt32 = 0,
-        connectionWindow: UInt32 = 0
+        connectionWindow: UInt32 = 0,
+        token: String = ""
     ) async throws {
         let greeter = try await Greeter(server)
         var hello = WireHello()
@@ -27,6 +29,7 @@ struct StreamClient {
         hello.features = features
         hello.streamWindow = window
         hello.connectionWindow = connectionWindow
+        hello.sessionToken = Data(token.utf8)
         let (status, reply) = try await greeter.greet(hello)
         #expect(status == .ok)
         self.client = greeter.client
@@ -60,6 +63,11 @@ struct StreamClient {
 
     func item(_ serial: UInt32 = 50, length: Int) async {
         await self.send(FrameType.item, serial, ByteBuffer(repeating: 120, count: length))
+    }
+
+    /// Sends a piece, which is not the last.
+    func piece(_ type: UInt32, _ serial: UInt32 = 50, length: Int) async {
+        await self.send(type | FrameType.continuesFlag, serial, ByteBuffer(repeating: 120, count: length))
     }
 
     func end(_ serial: UInt32 = 50) async { await self.send(FrameType.end, serial) }
@@ -109,6 +117,24 @@ struct StreamClient {
         #expect(frame.status == status, sourceLocation: sourceLocation)
         #expect(frame.serial == serial, sourceLocation: sourceLocation)
         #expect(String(buffer: frame.payload) == body, sourceLocation: sourceLocation)
+    }
+
+    /// Expects the end of everything, with metadata.
+    func expectTrailers(_ serial: UInt32, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+        let frame = try await self.answer()
+        #expect((frame.serial, frame.status) == (serial, .ok), sourceLocation: sourceLocation)
+    }
+
+    /// Expects that a call is answered, before anything else comes: whatever was sent before has been looked at.
+    func expectService(_ serial: UInt32 = 99, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+        await self.send(StreamCall.plain, serial, ByteBuffer(string: "served"))
+        try await self.expectEnd(serial, .ok, "served", sourceLocation: sourceLocation)
+    }
+
+    /// Expects the server's go-away.
+    func expectGoAway(sourceLocation: SourceLocation = #_sourceLocation) async throws {
+        let frame = try await self.answer()
+        #expect(frame.type == FrameType.goAway, sourceLocation: sourceLocation)
     }
 }
 

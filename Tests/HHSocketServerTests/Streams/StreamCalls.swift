@@ -1,0 +1,157 @@
+import HHSocket
+import HHSocketMessage
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+/// The types of the streams and calls of these tests.
+enum StreamCall {
+    static let count: UInt32 = 200
+    static let gather: UInt32 = 201
+    static let echo: UInt32 = 202
+    static let hang: UInt32 = 203
+    static let plain: UInt32 = 204
+    static let leave: UInt32 = 205
+    static let fail: UInt32 = 206
+    static let large: UInt32 = 207
+    static let read: UInt32 = 208
+    static let flood: UInt32 = 209
+    static let refuse: UInt32 = 210
+}
+
+private struct Oops: Error {}
+
+/// What happened in handlers.
+struct StreamNotes: Sendable {
+    /// What handlers say, in the order in which they say it.
+    let lines = Watched<[String]>([])
+    let gate = Gate()
+
+    func note(_ line: String) { self.lines.withLockedValue { $0.append(line) } }
+
+    func expect(_ line: String, fileID: String = #fileID, line number: Int = #line) async throws {
+        try await self.lines.wait("\"\(line)\"", fileID: fileID, line: number) { $0.contains(line) }
+    }
+}
+
+/// A router with all of ``StreamCall``.
+///
+/// - Parameter layer: It stands around all of them.
+func makeStreamRouter(
+    _ notes: StreamNotes = StreamNotes(),
+    on executor: HandlerExecutor? = nil,
+    layer: (any RouterLayer)? = nil
+) -> Router {
+    var router = Router()
+    if let layer { router.use(layer) }
+    router.stream(StreamCall.count, .serverStreaming, on: executor) { stream, context in
+        let count = Int(String(buffer: stream.request.body)) ?? 0
+        for number in 0..<count {
+            try await stream.send(ByteBuffer(string: "\(number)"))
+            notes.note("sent \(number)")
+        }
+        context.answerMetadata = ["sent": "\(count)"]
+        return ByteBuffer(string: "this is not sent")
+    }
+    router.stream(StreamCall.gather, .clientStreaming, on: executor) { stream, _ in
+        var all = ""
+        for try await item in stream.items { all += String(buffer: item) + ";" }
+        return ByteBuffer(string: all)
+    }
+    router.stream(StreamCall.echo, .bidirectional, on: executor) { stream, _ in
+        for try await item in stream.items { try await stream.send(item) }
+        return ByteBuffer()
+    }
+    router.stream(StreamCall.hang, .bidirectional, on: executor) { stream, _ in
+        notes.note("hangs \(stream.request.serial)")
+        do {
+            try await notes.gate.wait()
+        } catch {
+            notes.note("cancelled \(stream.request.serial)")
+            throw error
+        }
+        return ByteBuffer()
+    }
+    router.handleSynchronously(StreamCall.plain) { request, _ in request.body }
+    router.stream(StreamCall.leave, .bidirectional, on: executor) { stream, _ in
+        for try await item in stream.items {
+            try await stream.send(item)
+            break
+        }
+        return ByteBuffer()
+    }
+    router.stream(StreamCall.fail, .bidirectional, on: executor) { stream, context in
+        for try await item in stream.items {
+            context.answerMetadata = ["why": "because"]
+            switch String(buffer: item) {
+            case "status": throw StatusError(.noPermission, body: ByteBuffer(string: "no"))
+            case "mapped": throw CancellationError()
+            default: throw Oops()
+            }
+        }
+        return ByteBuffer()
+    }
+    router.stream(StreamCall.read, .bidirectional, on: executor) { stream, _ in
+        let serial = stream.request.serial
+        notes.note("reads \(serial)")
+        do throws(StatusError) {
+            for try await item in stream.items { notes.note("item \(String(buffer: item))") }
+        } catch {
+            notes.note("failed \(serial) \(error.status.rawValue)")
+            throw error
+        }
+        notes.note("read \(serial)")
+        return ByteBuffer()
+    }
+    router.stream(StreamCall.flood, .serverStreaming, on: executor) { stream, _ in
+        let item = stream.request.body
+        do {
+            while true { try await stream.send(item) }
+        } catch {
+            notes.note("stopped \(stream.request.serial)")
+            throw error
+        }
+    }
+    router.stream(StreamCall.refuse, .clientStreaming, on: executor) { stream, _ in
+        for try await _ in stream.items {}
+        throw StatusError(.noPermission, body: ByteBuffer(string: "no"))
+    }
+    router.handleSynchronously(StreamCall.large) { request, _ in
+        ByteBuffer(repeating: 120, count: Int(String(buffer: request.body)) ?? 0)
+    }
+    return router
+}
+
+extension SocketServer.Configuration {
+    /// One on which everything but this policy on streams is as by default.
+    static func streaming(_ change: (inout StreamPolicy) -> Void) -> Self {
+        var (configuration, policy) = (Self(), StreamPolicy())
+        change(&policy)
+        configuration.streams = policy
+        return configuration
+    }
+}
+
+/// Runs `body` with a server of streams, and a client that has said hello.
+func withStreams(
+    _ configuration: SocketServer.Configuration = .init(),
+    _ notes: StreamNotes = StreamNotes(),
+    features: [String] = ["metadata", "streams"],
+    window: UInt32 = 0,
+    connectionWindow: UInt32 = 0,
+    on executor: HandlerExecutor? = nil,
+    _ body: (StreamClient, SocketServer) async throws -> Void
+) async throws {
+    try await withServer(configuration, makeStreamRouter(notes, on: executor)) { server in
+        let client = try await StreamClient(
+            server,
+            features: features,
+            window: window,
+            connectionWindow: connectionWindow
+        )
+        try await body(client, server)
+    }
+}

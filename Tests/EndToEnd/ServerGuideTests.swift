@@ -116,6 +116,17 @@ actor Shop {
             if context.metadata["revision"] == revision { throw StatusError(.notModified) }
             return body
         }
+
+        let limits = RouteLimits(maximumInFlight: 100, timeout: .seconds(600))
+        router.stream(140, .clientStreaming, limits: limits) { stream, context in
+            var count = 0
+            for try await item in stream.items {
+                try await store.save(item)
+                count += 1
+            }
+            context.answerMetadata = ["region": "eu"]
+            return ByteBuffer(string: "\(count)")
+        }
         return router
     }
 
@@ -377,6 +388,21 @@ actor Shop {
         }
     }
 
+    @Test func streams() async throws {
+        try await Pair.with(.standard, router: self.router()) {
+            $0.streams?.maximumStreams = 1
+        } configureClient: {
+            $0.streams = StreamPolicy()
+        } _: { client, _ in
+            let stream = try await client.stream(for: SocketRequest(type: 140), kind: .clientStreaming)
+            for item in ["one", "two"] { try await stream.send(ByteBuffer(string: item)) }
+            stream.finish()
+            let response = try await stream.response
+            #expect(response.string == "2" && response.metadata == ["region": "eu"])
+            #expect(await self.store.saved == [ByteBuffer(string: "one"), ByteBuffer(string: "two")])
+        }
+    }
+
     @Test func limitsAndTheEnd() {
         var configuration = SocketServer.Configuration()
         configuration.limits.maximumConnections = 100_000
@@ -389,6 +415,9 @@ actor Shop {
         configuration.limits.strangers.maximumInFlight = 2
         configuration.limits.strangers.timeToBecomeKnown = .seconds(30)
         configuration.limits.handlerTimeout = .seconds(60)
+
+        configuration.streams?.maximumStreams = 20
+        configuration.streams?.idleLimit = .seconds(60)
 
         configuration.shutdown.gracePeriod = .seconds(30)
         configuration.shutdown.retryAfter = .zero ... .seconds(10)

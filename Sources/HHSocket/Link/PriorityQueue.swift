@@ -15,10 +15,12 @@ package struct PriorityQueue<Element> {
     package var isEmpty: Bool { self.count == 0 }
 
     /// The one to leave next.
-    package var first: Element? { self.levels.last?.elements.first }
+    package var first: Element? { self.levels.isEmpty ? nil : self.levels[self.levels.count - 1].elements.first }
 
     /// The priority of the first element.
-    package var firstPriority: FramePriority? { self.levels.last?.priority }
+    package var firstPriority: FramePriority? {
+        self.levels.isEmpty ? nil : self.levels[self.levels.count - 1].priority
+    }
 
     package init() {}
 

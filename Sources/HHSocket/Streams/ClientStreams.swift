@@ -1,3 +1,4 @@
+import DequeModule
 import NIOCore
 
 /// The client's streams on one connection, and its payloads in pieces. Does no I/O.
@@ -165,8 +166,8 @@ package struct ClientStreams {
         self.core.actions.removeAll(keepingCapacity: true)
     }
 
-    /// Whether ``takeActions(into:)`` gives any.
-    package var hasActions: Bool { !self.core.actions.isEmpty }
+    /// Takes the next thing that the shell is to do.
+    package mutating func nextAction() -> StreamAction? { self.core.actions.popFirst() }
 
     package var nextDeadline: NIODeadline? { self.core.nextDeadline }
     package mutating func timePassed(now: NIODeadline) { self.core.timePassed(now: now) }
@@ -179,6 +180,11 @@ package struct ClientStreams {
     package var heldBytes: UInt64 { self.core.heldBytes }
     /// The number of bytes that wait to be sent.
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
+    /// ``awaitsPieces``, ``hasUnfinished`` and ``waitingBytes`` for each frame: of a value that is kept in a class, one
+    /// that does not mutate is called on a copy.
+    package mutating func awaitsPiecesInPlace() -> Bool { !self.core.assembler.isEmpty }
+    package mutating func hasUnfinishedInPlace() -> Bool { self.core.hasUnfinished }
+    package mutating func waitingBytesInPlace() -> Int { self.core.scheduler.waitingBytes }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
     package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
     /// The number of bytes that have come of a plain call's answer, of which a piece is missing.

@@ -1,3 +1,4 @@
+import DequeModule
 import NIOCore
 
 /// A server's streams on one connection, and its payloads in pieces. Does no I/O.
@@ -19,24 +20,6 @@ package struct ServerStreams {
         case opened(StreamID)
         /// It is answered with this status.
         case refused(Status)
-    }
-
-    /// The reason why a stream is not opened.
-    package enum Objection: Hashable, Sendable {
-        case draining
-        /// The opening has a body where the client streams, or an idempotency key.
-        case malformed
-        /// As many streams are open as may be.
-        case tooMany
-
-        /// The status that the opening is answered with.
-        package var status: Status {
-            switch self {
-            case .draining: .draining
-            case .malformed: .illegalFormat
-            case .tooMany: .overloaded
-            }
-        }
     }
 
     // MARK: From the wire
@@ -119,22 +102,17 @@ package struct ServerStreams {
         priority: FramePriority = .default,
         now: NIODeadline
     ) -> Opening {
-        if let objection = self.objection(toOpen: kind, hasBody: hasBody, hasKey: hasKey) {
-            self.sendPlain(type: type, serial: serial, status: objection.status, priority: priority)
-            return .refused(objection.status)
+        if let refusal = self.refusal(kind, hasBody: hasBody, hasKey: hasKey) {
+            self.sendPlain(type: type, serial: serial, status: refusal, priority: priority)
+            return .refused(refusal)
         }
         return .opened(self.core.enter(type: type, serial: serial, kind: kind, priority: priority, now: now))
     }
 
-    /// Why no stream may be opened; nil if one may.
-    ///
-    /// - Parameters:
-    ///   - hasBody: Whether there is anything behind the opening's metadata.
-    ///   - hasKey: Whether the opening has an idempotency key.
-    package func objection(toOpen kind: StreamKind, hasBody: Bool, hasKey: Bool) -> Objection? {
+    private func refusal(_ kind: StreamKind, hasBody: Bool, hasKey: Bool) -> Status? {
         if self.isDraining { return .draining }
-        if kind.clientStreams && hasBody || hasKey { return .malformed }
-        return self.core.openCount < Int(self.core.settings.terms.maximumStreams) ? nil : .tooMany
+        if kind.clientStreams && hasBody || hasKey { return .illegalFormat }
+        return self.core.openCount < Int(self.core.settings.terms.maximumStreams) ? nil : .overloaded
     }
 
     /// The client sends nothing more: streams whose items had not ended are over, without an answer.
@@ -156,10 +134,9 @@ package struct ServerStreams {
         self.core.noteGoingOn()
     }
 
-    /// From now on payloads of this length, this much of what was received, and items with these flags are taken; what
-    /// has come stays.
-    package mutating func accept(payloadsUpTo length: Int, holding bytes: Int, flags: UInt32) {
-        self.core.accept(payloadsUpTo: length, holding: bytes, flags: flags)
+    /// From now on payloads of this length, and this much of what was received, are taken; what has come stays.
+    package mutating func accept(payloadsUpTo length: Int, holding bytes: Int) {
+        self.core.accept(payloadsUpTo: length, holding: bytes)
     }
 
     /// The connection is gone. All streams end, and so does whatever waits here.
@@ -169,7 +146,7 @@ package struct ServerStreams {
 
     /// Sends an item. One is sent at a time: the next may follow when the result says so, or ``StreamAction/goOn(_:)``.
     package mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool = false) -> SendResult {
-        guard let type = self.core.streams[id.key]?.type else { return .over }
+        guard let type = self.core.streams.with(id.key, { $0.type }) else { return .over }
         let flags = isCompressed ? FrameType.compressionFlag : 0
         return self.core.send(id, type: type | flags, status: .partial, payload)
     }
@@ -240,8 +217,13 @@ package struct ServerStreams {
 
     /// Moves what the shell is to do behind what is there.
     package mutating func takeActions(into actions: inout [StreamAction]) {
-        actions.append(contentsOf: self.core.actions)
-        self.core.actions.removeAll(keepingCapacity: true)
+        while let action = self.core.actions.popFirst() { actions.append(action) }
+    }
+
+    /// Whether the last thing that the shell is to do is to hand over an item.
+    package mutating func endsWithItem() -> Bool {
+        guard case .item = self.core.actions.last else { return false }
+        return true
     }
 
     package var nextDeadline: NIODeadline? { self.core.nextDeadline }
@@ -269,6 +251,11 @@ package struct ServerStreams {
         guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return 0 }
         return self.core.scheduler.allowance(stream.lane)
     }
+    /// ``awaitsPieces``, ``hasUnfinished`` and ``waitingBytes`` for each frame: of a value that is kept in a class, one
+    /// that does not mutate is called on a copy.
+    package mutating func awaitsPiecesInPlace() -> Bool { !self.core.assembler.isEmpty }
+    package mutating func hasUnfinishedInPlace() -> Bool { self.core.hasUnfinished }
+    package mutating func waitingBytesInPlace() -> Int { self.core.scheduler.waitingBytes }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
     package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
     /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.

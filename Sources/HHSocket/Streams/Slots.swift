@@ -49,8 +49,21 @@ package struct Slots<Element> {
         return element
     }
 
+    @inline(__always)
     package func has(_ key: SlotKey) -> Bool {
         key.index < self.places.count && self.places[Int(key.index)].generation == key.generation
+    }
+
+    /// Runs `body` with an element in its place, and returns what that returns; nil without an element.
+    ///
+    /// For what each frame does: the subscript copies an element that is read, and allocates memory for one that is
+    /// changed.
+    @discardableResult
+    @inline(__always)
+    mutating func with<Result>(_ key: SlotKey, _ body: (inout Element) -> Result) -> Result?
+    where Element: SlotElement {
+        guard self.has(key) else { return nil }
+        return self.places[Int(key.index)].element?.inPlace(body)
     }
 
     package subscript(key: SlotKey) -> Element? {
@@ -72,6 +85,14 @@ package struct Slots<Element> {
             return SlotKey(index: UInt32(index), generation: self.places[index].generation)
         }
     }
+}
+
+/// An element that is changed in its place.
+protocol SlotElement {}
+
+extension SlotElement {
+    @inline(__always)
+    mutating func inPlace<Result>(_ body: (inout Self) -> Result) -> Result { body(&self) }
 }
 
 extension Slots: Sendable where Element: Sendable {}

@@ -1,3 +1,4 @@
+import DequeModule
 import NIOCore
 
 /// The limits and terms of a connection's streams.
@@ -49,7 +50,7 @@ struct StreamCore {
     }
 
     /// A stream, from its opening until it is over and the application has all of its items.
-    struct Stream {
+    struct Stream: SlotElement {
         let serial: UInt32
         /// The type of the call.
         let type: UInt32
@@ -72,6 +73,67 @@ struct StreamCore {
         var alarm: TimerTable<StreamID>.ID?
         var hasMoved = false
         var hasLeft = false
+
+        /// The lane of the items that this side sends; nil where it sends none any more.
+        var sendingLane: SlotKey? { self.isOver || self.hasOutputEnded ? nil : self.lane }
+
+        mutating func moved(_ now: NIODeadline) {
+            self.hasMoved = true
+            self.lastMoved = now
+        }
+
+        /// A frame of an item has come.
+        mutating func received(_ cost: UInt64, now: NIODeadline) {
+            _ = self.window.receive(cost)
+            self.moved(now)
+        }
+
+        /// A whole item has come in one frame, as most do.
+        ///
+        /// - Parameters:
+        ///   - role: Of this side.
+        ///   - flags: Those that hello agreed on.
+        /// - Returns: The credit that is due; nil if the frame is not one that the application simply gets.
+        mutating func receiveWhole(
+            _ type: UInt32,
+            _ cost: UInt64,
+            _ role: Role,
+            _ flags: UInt32,
+            _ now: NIODeadline
+        ) -> (lane: SlotKey, credit: UInt64?)? {
+            guard type & FrameType.continuesFlag == 0, self.assembly == nil, !self.dropsItems,
+                self.objection(type, cost, role, flags) == nil
+            else { return nil }
+            self.received(cost, now: now)
+            self.untaken += ItemReceipt(cost: cost, lastCost: cost)
+            return (self.lane, self.dueGrant(now))
+        }
+
+        /// The credit that is due for it; nil if none is.
+        mutating func dueGrant(_ now: NIODeadline) -> UInt64? {
+            guard !self.isOver, !self.hasInputEnded, let credit = self.window.grant() else { return nil }
+            self.lastMoved = now
+            return credit
+        }
+
+        /// Whatever makes an item one that the stream ends by, beside its length; nil if there is nothing.
+        ///
+        /// - Parameters:
+        ///   - role: Of this side.
+        ///   - flags: Those that hello agreed on.
+        func objection(_ type: UInt32, _ cost: UInt64, _ role: Role, _ flags: UInt32) -> StreamOutcome? {
+            let sends = role == .server ? self.kind.clientStreams : self.kind.serverStreams
+            guard sends else { return .violated(.unexpectedItem) }
+            guard !self.hasInputEnded else { return .violated(.itemAfterEnd) }
+            guard type & FrameType.metadataFlag == 0 else { return .violated(.metadataOnItem) }
+            guard type & FrameType.allFlags & ~(flags | FrameType.continuesFlag) == 0 else {
+                return .violated(.flagNotAgreed)
+            }
+            guard cost <= self.window.granted.subtracting(self.window.received) else {
+                return .violated(.beyondWindow)
+            }
+            return nil
+        }
     }
 
     let role: Role
@@ -90,7 +152,7 @@ struct StreamCore {
     private(set) var heldOfStreams: UInt64 = 0
     /// The number of streams with a payload of which pieces have come, and the last has not.
     private var unfinishedCount = 0
-    var actions: [StreamAction] = []
+    var actions: Deque<StreamAction> = []
     /// Whether the connection is over.
     private(set) var isClosed = false
     /// The number of frames since it was last taken that ask for nothing.
@@ -115,9 +177,8 @@ struct StreamCore {
         )
     }
 
-    /// From now on other lengths, sums and flags are received; what has come stays.
-    mutating func accept(payloadsUpTo length: Int, holding bytes: Int, flags: UInt32) {
-        self.settings.flags = flags
+    /// From now on other lengths and sums are received; what has come stays.
+    mutating func accept(payloadsUpTo length: Int, holding bytes: Int) {
         self.settings.maximumPayloadLength = length
         self.settings.maximumHeldBytes = bytes
         self.assembler.maximumLength = length
@@ -218,7 +279,7 @@ struct StreamCore {
     }
 
     private mutating func removeIfDone(_ key: SlotKey) {
-        guard let stream = self.streams[key], stream.isOver, stream.untaken == ItemReceipt() else { return }
+        guard self.streams[key]?.isOver ?? false, self.streams[key]?.untaken == ItemReceipt() else { return }
         self.streams.remove(key)
     }
 
@@ -241,9 +302,9 @@ struct StreamCore {
 
     /// Sends an item. The application may send the next when this says so, or when it is told to go on.
     mutating func send(_ id: StreamID, type: UInt32, status: Status, _ payload: ByteBuffer) -> SendResult {
-        guard let stream = self.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return .over }
-        self.scheduler.append(LanePayload(type: type, status: status, kind: .item, bytes: payload), to: stream.lane)
-        return self.scheduler.mayGoOn(stream.lane) ? .goOn : .wait
+        guard let lane = self.streams.with(id.key, { $0.sendingLane }) ?? nil else { return .over }
+        let item = LanePayload(type: type, status: status, kind: .item, bytes: payload)
+        return self.scheduler.send(item, on: lane) ? .goOn : .wait
     }
 
     /// The next frame to leave.
@@ -255,9 +316,7 @@ struct StreamCore {
         if let key = departure.stream?.key, let kind = departure.kind {
             switch kind {
             case .free: self.streams[key]?.hasLeft = true
-            case .item:
-                self.streams[key]?.hasMoved = true
-                self.streams[key]?.lastMoved = now
+            case .item: self.streams.with(key) { $0.moved(now) }
             case .end: break
             case .last: if departure.isWhole { self.finish(key, .answered(departure.frame.status)) }
             }
@@ -297,10 +356,8 @@ struct StreamCore {
     }
 
     private mutating func grant(_ key: SlotKey, now: NIODeadline) {
-        guard let stream = self.streams[key], !stream.isOver, !stream.hasInputEnded else { return }
-        guard let credit = self.streams[key]?.window.grant() else { return }
-        self.streams[key]?.lastMoved = now
-        self.scheduler.sendCredit(credit, of: stream.lane)
+        guard let due = self.streams.with(key, { ($0.dueGrant(now), $0.lane) }), let credit = due.0 else { return }
+        self.scheduler.sendCredit(credit, of: due.1)
     }
 
     // MARK: Items
@@ -313,13 +370,12 @@ struct StreamCore {
             if cost <= self.lateCredit { self.lateCredit -= cost } else { self.unproductiveFrames += 1 }
             return self.dropOnConnection(cost)
         }
+        if !isDamaged, self.limitBroken(by: frame, nil) == nil, self.receiveWhole(frame, key, cost, now: now) { return }
         if let outcome = self.objection(to: frame, of: key, isDamaged: isDamaged, cost) {
             self.dropOnConnection(cost)
             return self.fail(key, outcome)
         }
-        _ = self.streams[key]?.window.receive(cost)
-        self.streams[key]?.lastMoved = now
-        self.streams[key]?.hasMoved = true
+        self.streams.with(key) { $0.received(cost, now: now) }
         self.heldOfStreams += cost
         if frame.type & FrameType.continuesFlag != 0 {
             self.gather(frame, key)
@@ -332,6 +388,19 @@ struct StreamCore {
         self.grantConnection()
     }
 
+    /// Takes an item in one frame, if nothing is to be said about it.
+    private mutating func receiveWhole(_ frame: Frame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) -> Bool {
+        let (type, role, flags) = (frame.type, self.role, self.settings.flags)
+        guard let taken = self.streams.with(key, { $0.receiveWhole(type, cost, role, flags, now) }) ?? nil else {
+            return false
+        }
+        self.heldOfStreams += cost
+        self.hand(frame.payload, type, key, ItemReceipt(cost: cost, lastCost: cost))
+        if let credit = taken.credit { self.scheduler.sendCredit(credit, of: taken.lane) }
+        self.grantConnection()
+        return true
+    }
+
     /// Items of a stream are of no use from now on, though the other side may have sent some.
     private mutating func noteLate(_ stream: Stream) {
         guard !stream.hasInputEnded else { return }
@@ -339,25 +408,18 @@ struct StreamCore {
     }
 
     /// Whether a server has answered, so that items are of no use.
-    private func isAnswering(_ key: SlotKey) -> Bool {
-        self.role == .server && self.streams[key]?.hasOutputEnded ?? true
+    private mutating func isAnswering(_ key: SlotKey) -> Bool {
+        self.role == .server && self.streams.with(key, { $0.hasOutputEnded }) ?? true
     }
 
     /// Whatever makes an item one that its stream ends by; nil if it is as it should be.
     private func objection(to frame: Frame, of key: SlotKey, isDamaged: Bool, _ cost: UInt64) -> StreamOutcome? {
-        guard let stream = self.streams[key] else { return nil }
+        guard self.streams.has(key) else { return nil }
         if isDamaged { return .damaged }
-        let sends = self.role == .server ? stream.kind.clientStreams : stream.kind.serverStreams
-        guard sends else { return .violated(.unexpectedItem) }
-        guard !stream.hasInputEnded else { return .violated(.itemAfterEnd) }
-        let flags = frame.type & FrameType.allFlags
-        guard flags & FrameType.metadataFlag == 0 else { return .violated(.metadataOnItem) }
-        guard flags & ~(self.settings.flags | FrameType.continuesFlag) == 0 else { return .violated(.flagNotAgreed) }
-        guard cost <= stream.window.granted.subtracting(stream.window.received) else {
-            return .violated(.beyondWindow)
+        if let outcome = self.streams[key]?.objection(frame.type, cost, self.role, self.settings.flags) {
+            return outcome
         }
-        if let outcome = self.limitBroken(by: frame, stream.assembly) { return outcome }
-        return nil
+        return self.limitBroken(by: frame, self.streams[key]?.assembly)
     }
 
     /// Whatever a piece of a stream's payload violates.
@@ -395,10 +457,14 @@ struct StreamCore {
         if self.streams[key]?.dropsItems ?? true {
             self.take(key, receipt)
         } else {
-            let isCompressed = frame.type & FrameType.compressionFlag != 0
-            let item = StreamItem(payload: payload, isCompressed: isCompressed, receipt: receipt)
-            self.actions.append(.item(StreamID(key: key), item))
+            self.hand(payload, frame.type, key, receipt)
         }
+    }
+
+    private mutating func hand(_ payload: ByteBuffer, _ type: UInt32, _ key: SlotKey, _ receipt: ItemReceipt) {
+        let isCompressed = type & FrameType.compressionFlag != 0
+        let item = StreamItem(payload: payload, isCompressed: isCompressed, receipt: receipt)
+        self.actions.append(.item(StreamID(key: key), item))
     }
 
     /// A frame is dropped: it counts as sent, and at once as taken.
@@ -413,7 +479,9 @@ struct StreamCore {
     }
 
     private mutating func takeAssembly(_ key: SlotKey) -> PieceAssembly? {
-        guard let assembly = self.streams[key]?.assembly.take() else { return nil }
+        guard self.streams[key]?.assembly != nil, let assembly = self.streams[key]?.assembly.take() else {
+            return nil
+        }
         self.unfinishedCount -= 1
         return assembly
     }

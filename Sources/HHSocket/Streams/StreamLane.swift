@@ -36,7 +36,7 @@ package struct LanePayload: Sendable {
 }
 
 /// The payloads that one serial has to send. They leave in their order, and take turns with those of other lanes.
-struct StreamLane: Sendable {
+struct StreamLane: SlotElement, Sendable {
     /// Where a lane waits.
     enum Place: Hashable, Sendable {
         /// It has nothing to send.
@@ -92,6 +92,97 @@ struct StreamLane: Sendable {
 
     /// The part of the connection's credit that it claims where it stands.
     var dueClaim: UInt64 { self.place == .item ? min(self.itemCost, self.window.free) : 0 }
+
+    /// The kind of the payload that leaves next; nil where nothing waits.
+    var nextKind: LanePayload.Kind? { self.payloads.isEmpty ? nil : self.payloads[0].kind }
+
+    /// The number of bytes of that payload that have not left.
+    var nextLength: Int { self.payloads.isEmpty ? 0 : self.payloads[0].bytes.readableBytes }
+
+    /// A change of the claim.
+    struct ClaimChange {
+        var old: UInt64
+        var new: UInt64
+    }
+
+    /// Adds a payload.
+    ///
+    /// - Returns: The place where the lane stands, what becomes of its claim there, and whether the stream's credit
+    ///   reaches for all that waits.
+    mutating func append(_ payload: LanePayload) -> (place: Place, claim: ClaimChange, isCovered: Bool) {
+        self.itemCost += payload.cost
+        self.payloads.append(payload)
+        return (self.place, self.updateClaim(), self.isCovered)
+    }
+
+    /// Sets the claim to what is due.
+    mutating func updateClaim() -> ClaimChange {
+        let old = self.claim
+        self.claim = self.dueClaim
+        return ClaimChange(old: old, new: self.claim)
+    }
+
+    /// The decision on the frame that leaves next.
+    func cut(_ connection: SendWindow) -> Cut {
+        guard !self.payloads.isEmpty else { return .waitForStream }
+        return Cut.next(rest: self.nextLength, stream: self.window, connection: connection)
+    }
+
+    /// A part of a payload that leaves.
+    struct Part {
+        var frame: Frame
+        var kind: LanePayload.Kind
+        var stream: StreamID?
+        /// Whether the payload has left with it.
+        var isWhole: Bool
+        /// The kind of the payload that leaves next; nil where nothing waits.
+        var next: LanePayload.Kind?
+        var place = Place.none
+        var sender = Sender.goesOn
+        /// What becomes of the claim where the lane stands.
+        var claim = ClaimChange(old: 0, new: 0)
+    }
+
+    /// Takes the next `length` bytes out.
+    mutating func take(_ length: Int) -> Part? {
+        guard var part = self.takePart(length) else { return nil }
+        (part.next, part.place, part.sender) = (self.nextKind, self.place, self.sender)
+        part.claim = self.updateClaim()
+        return part
+    }
+
+    private mutating func takePart(_ length: Int) -> Part? {
+        guard !self.payloads.isEmpty, length <= self.nextLength else { return nil }
+        guard length == self.nextLength else { return self.takePiece(length) }
+        let payload = self.payloads.removeFirst()
+        if payload.kind == .item { self.leaves(length, rest: 0) }
+        return Part(
+            frame: Frame(type: payload.type, serial: self.serial, status: payload.status, payload: payload.bytes),
+            kind: payload.kind,
+            stream: self.stream,
+            isWhole: true
+        )
+    }
+
+    private mutating func takePiece(_ length: Int) -> Part? {
+        guard let bytes = self.payloads[0].bytes.readSlice(length: length) else { return nil }
+        self.payloads[0].hasBegun = true
+        let (type, status, kind) = (self.payloads[0].type, self.payloads[0].status, self.payloads[0].kind)
+        if kind == .item { self.leaves(length, rest: self.nextLength) }
+        return Part(
+            frame: Frame(type: type | FrameType.continuesFlag, serial: self.serial, status: status, payload: bytes),
+            kind: kind,
+            stream: self.stream,
+            isWhole: false
+        )
+    }
+
+    /// A frame of an item leaves, of which `rest` bytes stay.
+    private mutating func leaves(_ length: Int, rest: Int) {
+        self.window.send(StreamFrames.cost(length))
+        let restCost = rest > 0 ? StreamFrames.wholeCost(rest) : 0
+        self.itemCost -= StreamFrames.wholeCost(length + rest) - restCost
+    }
 }
 
 /// Lanes by priority, equals in the order in which they came. One that leaves before its turn stays as a stub, until
@@ -104,22 +195,32 @@ struct LaneLine: Sendable {
 
     private var queue = PriorityQueue<Entry>()
     private var stubs = 0
+    private(set) var first: Entry?
+    private(set) var firstPriority: FramePriority?
 
     /// The number of places, stubs included.
     var count: Int { self.queue.count }
     /// Whether one lane stands in it, and no stub.
     var hasOne: Bool { self.queue.count == 1 }
-    var first: Entry? { self.queue.first }
-    var firstPriority: FramePriority? { self.queue.firstPriority }
 
-    mutating func append(_ entry: Entry, _ priority: FramePriority) { self.queue.append(entry, priority) }
+    mutating func append(_ entry: Entry, _ priority: FramePriority) {
+        self.queue.append(entry, priority)
+        self.noteFirst()
+    }
+
+    private mutating func noteFirst() {
+        (self.first, self.firstPriority) = (self.queue.first, self.queue.firstPriority)
+    }
 
     /// Removes the first, whose turn has come.
-    mutating func popFirst() { _ = self.queue.popFirst() }
+    mutating func popFirst() {
+        _ = self.queue.popFirst()
+        self.noteFirst()
+    }
 
     /// Removes a stub from the front.
     mutating func popStub() {
-        _ = self.queue.popFirst()
+        self.popFirst()
         self.stubs = max(0, self.stubs - 1)
     }
 
@@ -131,6 +232,7 @@ struct LaneLine: Sendable {
         self.queue = PriorityQueue()
         self.stubs = 0
         self.refill(tickets, lanes)
+        self.noteFirst()
     }
 
     private mutating func refill(_ old: PriorityQueue<Entry>, _ lanes: borrowing Slots<StreamLane>) {

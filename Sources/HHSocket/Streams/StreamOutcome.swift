@@ -148,9 +148,9 @@ package enum StreamAction: Sendable {
     /// A sender that was told to wait may go on.
     case goOn(StreamID)
     /// The stream is over. Told once for each that was opened; nothing but ``ItemReceipt``s concerns it after that.
-    case ended(StreamID, StreamEnd)
+    indirect case ended(StreamID, StreamEnd)
     /// A payload that came in pieces is whole: a request, an answer, a push.
-    case whole(Frame)
+    indirect case whole(Frame)
     /// A payload that came in pieces failed. A server has answered it.
     case failed(type: UInt32, serial: UInt32, PayloadFailure)
     /// The connection is to be closed.

@@ -153,26 +153,40 @@ package struct StreamScheduler: Sendable {
 
     /// Adds a payload to a lane.
     mutating func append(_ payload: LanePayload, to key: SlotKey) {
-        guard let place = self.lanes[key]?.place else { return }
-        self.countWaiting(payload.bytes.readableBytes + Self.payloadOverhead, payload.kind)
+        _ = self.enter(payload, key)
+    }
+
+    /// Adds an item to a lane.
+    ///
+    /// - Returns: As ``mayGoOn(_:)``.
+    mutating func send(_ item: LanePayload, on key: SlotKey) -> Bool {
+        guard let isCovered = self.enter(item, key) else { return false }
+        return isCovered && self.hasRoom || self.mayGoOn(key)
+    }
+
+    /// - Returns: Whether the stream's credit reaches for all that waits; nil without such a lane.
+    private mutating func enter(_ payload: LanePayload, _ key: SlotKey) -> Bool? {
+        let (length, kind) = (payload.bytes.readableBytes, payload.kind)
+        guard let entered = self.lanes.with(key, { $0.append(payload) }) else { return nil }
+        self.countWaiting(length + Self.payloadOverhead, kind)
         self.waitingCount += 1
-        self.lanes[key]?.itemCost += payload.cost
-        self.lanes[key]?.payloads.append(payload)
-        if place == .none { self.enterLine(key) } else { self.updateClaim(key) }
+        self.follow(entered.claim)
+        if entered.place == .none { self.enterLine(key) }
+        return entered.isCovered
     }
 
     /// Whether the application may send the next item on a stream; if not, it is among those of ``takeGoingOn()``
     /// when it may.
     mutating func mayGoOn(_ key: SlotKey) -> Bool {
-        guard let lane = self.lanes[key] else { return false }
-        guard lane.isCovered else {
+        guard let (isCovered, sender) = self.lanes.with(key, { ($0.isCovered, $0.sender) }) else { return false }
+        guard isCovered else {
             // One that waits for room finds out when there is some.
-            if lane.sender != .waitsForRoom { self.lanes[key]?.sender = .waitsForStream }
+            if sender != .waitsForRoom { self.lanes.with(key) { $0.sender = .waitsForStream } }
             return false
         }
         guard self.hasRoom else {
-            if lane.sender != .waitsForRoom { self.roomLine.append(key) }
-            self.lanes[key]?.sender = .waitsForRoom
+            if sender != .waitsForRoom { self.roomLine.append(key) }
+            self.lanes.with(key) { $0.sender = .waitsForRoom }
             return false
         }
         return true
@@ -300,18 +314,21 @@ package struct StreamScheduler: Sendable {
 
     /// Puts a lane into the line of its next payload.
     private mutating func enterLine(_ key: SlotKey) {
-        guard let kind = self.lanes[key]?.payloads.first?.kind, let priority = self.lanes[key]?.priority else {
-            self.lanes[key]?.place = .none
+        guard let (next, priority) = self.lanes.with(key, { ($0.nextKind, $0.priority) }) else { return }
+        guard let kind = next else {
+            self.lanes.with(key) { $0.place = .none }
             return self.updateClaim(key)
         }
         self.lastTicket += 1
-        self.lanes[key]?.ticket = self.lastTicket
+        let ticket = self.lastTicket
+        self.lanes.with(key) { lane in
+            lane.ticket = ticket
+            lane.place = kind == .item ? .item : .free
+        }
         let entry = LaneLine.Entry(lane: key, ticket: self.lastTicket)
         if kind == .item {
-            self.lanes[key]?.place = .item
             self.itemLine.append(entry, priority)
         } else {
-            self.lanes[key]?.place = .free
             self.freeLine.append(entry, priority)
         }
         self.updateClaim(key)
@@ -338,11 +355,11 @@ package struct StreamScheduler: Sendable {
     }
 
     private mutating func updateClaim(_ key: SlotKey) {
-        guard let lane = self.lanes[key] else { return }
-        let claim = lane.dueClaim
-        guard claim != lane.claim else { return }
-        self.claims = self.claims - lane.claim + claim
-        self.lanes[key]?.claim = claim
+        if let claim = self.lanes.with(key, { $0.updateClaim() }) { self.follow(claim) }
+    }
+
+    private mutating func follow(_ claim: StreamLane.ClaimChange) {
+        self.claims = self.claims - claim.old + claim.new
     }
 
     /// One of the two lines.
@@ -350,25 +367,9 @@ package struct StreamScheduler: Sendable {
         case free, item
     }
 
-    private subscript(line: Line) -> LaneLine {
-        get {
-            switch line {
-            case .free: self.freeLine
-            case .item: self.itemLine
-            }
-        }
-        _modify {
-            switch line {
-            case .free: yield &self.freeLine
-            case .item: yield &self.itemLine
-            }
-        }
-    }
-
-    private mutating func dropStubs(_ line: Line) {
-        while let first = self[line].first, self.lanes[first.lane]?.ticket != first.ticket {
-            self[line].popStub()
-        }
+    /// Takes stubs out of the front of a line.
+    private static func dropStubs(_ line: inout LaneLine, _ lanes: inout Slots<StreamLane>) {
+        while let first = line.first, lanes.with(first.lane, { $0.ticket }) != first.ticket { line.popStub() }
     }
 
     // MARK: Turns
@@ -376,23 +377,24 @@ package struct StreamScheduler: Sendable {
     /// The next frame to leave; nil where nothing may.
     package mutating func next() -> Departure? {
         if let control = self.nextControl() { return control }
-        self.dropStubs(.free)
-        self.dropStubs(.item)
+        Self.dropStubs(&self.freeLine, &self.lanes)
+        Self.dropStubs(&self.itemLine, &self.lanes)
         var mayItemsLeave = true
         while mayItemsLeave, let entry = self.itemLine.first, self.isItemsTurn(entry) {
             let lane = entry.lane
-            switch self.cut(lane) {
+            let connection = self.connection
+            switch self.lanes.with(lane, { $0.cut(connection) }) ?? .waitForStream {
             case .send(let length): return self.depart(lane, length: length, .item)
             case .waitForStream: self.setAside(lane, .stream)
             case .waitForWhole: self.setAside(lane, .whole)
             case .waitForConnection: mayItemsLeave = false
             }
-            self.dropStubs(.item)
+            Self.dropStubs(&self.itemLine, &self.lanes)
         }
-        guard let lane = self.freeLine.first?.lane, let bytes = self.lanes[lane]?.payloads.first?.bytes else {
+        guard let lane = self.freeLine.first?.lane, let length = self.lanes.with(lane, { $0.nextLength }) else {
             return nil
         }
-        return self.depart(lane, length: min(bytes.readableBytes, StreamFrames.maximumPieceLength), .free)
+        return self.depart(lane, length: min(length, StreamFrames.maximumPieceLength), .free)
     }
 
     /// Whether the first item leaves before the first of what costs nothing.
@@ -403,17 +405,12 @@ package struct StreamScheduler: Sendable {
         return priority > freePriority || priority == freePriority && item.ticket < free.ticket
     }
 
-    private func cut(_ key: SlotKey) -> Cut {
-        guard let lane = self.lanes[key], let payload = lane.payloads.first else { return .waitForStream }
-        return Cut.next(rest: payload.bytes.readableBytes, stream: lane.window, connection: self.connection)
-    }
-
     /// Takes the first lane with an item out of line, until credit comes.
     private mutating func setAside(_ key: SlotKey, _ place: StreamLane.Place) {
         self.itemLine.popFirst()
         self.lanes[key]?.place = place
-        if place == .whole, let ticket = self.lanes[key]?.ticket, let payload = self.lanes[key]?.payloads.first {
-            let cost = StreamFrames.cost(min(payload.bytes.readableBytes, StreamFrames.maximumPieceLength))
+        if place == .whole, let ticket = self.lanes[key]?.ticket, let length = self.lanes[key]?.nextLength {
+            let cost = StreamFrames.cost(min(length, StreamFrames.maximumPieceLength))
             self.wanting.insert(Wanting(cost: cost, entry: LaneLine.Entry(lane: key, ticket: ticket)))
         } else {
             self.lanes[key]?.ticket = 0
@@ -428,63 +425,42 @@ package struct StreamScheduler: Sendable {
         length: Int,
         _ line: Line
     ) -> Departure? {
-        guard let serial = self.lanes[key]?.serial, let first = self.lanes[key]?.payloads.first,
-            let bytes = first.bytes.getSlice(at: first.bytes.readerIndex, length: length)
-        else { return nil }
-        let stream = self.lanes[key]?.stream
-        let rest = first.bytes.readableBytes - length
-        let type = rest > 0 ? first.type | FrameType.continuesFlag : first.type
-        self.countWaiting(-length, first.kind)
-        if first.kind == .item {
-            let cost = StreamFrames.cost(length)
-            let restCost = rest > 0 ? StreamFrames.wholeCost(rest) : 0
-            self.connection.send(cost)
-            self.lanes[key]?.window.send(cost)
-            self.lanes[key]?.itemCost -= first.cost - restCost
-        }
-        if rest > 0 {
-            self.lanes[key]?.payloads[0].bytes.moveReaderIndex(forwardBy: length)
-            self.lanes[key]?.payloads[0].hasBegun = true
-        } else {
-            self.countWaiting(-Self.payloadOverhead, first.kind)
-            self.waitingCount -= 1
-            self.lanes[key]?.payloads.removeFirst()
-        }
-        self.takeTurn(key, line)
-        if first.kind == .item {
-            self.lookForStreamRoom(key)
+        guard let part = self.lanes.with(key, { $0.take(length) }) ?? nil else { return nil }
+        self.countWaiting(part.isWhole ? -length - Self.payloadOverhead : -length, part.kind)
+        if part.isWhole { self.waitingCount -= 1 }
+        if part.kind == .item { self.connection.send(StreamFrames.cost(length)) }
+        self.follow(part.claim)
+        self.takeTurn(key, line, part)
+        if part.kind == .item {
+            if part.sender == .waitsForStream { self.lookForStreamRoom(key) }
             self.lookForRoom()
         }
-        return Departure(
-            frame: Frame(type: type, serial: serial, status: first.status, payload: bytes),
-            stream: stream,
-            kind: first.kind,
-            isWhole: rest == 0
-        )
+        return Departure(frame: part.frame, stream: part.stream, kind: part.kind, isWhole: part.isWhole)
     }
 
     /// Puts the first lane of a line behind the others of its priority.
-    private mutating func takeTurn(_ key: SlotKey, _ line: Line) {
-        let next = self.lanes[key]?.payloads.first?.kind
+    ///
+    /// - Parameter part: What has left of its first payload.
+    private mutating func takeTurn(_ key: SlotKey, _ line: Line, _ part: StreamLane.Part) {
         // The only lane has the next turn as well, unless another line has waited for longer.
-        if self[line].hasOne, let next, (next == .item) == (self.lanes[key]?.place == .item),
-            self.isAlone(line)
-        {
-            return self.updateClaim(key)
+        if let next = part.next, (next == .item) == (part.place == .item), self.isAlone(in: line) { return }
+        switch line {
+        case .free: self.freeLine.popFirst()
+        case .item: self.itemLine.popFirst()
         }
-        self[line].popFirst()
-        self.lanes[key]?.ticket = 0
+        self.lanes.with(key) { $0.ticket = 0 }
         self.enterLine(key)
-        guard next == nil, let lane = self.lanes[key], lane.stream == nil, self.plainLanes[lane.serial] == key else {
-            return
-        }
-        self.plainLanes[lane.serial] = nil
+        guard part.next == nil, part.stream == nil, self.plainLanes[part.frame.serial] == key else { return }
+        self.plainLanes[part.frame.serial] = nil
         self.lanes.remove(key)
     }
 
-    /// Whether nothing stands in the other line.
-    private func isAlone(_ line: Line) -> Bool {
-        self[line == .item ? .free : .item].count == 0
+    /// Whether one lane stands in a line, and nothing in the other.
+    private func isAlone(in line: Line) -> Bool {
+        switch line {
+        case .free: self.freeLine.hasOne && self.itemLine.count == 0
+        case .item: self.itemLine.hasOne && self.freeLine.count == 0
+        }
     }
 
     private mutating func nextControl() -> Departure? {
@@ -512,14 +488,15 @@ package struct StreamScheduler: Sendable {
 
     /// The sender of a stream may go on, or waits for something else, since its credit or what waits has changed.
     private mutating func lookForStreamRoom(_ key: SlotKey) {
-        guard self.lanes[key]?.sender == .waitsForStream else { return }
-        self.lanes[key]?.sender = .goesOn
-        guard self.mayGoOn(key), let stream = self.lanes[key]?.stream else { return }
+        guard self.lanes.with(key, { $0.sender }) == .waitsForStream else { return }
+        self.lanes.with(key) { $0.sender = .goesOn }
+        guard self.mayGoOn(key), let stream = self.lanes.with(key, { $0.stream }) ?? nil else { return }
         self.goingOn.append(stream)
     }
 
     /// Senders go on while there is room.
     private mutating func lookForRoom() {
+        guard !self.roomLine.isEmpty else { return }
         while self.hasRoom, let key = self.roomLine.popFirst() {
             guard self.lanes[key]?.sender == .waitsForRoom else { continue }
             self.lanes[key]?.sender = .goesOn

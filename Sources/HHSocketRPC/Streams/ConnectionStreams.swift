@@ -16,19 +16,22 @@ final class ConnectionStreams {
     private let link: Link<FrameLanguage>
     /// Outlives this object.
     private unowned let core: ClientCore
+    // Unchecked because each frame accesses it, and on the socket thread alone.
+    #if !DEBUG && !CHECKED_EXCLUSIVITY
+    @exclusivity(unchecked)
+    #endif
     private var machine: ClientStreams
     private let terms: StreamTerms
     /// The calls of the streams that are open.
     private var opens: [StreamID: Open] = [:]
-    private var lastItem: (id: StreamID, call: StreamCall)?
+    /// The stream that is open and got the last item.
+    private var lastItem: (id: StreamID, serial: UInt32, call: StreamCall)?
     /// The streams that are open, by serial.
     private var serials: [UInt32: StreamID] = [:]
     /// What the cancels of streams carry beside their serial, by that; only where there is anything.
     private var cancellations: [UInt32: Frame] = [:]
     /// The number of bytes that have left of plain requests in pieces, by serial.
     private var plainBytes: [UInt32: Int] = [:]
-    private var scratch: [StreamAction] = []
-    private var actions: Deque<StreamAction> = []
     private var isPerforming = false
     /// Whether something may leave that was not looked at.
     private var mustPull = false
@@ -201,22 +204,28 @@ final class ConnectionStreams {
 
     /// Whether a stream has this serial, or pieces of its payload may have come.
     func hasStreamOrPieces(of serial: UInt32) -> Bool {
-        self.machine.awaitsPieces || !self.serials.isEmpty && self.serials[serial] != nil
+        self.hasStream(of: serial) || self.machine.awaitsPiecesInPlace()
     }
 
     /// Whether an answer with this serial may end a stream, or be the last piece of a payload.
     func claims(_ serial: UInt32) -> Bool {
-        !self.serials.isEmpty && self.serials[serial] != nil || self.machine.hasUnfinished
+        self.hasStream(of: serial) || self.machine.hasUnfinishedInPlace()
+    }
+
+    private func hasStream(of serial: UInt32) -> Bool {
+        self.lastItem?.serial == serial || !self.serials.isEmpty && self.serials[serial] != nil
     }
 
     /// Takes a frame.
     ///
     /// - Returns: Whether it was one of streams or pieces. All others are the core's.
     func receive(_ frame: Frame, isDamaged: Bool = false, in turn: inout Turn) -> Bool {
+        // Of no matter to a stream.
         let isAwaited =
-            self.core.format.isPush(frame) || self.core.hot.table.isAwaited(serial: frame.serial)
+            !self.hasStream(of: frame.serial)
+            && (self.core.format.isPush(frame) || self.core.hot.table.isAwaited(serial: frame.serial))
         let isTaken = self.machine.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, now: turn.now)
-        if self.machine.hasActions { self.perform(in: &turn) }
+        self.perform(in: &turn)
         if isTaken, isAwaited, frame.type & FrameType.continuesFlag != 0 {
             self.core.pieceCame(serial: frame.serial, of: self.machine.gatheredBytes(frame.serial), in: &turn)
         }
@@ -286,7 +295,7 @@ final class ConnectionStreams {
                 hasSent = true
             }
             self.link.tellsOfRoom = !self.link.canSend
-            if self.machine.hasActions { self.perform(in: &turn) }
+            self.perform(in: &turn)
         } while self.mustPull && self.link.canSend
         return hasSent
     }
@@ -345,21 +354,10 @@ final class ConnectionStreams {
     // MARK: Actions
 
     private func perform(in turn: inout Turn) {
-        self.takeActions()
         guard !self.isPerforming else { return }
         self.isPerforming = true
-        while let action = self.actions.popFirst() {
-            self.perform(action, in: &turn)
-            self.takeActions()
-        }
+        while let action = self.machine.nextAction() { self.perform(action, in: &turn) }
         self.isPerforming = false
-    }
-
-    private func takeActions() {
-        guard self.machine.hasActions else { return }
-        self.machine.takeActions(into: &self.scratch)
-        self.actions.append(contentsOf: self.scratch)
-        self.scratch.removeAll(keepingCapacity: true)
     }
 
     private func perform(_ action: StreamAction, in turn: inout Turn) {
@@ -386,9 +384,9 @@ final class ConnectionStreams {
         if let last = self.lastItem, last.id == id {
             call = last.call
         } else {
-            guard let found = self.call(id) else { return self.machine.release(id) }
-            call = found
-            self.lastItem = (id, found)
+            guard let found = self.opens[id] else { return self.machine.release(id) }
+            call = found.call
+            self.lastItem = (id, found.serial, found.call)
         }
         if call.flight.arrived.isEmpty { self.arrivals.append(call) }
         call.flight.arrived.append(item)

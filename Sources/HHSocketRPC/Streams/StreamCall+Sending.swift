@@ -19,27 +19,38 @@ extension StreamCall {
         guard self.kind.clientStreams else { return .refused(self.sendsNoItems()) }
         let limit = self.core.configuration.socket.maximumPayloadLength
         guard body.readableBytes <= limit else { return .refused(Self.tooLong(body, limit)) }
-        let item = self.compressed(body)
-        let (put, mustVisit) = self.state.withLockedValue { state -> (Put, Bool) in
-            if let end = state.end { return (.refused(self.noItemIsSent(after: end)), false) }
-            guard !state.isFinished else { return (.refused(Self.isFinished), false) }
+        let item = OutgoingItem(body: body, isCompressed: false)
+        switch self.enter(item, mayBeCompressed: true) {
+        case .done(let put): return put
+        case .compress(let level):
+            // On the sender's thread.
+            let compressed = Envelope.deflate(body, level: level).map { OutgoingItem(body: $0, isCompressed: true) }
+            guard case .done(let put) = self.enter(compressed ?? item, mayBeCompressed: false) else { return .wait }
+            return put
+        }
+    }
+
+    /// The outcome of putting an item into the outbox.
+    private enum Entry {
+        case done(Put)
+        /// It is to be compressed before.
+        case compress(level: Int)
+    }
+
+    private func enter(_ item: OutgoingItem, mayBeCompressed: Bool) -> Entry {
+        let (entry, mustVisit) = self.state.withLockedValue { state -> (Entry, Bool) in
+            if let end = state.end { return (.done(.refused(self.noItemIsSent(after: end))), false) }
+            guard !state.isFinished else { return (.done(.refused(Self.isFinished)), false) }
+            if mayBeCompressed, let policy = state.compression, item.body.readableBytes >= policy.minimumLength {
+                return (.compress(level: policy.level), false)
+            }
             state.outbox.append(item)
             state.outboxCost += item.cost
             let mustVisit = state.isOpen && state.asksForVisit()
-            return (state.hasRoom ? .goOn : .wait, mustVisit)
+            return (.done(state.hasRoom ? .goOn : .wait), mustVisit)
         }
         if mustVisit { self.submitVisit() }
-        return put
-    }
-
-    /// The item as it is sent, compressed on the sender's thread.
-    private func compressed(_ body: ByteBuffer) -> OutgoingItem {
-        guard self.core.configuration.compression != nil || self.core.configuration.hello != nil,
-            let policy = self.state.withLockedValue({ $0.compression }),
-            body.readableBytes >= policy.minimumLength,
-            let deflated = Envelope.deflate(body, level: policy.level)
-        else { return OutgoingItem(body: body, isCompressed: false) }
-        return OutgoingItem(body: deflated, isCompressed: true)
+        return entry
     }
 
     /// Registers somebody who has sent an item and waits until the next may be sent.

@@ -109,7 +109,7 @@ final class StreamCall: Sendable {
     }
 
     /// The most that an outbox takes without the socket thread, in bytes.
-    static let maximumOutboxCost: UInt64 = 64 << 10
+    static let maximumOutboxCost: UInt64 = 128 << 10
 
     let core: ClientCore
     let kind: StreamKind
@@ -122,6 +122,9 @@ final class StreamCall: Sendable {
     /// Whether no callback may run.
     let isPaused = ManagedAtomic(false)
     /// Proof of `nonisolated(unsafe)`: accessed on the socket thread alone.
+    #if !DEBUG && !CHECKED_EXCLUSIVITY
+    @exclusivity(unchecked)
+    #endif
     nonisolated(unsafe) var flight = Flight()
 
     init(

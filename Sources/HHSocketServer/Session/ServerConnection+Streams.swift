@@ -27,12 +27,9 @@ extension ServerConnection {
         let length = limits.maximumPayloadLength(ofStranger: isStranger)
         let (product, overflows) = length.multipliedReportingOverflow(by: limits.strangers.maximumInFlight)
         let held = min(policy.maximumHeldBytes, limits.maximumBufferedBytesPerConnection)
-        // Nothing of a stranger is decompressed, whatever hello has agreed on.
-        let flags = self.greeting.agreement?.flags ?? 0
         streams.machine.accept(
             payloadsUpTo: length,
-            holding: isStranger && !overflows ? min(held, product) : held,
-            flags: isStranger ? flags & ~FrameType.compressionFlag : flags
+            holding: isStranger && !overflows ? min(held, product) : held
         )
     }
 
@@ -50,26 +47,22 @@ extension ServerConnection {
         if frame.type == self.listener.format.layout.cancel?.type, !isCorrupt {
             return self.receiveCancel(frame.serial, streams, in: &turn)
         }
-        let isPiece = streams.machine.awaitsPieces || frame.type & FrameType.continuesFlag != 0
+        let isPiece = streams.machine.awaitsPiecesInPlace() || frame.type & FrameType.continuesFlag != 0
         guard streams.machine.receive(frame, isDamaged: isCorrupt, now: turn.now) else { return false }
         if isPiece {
             streams.pieceCame(frame.payload.readableBytes)
-            self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
+            self.hot.fastPath.piecesChanged(areAwaited: streams.machine.awaitsPiecesInPlace())
         }
         if isCorrupt { self.hot.machine.statistics.badChecksums += 1 }
         for _ in 0..<streams.machine.takeUnproductiveFrames() { self.hot.machine.receivedUnproductive() }
-        streams.machine.takeActions(into: &streams.pending)
         // Items wait for the end of the read, which may bring more of them.
-        if let last = streams.pending.last {
-            if case .item = last { return true }
-            self.performStreamActions(streams, in: &turn)
-        }
+        if !streams.machine.endsWithItem() { self.performStreamActions(streams, in: &turn) }
         return true
     }
 
     private func receiveCancel(_ serial: UInt32, _ streams: ConnectionStreams, in turn: inout Turn) -> Bool {
         guard streams.machine.cancelled(serial: serial) else { return false }
-        self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
+        self.hot.fastPath.piecesChanged(areAwaited: streams.machine.awaitsPieces)
         streams.machine.takeActions(into: &streams.pending)
         self.performStreamActions(streams, in: &turn)
         // The handler is stopped as any other.
@@ -83,18 +76,10 @@ extension ServerConnection {
         toOpen kind: StreamKind,
         _ arrival: ReceivedRequest
     ) -> SessionMachine<Task<Void, Never>>.Refusal? {
-        guard let streams = self.streams else { return .noStreams }
-        let objection = streams.machine.objection(
-            toOpen: kind,
-            hasBody: arrival.frame.payload.readableBytes > 0,
-            hasKey: arrival.extras?.idempotencyKey != nil
-        )
-        return switch objection {
-        case nil: nil
-        case .malformed: .opening
-        // What drains has answered before.
-        case .draining, .tooMany: .streams
-        }
+        guard let streams = self.streams, let terms = self.greeting.agreement?.streams else { return .noStreams }
+        if kind.clientStreams, arrival.frame.payload.readableBytes > 0 { return .opening }
+        if arrival.extras?.idempotencyKey != nil { return .opening }
+        return streams.machine.openCount < Int(terms.maximumStreams) ? nil : .streams
     }
 
     /// Opens a stream whose request was admitted.
@@ -117,7 +102,7 @@ extension ServerConnection {
             core: self.core,
             agreement: self.greeting.agreement,
             executor: executor,
-            load: self.load,
+            maximumBodyLength: self.core.limits.maximumPayloadLength(ofStranger: self.greeting.isStranger),
             allowance: min(streams.machine.allowance(id), StreamExchange.largestAllowance)
         )
         streams.add(exchange)
@@ -168,7 +153,6 @@ extension ServerConnection {
         )
         party.ended(StatusError(.cancelledByServer))
         self.tendStreams(streams, in: &turn)
-        self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
         return true
     }
 
@@ -186,12 +170,7 @@ extension ServerConnection {
     func failStream(_ id: StreamID, _ status: Status, in turn: inout Turn) {
         guard let streams = self.streams, self.hot.phase == .open else { return }
         streams.machine.fail(id, status)
-        if status == .overloaded {
-            self.hot.machine.statistics.overloads += 1
-            self.hot.machine.statistics.overloadsOfMemory += 1
-        } else {
-            self.hot.machine.statistics.illegalRequests += 1
-        }
+        self.hot.machine.statistics.illegalRequests += 1
         self.tendStreams(streams, in: &turn)
     }
 
@@ -283,7 +262,6 @@ extension ServerConnection {
         in turn: inout Turn
     ) {
         guard let party = streams.remove(id) else { return }
-        self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
         party.ended(StatusError(outcome.status ?? .cancelledByServer))
         switch outcome {
         case .answered, .cancelled, .connectionLost: return
@@ -416,7 +394,7 @@ extension ServerConnection {
     /// The client sends nothing more.
     func inputOfStreamsClosed(_ streams: ConnectionStreams, in turn: inout Turn) {
         streams.machine.inputClosed()
-        self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
+        self.hot.fastPath.piecesChanged(areAwaited: false)
         self.tendStreams(streams, in: &turn)
     }
 

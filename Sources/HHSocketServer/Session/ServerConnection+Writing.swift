@@ -116,7 +116,7 @@ extension ServerConnection {
     /// The number of bytes that the client has not taken yet.
     private var waitingBytes: Int {
         self.link.unwrittenBytes + self.pushes.bytes + self.line.bytes + self.link.knownChannelBytes
-            + (self.streams?.machine.waitingBytes ?? 0)
+            + (self.streams?.machine.waitingBytesInPlace() ?? 0)
     }
 
     /// Adds up what waits here.

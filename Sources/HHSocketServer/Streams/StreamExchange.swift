@@ -32,9 +32,6 @@ final class StreamExchange: StreamParty, Sendable {
         var reader: UnsafeContinuation<Void, Never>?
         /// The report that is due to the connection: the items that the handler has got.
         var taken = ItemReceipt()
-        /// The number of bytes that are charged for the item that the handler works on.
-        var charge = 0
-        var hasHandlerReturned = false
 
         // To the client.
         var outbox: Deque<Outgoing> = []
@@ -58,12 +55,12 @@ final class StreamExchange: StreamParty, Sendable {
     let kind: StreamKind
     private let session: ServerSession
     private let core: ServerCore
+    /// How items are compressed; nil if they are not.
+    private let compression: CompressionPolicy?
     private let agreement: Agreement?
-    private let executor: HandlerExecutor
     /// The longest body that is compressed where the handler runs.
     private let largestCompressed: Int
-    /// The account of the connection.
-    private let load: LedgerAccount
+    private let maximumBodyLength: Int
     private let state: NIOLockedValueBox<State>
 
     init(
@@ -75,7 +72,7 @@ final class StreamExchange: StreamParty, Sendable {
         core: ServerCore,
         agreement: Agreement?,
         executor: HandlerExecutor,
-        load: LedgerAccount,
+        maximumBodyLength: Int,
         allowance: UInt64
     ) {
         self.id = id
@@ -84,10 +81,10 @@ final class StreamExchange: StreamParty, Sendable {
         self.kind = kind
         self.session = session
         self.core = core
+        self.compression = agreement?.has(.compression) ?? false ? core.hello.compression : nil
         self.agreement = agreement
         self.largestCompressed = executor == .connection ? ServerConnection.largestBodyCompressedOnLoop : .max
-        self.executor = executor
-        self.load = load
+        self.maximumBodyLength = maximumBodyLength
         var state = State(hasInputEnded: !kind.clientStreams)
         state.allowance = allowance
         self.state = NIOLockedValueBox(state)
@@ -105,59 +102,29 @@ final class StreamExchange: StreamParty, Sendable {
     /// Waits for and returns the next item; nil once the client has ended them.
     func next(isolation: isolated (any Actor)?) async throws(StatusError) -> ByteBuffer? {
         while true {
-            let (next, charge) = self.takeNext()
-            if charge != 0 { self.load.held(charge) }
-            switch next {
+            switch self.takeNext() {
             case .item(let item, let needsVisit):
                 if needsVisit { self.requestVisit() }
-                return item.isCompressed ? try await self.inflated(item.body) : item.body
+                return item.isCompressed ? try self.inflated(item.body) : item.body
             case .over: return nil
             case .failed(let error): throw error
             case .wait:
-                guard await self.waitForItems(isolation: isolation) else {
-                    // Most tasks are cancelled because their stream is over.
-                    throw self.state.withLockedValue { $0.end } ?? StatusError(.cancelledByServer)
-                }
+                guard await self.waitForItems(isolation: isolation) else { throw StatusError(.cancelledByServer) }
             }
         }
     }
 
-    /// - Returns: With it the change of what is charged: the handler does not need the item before it any more.
-    private func takeNext() -> (Next, charge: Int) {
+    private func takeNext() -> Next {
         self.state.withLockedValue { state in
             if state.batch.isEmpty { swap(&state.batch, &state.inbox) }
             if let item = state.batch.popFirst() {
                 state.taken += item.receipt
                 defer { state.isVisitDue = true }
-                let charge = item.isCompressed ? 0 : Self.charge(for: item.body)
-                return (.item(item, needsVisit: !state.isVisitDue), Self.setCharge(charge, &state))
+                return .item(item, needsVisit: !state.isVisitDue)
             }
-            let change = Self.setCharge(0, &state)
-            if let end = state.end { return (.failed(end), change) }
-            return (state.hasInputEnded ? .over : .wait, change)
+            if let end = state.end { return .failed(end) }
+            return state.hasInputEnded ? .over : .wait
         }
-    }
-
-    /// Small items are not charged while a handler works on them.
-    private static func charge(for body: ByteBuffer) -> Int {
-        body.readableBytes > ConnectionCost.freeItem ? body.storageCapacity : 0
-    }
-
-    /// - Returns: The change.
-    private static func setCharge(_ charge: Int, _ state: inout State) -> Int {
-        let charge = state.hasHandlerReturned ? 0 : charge
-        guard charge != state.charge else { return 0 }
-        defer { state.charge = charge }
-        return charge - state.charge
-    }
-
-    /// The handler has returned, and needs no item any more.
-    func handlerHasReturned() {
-        let change = self.state.withLockedValue { state in
-            state.hasHandlerReturned = true
-            return Self.setCharge(0, &state)
-        }
-        if change != 0 { self.load.held(change) }
     }
 
     /// - Returns: False if the task was cancelled.
@@ -181,22 +148,13 @@ final class StreamExchange: StreamParty, Sendable {
         return !Task.isCancelled
     }
 
-    private func inflated(_ body: ByteBuffer) async throws(StatusError) -> ByteBuffer {
-        let (limit, load) = (self.core.limits.maximumPayloadLength, self.load)
-        do throws(ChargedInflation.Failure) {
-            let item = try await self.executor.elsewhere { () async throws(ChargedInflation.Failure) in
-                try await ChargedInflation.inflate(body, limit: limit, chargedTo: load)
-            }
-            // It was charged while it grew.
-            let change = self.state.withLockedValue { Self.setCharge(item.storageCapacity, &$0) }
-            if change != item.storageCapacity { load.held(change - item.storageCapacity) }
-            return item
+    private func inflated(_ body: ByteBuffer) throws(StatusError) -> ByteBuffer {
+        do throws(EnvelopeError) {
+            return try Envelope.inflate(body, limit: self.maximumBodyLength)
         } catch {
-            if error == .cancelled {
-                throw self.state.withLockedValue { $0.end } ?? StatusError(.cancelledByServer)
-            }
-            self.session.onLoop { [status = error.status] in $0.failStream(self.id, status, in: &$1) }
-            throw StatusError(error.status)
+            let status: Status = error.isTooLarge ? .illegalLength : .illegalFormat
+            self.session.onLoop { $0.failStream(self.id, status, in: &$1) }
+            throw StatusError(status)
         }
     }
 
@@ -217,11 +175,7 @@ final class StreamExchange: StreamParty, Sendable {
         guard self.core.takes(answerOf: body.readableBytes, type: type, self.session) else {
             throw StatusError(.illegalLength)
         }
-        var frame = Frame(type: 0, serial: self.serial, payload: body)
-        if let agreement = self.agreement, body.readableBytes <= self.largestCompressed {
-            ServerConnection.seal(&frame, [:], agreement, self.core.hello.compression)
-        }
-        let (payload, isCompressed) = (frame.payload, frame.type & FrameType.compressionFlag != 0)
+        let (payload, isCompressed) = self.compressed(body)
         switch self.offer(payload, isCompressed) {
         case .taken(let needsVisit):
             if needsVisit { self.requestVisit() }
@@ -229,6 +183,15 @@ final class StreamExchange: StreamParty, Sendable {
         case .wait(let ticket):
             guard await self.wait(with: ticket, payload, isCompressed) else { throw CancellationError() }
         }
+    }
+
+    private func compressed(_ body: ByteBuffer) -> (payload: ByteBuffer, isCompressed: Bool) {
+        guard let compression = self.compression, body.readableBytes >= compression.minimumLength,
+            body.readableBytes <= self.largestCompressed
+        else { return (body, false) }
+        var frame = Frame(type: 0, serial: self.serial, payload: body)
+        ServerConnection.seal(&frame, [:], self.agreement, compression)
+        return (frame.payload, frame.type & FrameType.compressionFlag != 0)
     }
 
     private func offer(_ payload: ByteBuffer, _ isCompressed: Bool) -> Offer {
@@ -351,7 +314,7 @@ final class StreamExchange: StreamParty, Sendable {
     }
 
     /// The cost of items that a handler may send before the connection has looked here.
-    static let largestAllowance: UInt64 = 64 << 10
+    static let largestAllowance: UInt64 = 256 << 10
 
     /// The connection takes items again.
     func goOn() {

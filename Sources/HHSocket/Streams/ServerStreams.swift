@@ -22,6 +22,24 @@ package struct ServerStreams {
         case refused(Status)
     }
 
+    /// The reason why a stream is not opened.
+    package enum Objection: Hashable, Sendable {
+        case draining
+        /// The opening has a body where the client streams, or an idempotency key.
+        case malformed
+        /// As many streams are open as may be.
+        case tooMany
+
+        /// The status that the opening is answered with.
+        package var status: Status {
+            switch self {
+            case .draining: .draining
+            case .malformed: .illegalFormat
+            case .tooMany: .overloaded
+            }
+        }
+    }
+
     // MARK: From the wire
 
     /// Takes a frame.
@@ -102,17 +120,22 @@ package struct ServerStreams {
         priority: FramePriority = .default,
         now: NIODeadline
     ) -> Opening {
-        if let refusal = self.refusal(kind, hasBody: hasBody, hasKey: hasKey) {
-            self.sendPlain(type: type, serial: serial, status: refusal, priority: priority)
-            return .refused(refusal)
+        if let objection = self.objection(toOpen: kind, hasBody: hasBody, hasKey: hasKey) {
+            self.sendPlain(type: type, serial: serial, status: objection.status, priority: priority)
+            return .refused(objection.status)
         }
         return .opened(self.core.enter(type: type, serial: serial, kind: kind, priority: priority, now: now))
     }
 
-    private func refusal(_ kind: StreamKind, hasBody: Bool, hasKey: Bool) -> Status? {
+    /// Why no stream may be opened; nil if one may.
+    ///
+    /// - Parameters:
+    ///   - hasBody: Whether there is anything behind the opening's metadata.
+    ///   - hasKey: Whether the opening has an idempotency key.
+    package func objection(toOpen kind: StreamKind, hasBody: Bool, hasKey: Bool) -> Objection? {
         if self.isDraining { return .draining }
-        if kind.clientStreams && hasBody || hasKey { return .illegalFormat }
-        return self.core.openCount < Int(self.core.settings.terms.maximumStreams) ? nil : .overloaded
+        if kind.clientStreams && hasBody || hasKey { return .malformed }
+        return self.core.openCount < Int(self.core.settings.terms.maximumStreams) ? nil : .tooMany
     }
 
     /// The client sends nothing more: streams whose items had not ended are over, without an answer.
@@ -134,9 +157,10 @@ package struct ServerStreams {
         self.core.noteGoingOn()
     }
 
-    /// From now on payloads of this length, and this much of what was received, are taken; what has come stays.
-    package mutating func accept(payloadsUpTo length: Int, holding bytes: Int) {
-        self.core.accept(payloadsUpTo: length, holding: bytes)
+    /// From now on payloads of this length, this much of what was received, and items with these flags are taken; what
+    /// has come stays.
+    package mutating func accept(payloadsUpTo length: Int, holding bytes: Int, flags: UInt32) {
+        self.core.accept(payloadsUpTo: length, holding: bytes, flags: flags)
     }
 
     /// The connection is gone. All streams end, and so does whatever waits here.

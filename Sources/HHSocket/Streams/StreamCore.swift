@@ -177,8 +177,9 @@ struct StreamCore {
         )
     }
 
-    /// From now on other lengths and sums are received; what has come stays.
-    mutating func accept(payloadsUpTo length: Int, holding bytes: Int) {
+    /// From now on other lengths, sums and flags are received; what has come stays.
+    mutating func accept(payloadsUpTo length: Int, holding bytes: Int, flags: UInt32) {
+        self.settings.flags = flags
         self.settings.maximumPayloadLength = length
         self.settings.maximumHeldBytes = bytes
         self.assembler.maximumLength = length

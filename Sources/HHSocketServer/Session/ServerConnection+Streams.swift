@@ -27,9 +27,12 @@ extension ServerConnection {
         let length = limits.maximumPayloadLength(ofStranger: isStranger)
         let (product, overflows) = length.multipliedReportingOverflow(by: limits.strangers.maximumInFlight)
         let held = min(policy.maximumHeldBytes, limits.maximumBufferedBytesPerConnection)
+        // Nothing of a stranger is decompressed, whatever hello has agreed on.
+        let flags = self.greeting.agreement?.flags ?? 0
         streams.machine.accept(
             payloadsUpTo: length,
-            holding: isStranger && !overflows ? min(held, product) : held
+            holding: isStranger && !overflows ? min(held, product) : held,
+            flags: isStranger ? flags & ~FrameType.compressionFlag : flags
         )
     }
 
@@ -51,7 +54,7 @@ extension ServerConnection {
         guard streams.machine.receive(frame, isDamaged: isCorrupt, now: turn.now) else { return false }
         if isPiece {
             streams.pieceCame(frame.payload.readableBytes)
-            self.hot.fastPath.piecesChanged(areAwaited: streams.machine.awaitsPiecesInPlace())
+            self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
         }
         if isCorrupt { self.hot.machine.statistics.badChecksums += 1 }
         for _ in 0..<streams.machine.takeUnproductiveFrames() { self.hot.machine.receivedUnproductive() }
@@ -62,7 +65,7 @@ extension ServerConnection {
 
     private func receiveCancel(_ serial: UInt32, _ streams: ConnectionStreams, in turn: inout Turn) -> Bool {
         guard streams.machine.cancelled(serial: serial) else { return false }
-        self.hot.fastPath.piecesChanged(areAwaited: streams.machine.awaitsPieces)
+        self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
         streams.machine.takeActions(into: &streams.pending)
         self.performStreamActions(streams, in: &turn)
         // The handler is stopped as any other.
@@ -76,10 +79,18 @@ extension ServerConnection {
         toOpen kind: StreamKind,
         _ arrival: ReceivedRequest
     ) -> SessionMachine<Task<Void, Never>>.Refusal? {
-        guard let streams = self.streams, let terms = self.greeting.agreement?.streams else { return .noStreams }
-        if kind.clientStreams, arrival.frame.payload.readableBytes > 0 { return .opening }
-        if arrival.extras?.idempotencyKey != nil { return .opening }
-        return streams.machine.openCount < Int(terms.maximumStreams) ? nil : .streams
+        guard let streams = self.streams else { return .noStreams }
+        let objection = streams.machine.objection(
+            toOpen: kind,
+            hasBody: arrival.frame.payload.readableBytes > 0,
+            hasKey: arrival.extras?.idempotencyKey != nil
+        )
+        return switch objection {
+        case nil: nil
+        case .malformed: .opening
+        // What drains has answered before.
+        case .draining, .tooMany: .streams
+        }
     }
 
     /// Opens a stream whose request was admitted.
@@ -102,7 +113,7 @@ extension ServerConnection {
             core: self.core,
             agreement: self.greeting.agreement,
             executor: executor,
-            maximumBodyLength: self.core.limits.maximumPayloadLength(ofStranger: self.greeting.isStranger),
+            load: self.load,
             allowance: min(streams.machine.allowance(id), StreamExchange.largestAllowance)
         )
         streams.add(exchange)
@@ -153,6 +164,7 @@ extension ServerConnection {
         )
         party.ended(StatusError(.cancelledByServer))
         self.tendStreams(streams, in: &turn)
+        self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
         return true
     }
 
@@ -170,7 +182,12 @@ extension ServerConnection {
     func failStream(_ id: StreamID, _ status: Status, in turn: inout Turn) {
         guard let streams = self.streams, self.hot.phase == .open else { return }
         streams.machine.fail(id, status)
-        self.hot.machine.statistics.illegalRequests += 1
+        if status == .overloaded {
+            self.hot.machine.statistics.overloads += 1
+            self.hot.machine.statistics.overloadsOfMemory += 1
+        } else {
+            self.hot.machine.statistics.illegalRequests += 1
+        }
         self.tendStreams(streams, in: &turn)
     }
 
@@ -262,6 +279,7 @@ extension ServerConnection {
         in turn: inout Turn
     ) {
         guard let party = streams.remove(id) else { return }
+        self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
         party.ended(StatusError(outcome.status ?? .cancelledByServer))
         switch outcome {
         case .answered, .cancelled, .connectionLost: return
@@ -394,7 +412,7 @@ extension ServerConnection {
     /// The client sends nothing more.
     func inputOfStreamsClosed(_ streams: ConnectionStreams, in turn: inout Turn) {
         streams.machine.inputClosed()
-        self.hot.fastPath.piecesChanged(areAwaited: false)
+        self.hot.fastPath.piecesChanged(areAwaited: streams.closesFastPath)
         self.tendStreams(streams, in: &turn)
     }
 

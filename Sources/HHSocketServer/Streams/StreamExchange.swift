@@ -32,6 +32,9 @@ final class StreamExchange: StreamParty, Sendable {
         var reader: UnsafeContinuation<Void, Never>?
         /// The report that is due to the connection: the items that the handler has got.
         var taken = ItemReceipt()
+        /// The number of bytes that are charged for the item that the handler works on.
+        var charge = 0
+        var hasHandlerReturned = false
 
         // To the client.
         var outbox: Deque<Outgoing> = []
@@ -58,9 +61,11 @@ final class StreamExchange: StreamParty, Sendable {
     /// How items are compressed; nil if they are not.
     private let compression: CompressionPolicy?
     private let agreement: Agreement?
+    private let executor: HandlerExecutor
     /// The longest body that is compressed where the handler runs.
     private let largestCompressed: Int
-    private let maximumBodyLength: Int
+    /// The account of the connection.
+    private let load: LedgerAccount
     private let state: NIOLockedValueBox<State>
 
     init(
@@ -72,7 +77,7 @@ final class StreamExchange: StreamParty, Sendable {
         core: ServerCore,
         agreement: Agreement?,
         executor: HandlerExecutor,
-        maximumBodyLength: Int,
+        load: LedgerAccount,
         allowance: UInt64
     ) {
         self.id = id
@@ -84,7 +89,8 @@ final class StreamExchange: StreamParty, Sendable {
         self.compression = agreement?.has(.compression) ?? false ? core.hello.compression : nil
         self.agreement = agreement
         self.largestCompressed = executor == .connection ? ServerConnection.largestBodyCompressedOnLoop : .max
-        self.maximumBodyLength = maximumBodyLength
+        self.executor = executor
+        self.load = load
         var state = State(hasInputEnded: !kind.clientStreams)
         state.allowance = allowance
         self.state = NIOLockedValueBox(state)
@@ -102,29 +108,59 @@ final class StreamExchange: StreamParty, Sendable {
     /// Waits for and returns the next item; nil once the client has ended them.
     func next(isolation: isolated (any Actor)?) async throws(StatusError) -> ByteBuffer? {
         while true {
-            switch self.takeNext() {
+            let (next, charge) = self.takeNext()
+            if charge != 0 { self.load.held(charge) }
+            switch next {
             case .item(let item, let needsVisit):
                 if needsVisit { self.requestVisit() }
-                return item.isCompressed ? try self.inflated(item.body) : item.body
+                return item.isCompressed ? try await self.inflated(item.body) : item.body
             case .over: return nil
             case .failed(let error): throw error
             case .wait:
-                guard await self.waitForItems(isolation: isolation) else { throw StatusError(.cancelledByServer) }
+                guard await self.waitForItems(isolation: isolation) else {
+                    // Most tasks are cancelled because their stream is over.
+                    throw self.state.withLockedValue { $0.end } ?? StatusError(.cancelledByServer)
+                }
             }
         }
     }
 
-    private func takeNext() -> Next {
+    /// - Returns: With it the change of what is charged: the handler does not need the item before it any more.
+    private func takeNext() -> (Next, charge: Int) {
         self.state.withLockedValue { state in
             if state.batch.isEmpty { swap(&state.batch, &state.inbox) }
             if let item = state.batch.popFirst() {
                 state.taken += item.receipt
                 defer { state.isVisitDue = true }
-                return .item(item, needsVisit: !state.isVisitDue)
+                let charge = item.isCompressed ? 0 : Self.charge(for: item.body)
+                return (.item(item, needsVisit: !state.isVisitDue), Self.setCharge(charge, &state))
             }
-            if let end = state.end { return .failed(end) }
-            return state.hasInputEnded ? .over : .wait
+            let change = Self.setCharge(0, &state)
+            if let end = state.end { return (.failed(end), change) }
+            return (state.hasInputEnded ? .over : .wait, change)
         }
+    }
+
+    /// Small items are not charged while a handler works on them.
+    private static func charge(for body: ByteBuffer) -> Int {
+        body.readableBytes > ConnectionCost.freeItem ? body.storageCapacity : 0
+    }
+
+    /// - Returns: The change.
+    private static func setCharge(_ charge: Int, _ state: inout State) -> Int {
+        let charge = state.hasHandlerReturned ? 0 : charge
+        guard charge != state.charge else { return 0 }
+        defer { state.charge = charge }
+        return charge - state.charge
+    }
+
+    /// The handler has returned, and needs no item any more.
+    func handlerHasReturned() {
+        let change = self.state.withLockedValue { state in
+            state.hasHandlerReturned = true
+            return Self.setCharge(0, &state)
+        }
+        if change != 0 { self.load.held(change) }
     }
 
     /// - Returns: False if the task was cancelled.
@@ -148,13 +184,22 @@ final class StreamExchange: StreamParty, Sendable {
         return !Task.isCancelled
     }
 
-    private func inflated(_ body: ByteBuffer) throws(StatusError) -> ByteBuffer {
-        do throws(EnvelopeError) {
-            return try Envelope.inflate(body, limit: self.maximumBodyLength)
+    private func inflated(_ body: ByteBuffer) async throws(StatusError) -> ByteBuffer {
+        let (limit, load) = (self.core.limits.maximumPayloadLength, self.load)
+        do throws(ChargedInflation.Failure) {
+            let item = try await self.executor.elsewhere { () async throws(ChargedInflation.Failure) in
+                try await ChargedInflation.inflate(body, limit: limit, chargedTo: load)
+            }
+            // It was charged while it grew.
+            let change = self.state.withLockedValue { Self.setCharge(item.storageCapacity, &$0) }
+            if change != item.storageCapacity { load.held(change - item.storageCapacity) }
+            return item
         } catch {
-            let status: Status = error.isTooLarge ? .illegalLength : .illegalFormat
-            self.session.onLoop { $0.failStream(self.id, status, in: &$1) }
-            throw StatusError(status)
+            if error == .cancelled {
+                throw self.state.withLockedValue { $0.end } ?? StatusError(.cancelledByServer)
+            }
+            self.session.onLoop { [status = error.status] in $0.failStream(self.id, status, in: &$1) }
+            throw StatusError(error.status)
         }
     }
 

@@ -23,6 +23,8 @@ MIN ?= 0.98
 COMPARE ?=
 # More options for Scripts/counts: --write writes the budgets.
 COUNTS ?=
+# More options for Scripts/link-report, e.g. LINK="--rounds 1".
+LINK ?=
 # More options for Scripts/bench-websocket, e.g. WEBSOCKET="--only calls".
 WEBSOCKET ?=
 # More options for Scripts/bench-streams, e.g. STREAMS="--only limit".
@@ -45,7 +47,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/STOMP Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -188,6 +190,11 @@ bench-stomp: build-release ## compare STOMP clients with one RabbitMQ: ours, sto
 	$(needs_python)
 	Scripts/bench-stomp --client "hhsocket=$(RELEASE_FOLDER)/release/STOMPBenchmark" $(STOMP)
 
+link-report: programs = python3 libdeflate.h:libdeflate-dev
+link-report: $(command_for_release) ## measure plain calls beside streams on a link of 100 Mbit/s with a short queue (Linux, root)
+	$(needs_python)
+	Scripts/link-report $(LINK) "$(command_for_release)"
+
 counts: programs = python3
 counts: $(command_for_release) ## count a call's requests to Swift's runtime and to the system, and fail if a budget is exceeded (Linux)
 	$(needs_python)
@@ -201,6 +208,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/bench-streams --self-test
 	Scripts/bench-stomp --self-test
 	Scripts/attack-report --self-test
+	Scripts/link-report --self-test
 	Scripts/lint-prose --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it

@@ -12,6 +12,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 HELLO = ["--hello"]
+STREAMS = ["--streams"]
 EXECUTOR = ["--executor", "socket"]
 TASK = ["--api", "task", "--callbacks", "inline"]
 DISPATCH = ["--api", "dispatch", "--callbacks", "inline"]
@@ -28,6 +29,7 @@ CELLS = {
     "16 B, 64, async on executor": ["--body", "16", "--in-flight", "64", "--api", "async", *EXECUTOR],
     "16 B, 64, default queue": ["--body", "16", "--in-flight", "64", "--api", "task", "--callbacks", "default"],
     "16 B, 64, after hello": ["--body", "16", "--in-flight", "64", *TASK, *HELLO],
+    "16 B, 64, streams agreed": ["--body", "16", "--in-flight", "64", *TASK, *HELLO, *STREAMS],
 }
 # The exit code of a program that does not understand an argument (EX_USAGE).
 USAGE = 64

@@ -255,6 +255,7 @@ extension ClientCore {
             let reported = self.withActualDelivery(error, task)
             // True whatever the interceptors make of the error, and whether or not they ask again.
             if !error.notExecuted { task.flight.mayHaveRun = true }
+            task.flight.stream?.flight.lastError = reported
             self.finishDrained(in: &turn)
             return reply.resume(returning: .failure(reported))
         }

@@ -85,7 +85,16 @@ extension ClientCore {
                 message: "a stream (type \(request.type)) has no idempotencyKey: a server could not repeat its items"
             )
         }
-        if let error = stream.flight.lastError, !stream.flight.mayOpenAgain { throw error }
+        guard stream.flight.mayOpenAgain else {
+            throw stream.flight.lastError
+                ?? SocketError(
+                    .invalidArgument,
+                    message: """
+                        an interceptor called next again, and the stream (type \(request.type)) cannot be opened again: items \
+                        have left or come
+                        """
+                )
+        }
     }
 
     /// The deadline of a whole stream: there is none unless the request sets one.

@@ -101,7 +101,7 @@ final class StreamCall: Sendable {
         var isInLine = false
         /// The custom fields of the opening.
         var customFields: [UInt8]?
-        /// The error by which an attempt ended that cannot be made again.
+        /// The error by which the last attempt ended, for interceptors that ask for another.
         var lastError: SocketError?
 
         /// Whether the stream may be opened again, on this connection or another.

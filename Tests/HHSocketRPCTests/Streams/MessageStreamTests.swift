@@ -109,4 +109,44 @@ private struct Note: MessageBody, Hashable {
         try await peer.send(StreamPeer.end(serial, .ok, "sum"))
         #expect(try await stream.answer() == Note("sum"))
     }
+
+    // MARK: A client that streams, with a closure
+
+    private struct NoMore: Error {}
+
+    @Test(arguments: [true, false]) func anEarlyAnswerStopsTheProducerAndIsReturned(_ isMocked: Bool) async throws {
+        let peer = try await StreamPeer(windows: StreamWindows(stream: 100))
+        peer.server.onItem(of: StreamPeer.type, .answer("sum"))
+        peer.server.on(StreamPeer.type, .drop)
+        let (mock, far) = MessageStream<Note, Note>.mock()
+        let stream = isMocked ? mock : try await peer.client.clientStream(Self.method)
+        if isMocked { far.answer(Note("sum")) }
+        let answer = try await withDeadline("the answer") {
+            try await stream.answer { stream in
+                while true { try await stream.send(Note(String(repeating: "x", count: 84))) }
+            }
+        }
+        #expect(answer == Note("sum"))
+        if isMocked { #expect(!far.isCancelled) }
+    }
+
+    @Test func aProducerThatFailsCancelsItsStream() async throws {
+        let peer = try await StreamPeer()
+        let stream = try await peer.client.clientStream(Self.method)
+        let serial = try await peer.opening(0).serial
+        await #expect(throws: NoMore.self) { try await stream.answer { _ in throw NoMore() } }
+        _ = try await peer.frames(1, FrameType.cancel, serial)
+    }
+
+    /// An error of another stream says nothing about this one: half an upload must not pass for the whole.
+    @Test func anotherStreamsEndInTheProducerIsNoAnswer() async throws {
+        let peer = try await StreamPeer()
+        let stream = try await peer.client.clientStream(Self.method)
+        let serial = try await peer.opening(0).serial
+        let (other, far) = MessageStream<Note, Note>.mock()
+        far.answer(Note("other"))
+        await #expect(throws: SocketError.self) { try await stream.answer { _ in try await other.send(Note("x")) } }
+        _ = try await peer.frames(1, FrameType.cancel, serial)
+        #expect(peer.frames(FrameType.end, serial).isEmpty)
+    }
 }

@@ -30,13 +30,9 @@ import Testing
             client.callBack { client.dispatch(SocketRequest(type: 103, body: "small")) }
         }
         let last = try await eventually("the last piece") { peer.server.received.first { $0.type == 102 } }
-        let received = peer.server.received.map(\.frame)
-        let pieces = received.filter { $0.serial == last.serial }
-        #expect(pieces.count == (body.readableBytes + 65_535) / 65_536)
-        #expect(pieces.dropLast().allSatisfy { $0.type == 102 | FrameType.continuesFlag })
-        var whole = ByteBuffer()
-        for piece in pieces { whole.writeImmutableBuffer(piece.payload) }
-        #expect(whole == body)
+        let received = peer.server.received
+        #expect(last.pieces == (body.readableBytes + 65_535) / 65_536)
+        #expect(last.body == body)
         let small = try #require(received.firstIndex { $0.type == 103 })
         let end = try #require(received.firstIndex { $0.type == 102 })
         #expect(small < end)
@@ -58,6 +54,39 @@ import Testing
         try await peer.fence()
         try await peer.send(Self.frame(102, serial, "two", isLast: true))
         #expect(try await call.value.string == "one two")
+    }
+
+    @Test func anAnswerHasBegunWithItsFirstPiece() async throws {
+        let peer = try await Peer()
+        try await peer.fence()
+        var request = SocketRequest(type: 102)
+        request.firstResponseTimeout = .milliseconds(300)
+        let call = Task { [request] in try await peer.client.data(for: request) }
+        let serial = try await peer.server.received(1, ofType: 102)[0].serial
+        try await peer.send(Self.frame(102, serial, "one ", isLast: false))
+        // One that was sent later, and has had its time.
+        request.type = 103
+        let late = await Result { [request] in try await peer.client.data(for: request) }
+        #expect((late.error as? SocketError)?.code == .timeout)
+        try await peer.send(Self.frame(102, serial, "two", isLast: true))
+        #expect(try await call.value.string == "one two")
+    }
+
+    @Test func theProgressOfAnAnswerInPiecesIsThatOfTheWhole() async throws {
+        let peer = try await Peer()
+        let task = peer.client.dataTask(with: SocketRequest(type: 102))
+        task.resume()
+        let serial = try await peer.server.received(1, ofType: 102)[0].serial
+        for count in 1...3 {
+            try await peer.send(Self.frame(102, serial, "piece", isLast: false))
+            try await eventually("\(count) pieces") { task.countOfBytesReceived == 5 * count }
+            #expect(task.countOfBytesExpectedToReceive == nil)
+        }
+        // Half of the last one.
+        let last = Self.frame(102, serial, String(repeating: "x", count: 1_000), isLast: true)
+        try await peer.server.connection(0).perform(.frame(last).cut(after: 516))
+        try await eventually("the length") { task.countOfBytesExpectedToReceive == 1_015 }
+        #expect(task.countOfBytesReceived == 515)
     }
 
     @Test func aPushInPiecesIsPutTogether() async throws {
@@ -100,12 +129,16 @@ import Testing
             task.resume()
             client.callBack { task.cancel() }
         }
-        let first = try await eventually("a piece or its cancel") {
-            peer.server.received.first { $0.type & ~FrameType.allFlags == 102 }
-        }
-        _ = try await peer.frames(1, FrameType.cancel, first.serial)
+        let cancel = try await peer.server.received(1, ofType: FrameType.cancel)[0]
         try await peer.fence()
-        #expect(peer.frames(102, first.serial).allSatisfy { $0.type & FrameType.continuesFlag != 0 })
-        #expect(peer.frames(FrameType.cancel, first.serial).count == 1)
+        // A request that is not whole is not recorded.
+        #expect(!peer.server.received.contains { $0.type == 102 })
+        #expect(peer.frames(FrameType.cancel, cancel.serial).count == 1)
+    }
+}
+
+extension Result {
+    fileprivate var error: Failure? {
+        if case .failure(let error) = self { error } else { nil }
     }
 }

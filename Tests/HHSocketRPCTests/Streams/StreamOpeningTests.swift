@@ -193,7 +193,7 @@ import Testing
         let peer = try await Peer { $0.interceptors = [Tenant()] }
         let (stream, serial) = try await peer.open()
         let opening = try await peer.opening(0)
-        #expect(opening.frame.type & FrameType.metadataFlag != 0)
+        #expect(opening.metadata == ["tenant": "acme"])
         try await stream.send("1")
         _ = try await peer.frames(1, FrameType.item, serial)
         try await peer.send(Peer.item(serial, "2"), Peer.end(serial))
@@ -213,12 +213,11 @@ import Testing
                 }
             ]
         }
-        peer.server.once(Peer.type | FrameType.metadataFlag, .drop)
-        peer.server.on(Peer.type | FrameType.metadataFlag, .drop)
         let stream = try await peer.client.stream(for: SocketRequest(type: Peer.type), kind: .serverStreaming)
         let refused = try await peer.opening(0)
         try await peer.send(Peer.end(refused.serial, .noPermission))
         let opening = try await peer.opening(1)
+        #expect(opening.metadata == ["token": "new"])
         #expect(opening.serial != refused.serial && tokens.withLockedValue { $0 } == 1)
         try await peer.send(Peer.item(opening.serial, "1"), Peer.end(opening.serial))
         #expect(try await stream.allTexts().texts == ["1"])

@@ -28,19 +28,14 @@ struct StreamPeer {
     ) async throws {
         let server = try await MockServer(.drop)
         server.on(101, .echo)
-        server.acceptHello(features: features)
-        server.on(
-            FrameType.hello,
-            .respond { hello in
-                let answer = HelloAnswer.answer(
-                    to: hello.body,
-                    features: features,
-                    windows: windows,
-                    maximumStreams: maximumStreams
-                )
-                return .answer(answer.payload, status: answer.status)
-            }
+        let terms = StreamPolicy(
+            streamWindow: Int(windows.stream),
+            connectionWindow: Int(windows.connection),
+            maximumStreams: Int(maximumStreams)
         )
+        server.acceptHello(features: features, streams: features.contains(.streams) ? terms : nil)
+        // The test grants.
+        server.on(Self.type, .stall)
         self.server = server
         self.client = SocketClient.connecting(to: server.endpoint) {
             $0.streams = policy
@@ -60,9 +55,7 @@ struct StreamPeer {
         return (stream, try await self.opening(before).serial)
     }
 
-    private var openings: [MockServer.Received] {
-        self.server.received.filter { $0.type & ~FrameType.allFlags == Self.type }
-    }
+    private var openings: [MockServer.Received] { self.server.received.filter { $0.type == Self.type } }
 
     /// The opening with this number, counted from 0, once it has come.
     func opening(_ number: Int) async throws -> MockServer.Received {
@@ -72,9 +65,14 @@ struct StreamPeer {
         }
     }
 
-    /// What has come of a type, flags apart, for a serial.
+    /// What has come of a type for a serial.
     func frames(_ type: UInt32, _ serial: UInt32) -> [Frame] {
-        self.server.received.map(\.frame).filter { $0.type & ~FrameType.allFlags == type && $0.serial == serial }
+        self.server.received.map(\.frame).filter { $0.type == type && $0.serial == serial }
+    }
+
+    /// The credit of the stream with this serial that has come last; nil without one.
+    func lastCredit(_ serial: UInt32) -> UInt64? {
+        self.frames(FrameType.credit, serial).last.flatMap { StreamFrames.credit(in: $0.payload) }
     }
 
     /// The first `count` frames of a type for a serial, once they have come.

@@ -15,8 +15,8 @@ import Testing
         try #require(Envelope.deflate(body, level: 1))
     }
 
-    private static func send(_ body: ByteBuffer, on client: StreamClient) async throws {
-        await client.send(FrameType.item | FrameType.compressionFlag, 50, try Self.compressed(body))
+    private static func send(_ body: ByteBuffer, _ serial: UInt32 = 50, on client: StreamClient) async throws {
+        await client.send(FrameType.item | FrameType.compressionFlag, serial, try Self.compressed(body))
     }
 
     @Test(arguments: [HandlerExecutor.global, .connection])
@@ -100,13 +100,29 @@ import Testing
     @Test(arguments: [HandlerExecutor.global, .connection])
     func fewBytesDoNotBecomeMoreThanMayBeHeld(_ executor: HandlerExecutor) async throws {
         let notes = StreamNotes()
-        let limits = SocketServer.Configuration.limited { $0.maximumBufferedBytesPerConnection = 2_000_000 }
-        try await withStreams(limits, notes, features: Self.features, on: executor) { client, server in
+        let limits = SocketServer.Configuration.limited {
+            $0.maximumPayloadLength = 10_000_000
+            $0.maximumBufferedBytesPerConnection = 12_000_000
+        }
+        var router = makeStreamRouter(notes, on: executor)
+        router.stream(StreamCall.hang, .clientStreaming, on: executor) { stream, _ in
+            for try await _ in stream.items {
+                notes.note("has an item")
+                try await untilCancelled()
+            }
+            return ByteBuffer()
+        }
+        try await withServer(limits, router) { server in
+            let client = try await StreamClient(server, features: Self.features)
+            try await client.open(StreamCall.hang, 51)
+            try await Self.send(ByteBuffer(repeating: 120, count: 8_000_000), 51, on: client)
+            try await notes.expect("has an item")
             try await client.open(StreamCall.read)
             try await Self.send(ByteBuffer(repeating: 120, count: 8_000_000), on: client)
             try await client.expectEnd(50, .overloaded)
             try await notes.expect("failed 50 503")
             try await client.expectService()
+            await client.client.perform(.cancel(51))
             try await server.becomesIdle()
             #expect(server.statistics.overloadsOfMemory == 1)
         }

@@ -108,6 +108,7 @@ func makeStreamRouter(
     }
     router.stream(StreamCall.flood, .serverStreaming, on: executor) { stream, _ in
         let item = stream.request.body
+        notes.note("floods \(stream.request.serial)")
         do {
             while true { try await stream.send(item) }
         } catch {

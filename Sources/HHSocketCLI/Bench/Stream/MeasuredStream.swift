@@ -36,12 +36,19 @@ final class MeasuredStream: Sendable {
     /// Opens a stream of one item, and checks what comes of it.
     func check() async throws {
         let stream = try await self.open(count: 1)
+        var sending: SocketError?
         if self.direction != .down {
-            try await stream.send(self.item)
-            stream.finish()
+            do throws(SocketError) {
+                try await stream.send(self.item)
+                stream.finish()
+            } catch {
+                // What the server has sent tells more than that it takes nothing.
+                sending = error
+            }
         }
         let count = try await self.takeItems(of: stream) { _ in true }
         try await self.checkEnd(of: stream, sent: 1, taken: count)
+        if let sending { throw sending }
     }
 
     /// Has items sent until the measurement is over.

@@ -180,13 +180,11 @@ package struct ClientStreams {
     package var heldBytes: UInt64 { self.core.heldBytes }
     /// The number of bytes that wait to be sent.
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
-    /// ``awaitsPieces``, ``hasUnfinished`` and ``waitingBytes`` for each frame: of a value that is kept in a class, one
-    /// that does not mutate is called on a copy.
-    package mutating func awaitsPiecesInPlace() -> Bool { !self.core.assembler.isEmpty }
+    /// ``hasUnfinished`` for each frame: of a value that is kept in a class, a getter that does not mutate is called
+    /// on a copy.
     package mutating func hasUnfinishedInPlace() -> Bool { self.core.hasUnfinished }
-    package mutating func waitingBytesInPlace() -> Int { self.core.scheduler.waitingBytes }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
-    package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
+    package var awaitsPieces: Bool { mutating get { !self.core.assembler.isEmpty } }
     /// The number of bytes that have come of a plain call's answer, of which a piece is missing.
     package func gatheredBytes(_ serial: UInt32) -> Int { self.core.assembler.gatheredBytes(serial) }
     /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.

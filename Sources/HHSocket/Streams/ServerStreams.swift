@@ -275,13 +275,11 @@ package struct ServerStreams {
         guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return 0 }
         return self.core.scheduler.allowance(stream.lane)
     }
-    /// ``awaitsPieces``, ``hasUnfinished`` and ``waitingBytes`` for each frame: of a value that is kept in a class, one
-    /// that does not mutate is called on a copy.
-    package mutating func awaitsPiecesInPlace() -> Bool { !self.core.assembler.isEmpty }
-    package mutating func hasUnfinishedInPlace() -> Bool { self.core.hasUnfinished }
+    /// ``waitingBytes`` for each frame: of a value that is kept in a class, a getter that does not mutate is called
+    /// on a copy.
     package mutating func waitingBytesInPlace() -> Int { self.core.scheduler.waitingBytes }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
-    package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
+    package var awaitsPieces: Bool { mutating get { !self.core.assembler.isEmpty } }
     /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
     package var hasUnfinished: Bool { self.core.hasUnfinished }
     /// The credit for items that this side sends.

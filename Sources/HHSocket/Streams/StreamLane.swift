@@ -139,7 +139,7 @@ struct StreamLane: SlotElement, Sendable {
         var next: LanePayload.Kind?
         var place = Place.none
         var sender = Sender.goesOn
-        /// What becomes of the claim where the lane stands.
+        /// The change of the claim where the lane stands.
         var claim = ClaimChange(old: 0, new: 0)
     }
 

@@ -225,7 +225,9 @@ struct EchoOptions: ParsableArguments {
             try FormatArgument.validate(type: BuiltIn.echo, in: format)
             guard calls > 0, calls <= Self.largestRateBeside else {
                 throw ValidationError(
-                    "--calls is a number of calls per second above 0, \(Int(Self.largestRateBeside)) at most, not \(calls)."
+                    """
+                    --calls is a number of calls per second above 0, \(Int(Self.largestRateBeside)) at most, not \(calls).
+                    """
                 )
             }
         }

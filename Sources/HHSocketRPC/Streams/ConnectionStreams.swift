@@ -28,7 +28,7 @@ final class ConnectionStreams {
     private var lastItem: (id: StreamID, serial: UInt32, call: StreamCall)?
     /// The streams that are open, by serial.
     private var serials: [UInt32: StreamID] = [:]
-    /// What the cancels of streams carry beside their serial, by that; only where there is anything.
+    /// The cancels of streams that carry more than their serial, by that.
     private var cancellations: [UInt32: Frame] = [:]
     /// The number of bytes that have left of plain requests in pieces, by serial.
     private var plainBytes: [UInt32: Int] = [:]
@@ -204,7 +204,7 @@ final class ConnectionStreams {
 
     /// Whether a stream has this serial, or pieces of its payload may have come.
     func hasStreamOrPieces(of serial: UInt32) -> Bool {
-        self.hasStream(of: serial) || self.machine.awaitsPiecesInPlace()
+        self.hasStream(of: serial) || self.machine.awaitsPieces
     }
 
     /// Whether an answer with this serial may end a stream, or be the last piece of a payload.

@@ -186,7 +186,8 @@ public final class SocketTask: Sendable {
     /// The number of bytes of the answer's body that have arrived.
     public var countOfBytesReceived: Int { self.locked { $0.bytesReceived } }
 
-    /// The length of the answer's body in bytes, once its header has arrived; where it comes in pieces, that of the last.
+    /// The length of the answer's body in bytes, once its header has arrived; where it comes in pieces, the header
+    /// of the last.
     public var countOfBytesExpectedToReceive: Int? { self.locked { $0.bytesExpectedToReceive } }
 
     /// The progress as an object for user interfaces: bytes sent and received of those expected in all. Cancelling it
@@ -452,7 +453,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Records that `bytesReceived` of `expected` bytes of the answer's body have arrived; nil as long as their number is
+    /// Records that `bytesReceived` of `expected` bytes of the answer's body have arrived; nil while their number is
     /// not known. Returns whether ``updateProgress()`` must be called.
     func progressed(bytesReceived: Int, of expected: Int?) -> Bool {
         self.locked { snapshot in

@@ -50,7 +50,7 @@ extension ServerConnection {
         if frame.type == self.listener.format.layout.cancel?.type, !isCorrupt {
             return self.receiveCancel(frame.serial, streams, in: &turn)
         }
-        let isPiece = streams.machine.awaitsPiecesInPlace() || frame.type & FrameType.continuesFlag != 0
+        let isPiece = streams.machine.awaitsPieces || frame.type & FrameType.continuesFlag != 0
         guard streams.machine.receive(frame, isDamaged: isCorrupt, now: turn.now) else { return false }
         if isPiece {
             streams.pieceCame(frame.payload.readableBytes)

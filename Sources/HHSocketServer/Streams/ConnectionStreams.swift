@@ -50,7 +50,7 @@ final class ConnectionStreams {
 
     /// Whether a frame that looks like a whole request may be none: the last piece of a payload, or a mistake on a
     /// stream whose answer waits behind its items. Other streams are requests in flight.
-    var closesFastPath: Bool { self.machine.awaitsPiecesInPlace() || self.parties.count > self.runs.count }
+    var closesFastPath: Bool { self.machine.awaitsPieces || self.parties.count > self.runs.count }
 
     /// The connection takes nothing more: all streams are over.
     func lose() {

@@ -4,8 +4,8 @@ import NIOCore
 /// The streams of one connection of a ``MockServer``, once hello has agreed on them: the credit for what comes, and
 /// payloads in pieces. Does no I/O.
 ///
-/// The server takes items as they come, and grants as much again, but for streams that are stalled. Nothing here depends
-/// on what a script sends: that may be wrong.
+/// The server takes items as they come, and grants as much again, but for streams that are stalled. Nothing here
+/// depends on what a script sends: that may be wrong.
 struct MockStreams {
     /// A call that may be a stream: the opening does not tell.
     private struct Call {

@@ -137,8 +137,8 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
         try await withServer(configuration, makeRouter()) { server in
             var clients: [HostileClient] = []
             for _ in 0..<20 { clients.append(try await HostileClient.connect(to: server.address)) }
-            // Nineteen wait, for five seconds if nobody went. Those whose turn comes before the server sees that they have
-            // gone have failed, which takes no time.
+            // Nineteen wait, for five seconds if nobody went. Those whose turn comes before the server sees that they
+            // have gone have failed, which takes no time.
             for client in clients.dropFirst() { await client.perform(.close) }
             let begun = ContinuousClock.now
             try await HostileClient.connect(to: server.address, tls: try trusting()).expectEcho()

@@ -73,7 +73,7 @@ struct EchoParameters: Sendable {
     var executor: Executor?
     /// The total number of calls per second; nil for a closed loop.
     var rate: Double?
-    /// What the server may send on a stream beyond what was taken, in bytes; nil for the default.
+    /// The window of a stream, in bytes: how much the server may send beyond what was taken; nil for the default.
     var window: Int?
     /// The total number of plain calls per second beside streams; nil for none.
     var callsBeside: Double?

@@ -5,7 +5,7 @@ struct LiveLine {
     private let window: MeasuredWindow
     private var lastTime: UInt64
     private var lastCalls = 0
-    /// What is counted.
+    /// The unit of the count.
     private let unit: String
 
     init(_ window: MeasuredWindow, unit: String = "calls") {

@@ -1,7 +1,7 @@
 import ArgumentParser
 import HHSocketRPC
 
-/// Who sends the items that the bench measures.
+/// The sender of the items that the bench measures.
 enum StreamDirection: String, ExpressibleByArgument, CaseIterable {
     /// The server.
     case down

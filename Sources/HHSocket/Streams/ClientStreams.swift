@@ -185,6 +185,8 @@ package struct ClientStreams {
     package mutating func hasUnfinishedInPlace() -> Bool { self.core.hasUnfinished }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
     package var awaitsPieces: Bool { mutating get { !self.core.assembler.isEmpty } }
+    /// Whether there is no stream, nothing has come in part, and there is nothing to send or to do.
+    package var isQuiet: Bool { mutating get { self.core.isQuiet } }
     /// The number of bytes that have come of a plain call's answer, of which a piece is missing.
     package func gatheredBytes(_ serial: UInt32) -> Int { self.core.assembler.gatheredBytes(serial) }
     /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.

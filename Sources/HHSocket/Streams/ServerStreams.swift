@@ -280,6 +280,8 @@ package struct ServerStreams {
     package mutating func waitingBytesInPlace() -> Int { self.core.scheduler.waitingBytes }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
     package var awaitsPieces: Bool { mutating get { !self.core.assembler.isEmpty } }
+    /// Whether there is no stream, nothing has come in part, and there is nothing to send or to do.
+    package var isQuiet: Bool { mutating get { self.core.isQuiet } }
     /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
     package var hasUnfinished: Bool { self.core.hasUnfinished }
     /// The credit for items that this side sends.

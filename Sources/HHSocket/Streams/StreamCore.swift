@@ -576,6 +576,13 @@ struct StreamCore {
     /// The time by which ``timePassed(now:)`` must be called, at the latest.
     var nextDeadline: NIODeadline? { self.timers.nextDeadline }
 
+    /// Whether there is no stream, nothing has come in part, and there is nothing to send or to do.
+    var isQuiet: Bool {
+        mutating get {
+            self.streams.count == 0 && self.assembler.isEmpty && self.actions.isEmpty && self.scheduler.isQuiet
+        }
+    }
+
     /// Ends the streams that have not moved for too long.
     mutating func timePassed(now: NIODeadline) {
         guard let limit = self.settings.idleLimit else { return }

@@ -9,7 +9,7 @@ import NIOCore
 /// alone, or on all streams of the connection together. An item counts with its length, as sent, and 16 bytes for each
 /// frame of it.
 public struct StreamPolicy: Hashable, Sendable {
-    /// How much may wait unread on a stream, in bytes; 1 to 4,294,967,295. 262,144 by default.
+    /// How much may wait unread on a stream, in bytes; 1 to 4,294,967,295. 524,288 by default.
     public var streamWindow: Int
     /// How much may wait unread on all streams of a connection together, in bytes; 1 to 4,294,967,295. 4,194,304 by
     /// default.
@@ -25,13 +25,13 @@ public struct StreamPolicy: Hashable, Sendable {
     public var maximumHeldBytes: Int
 
     /// - Parameters:
-    ///   - streamWindow: How much may wait unread on a stream, in bytes; 262,144 by default.
+    ///   - streamWindow: How much may wait unread on a stream, in bytes; 524,288 by default.
     ///   - connectionWindow: How much may wait unread on a connection, in bytes; 4,194,304 by default.
     ///   - idleLimit: How long a stream may go without anything that moves it; 10 minutes by default.
     ///   - maximumStreams: How many streams a client may have open on a connection; 100 by default.
     ///   - maximumHeldBytes: The most bytes that a connection may hold of what has come; 64 MiB by default.
     public init(
-        streamWindow: Int = 262_144,
+        streamWindow: Int = 524_288,
         connectionWindow: Int = 4_194_304,
         idleLimit: Duration? = .seconds(600),
         maximumStreams: Int = 100,

@@ -76,6 +76,14 @@ package struct StreamScheduler: Sendable {
         self.maximumClaims = UInt64(max(0, maximumQueuedBytes))
     }
 
+    /// Whether there is no lane, and nothing to send. Asked for with each read, of a value that is kept in a class: a
+    /// getter that does not mutate is called on a copy.
+    package var isQuiet: Bool {
+        mutating get {
+            self.lanes.count == 0 && self.waitingCount == 0 && self.connectionCreditDue == nil && self.cancels.isEmpty
+        }
+    }
+
     /// The number of lanes.
     package var laneCount: Int { self.lanes.count }
     /// The number of places that lanes occupy, stubs included.

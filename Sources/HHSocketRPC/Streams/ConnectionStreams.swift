@@ -238,6 +238,7 @@ final class ConnectionStreams {
     /// A read has been received, or part of one.
     func finishReceiving(in turn: inout Turn) {
         self.handOver(in: &turn)
+        guard !self.machine.isQuiet || self.mustPull || self.timer != nil else { return }
         self.goOn(in: &turn)
     }
 

@@ -73,7 +73,7 @@ extension ServerConnection {
     }
 
     func finishedReading(in turn: inout Turn) {
-        if let streams = self.streams { self.tendStreams(streams, in: &turn) }
+        if let streams = self.streams, !streams.isQuiet { self.tendStreams(streams, in: &turn) }
         self.noteRead(in: &turn)
         self.takeStatistics()
         self.finishIfDone(in: &turn)

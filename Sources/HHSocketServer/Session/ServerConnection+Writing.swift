@@ -121,7 +121,9 @@ extension ServerConnection {
 
     /// Adds up what waits here.
     func noteWaiting() {
-        self.hot.accounting.waiting = self.line.bytes + self.pushes.cost + (self.streams?.cost ?? 0)
+        let cost = self.streams?.cost ?? 0
+        self.streams?.charged = cost
+        self.hot.accounting.waiting = self.line.bytes + self.pushes.cost + cost
     }
 
     /// Charges what is held here: requests, answers in line, pushes that wait, and what streams hold. What arrives and

@@ -14,6 +14,8 @@ final class ConnectionStreams {
     var isPushing = false
     /// Whether nothing is read because the client does not take its answers.
     var isReadingSuspended = false
+    /// The cost that was charged last.
+    var charged = 0
     /// Ends streams that do not move.
     var alarm: SocketLoop.TimerID?
     /// The number of bytes of pieces that have come.
@@ -68,6 +70,11 @@ final class ConnectionStreams {
 
     /// The memory that they hold, in bytes.
     var cost: Int { Int(clamping: self.machine.heldBytes) + self.machine.waitingBytes }
+
+    /// Whether nothing would change if they were tended.
+    var isQuiet: Bool {
+        self.machine.isQuiet && self.pending.isEmpty && self.charged == 0 && !self.wantsRoom && !self.isReadingSuspended
+    }
 
     /// Whether nothing is open and nothing waits.
     var isIdle: Bool { self.machine.openCount == 0 && self.machine.waitingBytes == 0 }

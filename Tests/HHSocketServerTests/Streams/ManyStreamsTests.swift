@@ -48,9 +48,9 @@ import Testing
             }
             // It has not ended.
             #expect(flood.metrics == nil)
-            #expect(notes.lines.current == [])
+            #expect(notes.lines.current == ["floods 50"])
             flood.cancel()
-            try await notes.lines.wait("its handler has stopped") { $0.count == 1 }
+            try await notes.lines.wait("its handler has stopped") { $0.last == "stopped 50" }
             try await server.becomesIdle()
             #expect(server.statistics.streamsOpened == count)
         }

@@ -102,7 +102,7 @@ import Testing
         // Ten items of 84 bytes, with 16 each.
         let peer = try await Peer(windows: StreamWindows(stream: 1_000))
         let (stream, serial) = try await peer.open()
-        let returned = NIOLockedValueBox(0)
+        let returned = Watched(0)
         let sender = Task {
             for _ in 0..<30 {
                 try await stream.send(String(repeating: "x", count: 84))
@@ -113,11 +113,12 @@ import Testing
         try await peer.fence()
         #expect(peer.frames(FrameType.item, serial).count == 10)
         // One more waits here, and its sender with it.
-        #expect(returned.withLockedValue { $0 } == 10)
+        try await returned.wait("ten items are sent") { $0 == 10 }
         try await peer.send(StreamFrames.credit(serial: serial, 2_000))
         _ = try await peer.frames(20, FrameType.item, serial)
         try await peer.fence()
-        #expect(peer.frames(FrameType.item, serial).count == 20 && returned.withLockedValue { $0 } == 20)
+        #expect(peer.frames(FrameType.item, serial).count == 20)
+        try await returned.wait("twenty items are sent") { $0 == 20 }
         try await peer.send(StreamFrames.credit(serial: serial, 10_000))
         try await sender.value
         _ = try await peer.frames(30, FrameType.item, serial)

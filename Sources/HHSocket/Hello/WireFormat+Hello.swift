@@ -28,6 +28,11 @@ extension WireFormat {
             && type != self.layout.cancel?.type && !self.isPush(type: type, serial: serial)
     }
 
+    /// The requirements of streams, in words that follow "the wire format … cannot have streams: ".
+    package static let streamsNeed = """
+        they take hello, cancels, and heartbeats, cancels and pushes that use none of the types 6, 7 and 8
+        """
+
     /// The requirements of hello, in words that follow "the wire format … cannot have hello: ".
     package static let helloNeeds = """
         it takes a layout and no codec, responses with a status, types of 32 bits, applicationTypes within 16 to 0x1FFFFFFF, requestSerials without 3 and 4, and \

@@ -4,7 +4,7 @@ import NIOCore
 /// The client's streams on one connection, and its payloads in pieces. Does no I/O.
 ///
 /// The shell hands in each frame that ``receive(_:isDamaged:isAwaited:now:)`` does not give back, pulls frames with
-/// ``next(now:)`` while the socket takes more, and performs the actions of ``takeActions(into:)`` after each call. It
+/// ``next(now:)`` while the socket takes more, and performs the actions of ``nextAction()`` after each call. It
 /// calls ``timePassed(now:)`` by ``nextDeadline``.
 package struct ClientStreams {
     private var core: StreamCore
@@ -162,8 +162,7 @@ package struct ClientStreams {
 
     /// Moves what the shell is to do behind what is there.
     package mutating func takeActions(into actions: inout [StreamAction]) {
-        actions.append(contentsOf: self.core.actions)
-        self.core.actions.removeAll(keepingCapacity: true)
+        self.core.takeActions(into: &actions)
     }
 
     /// Takes the next thing that the shell is to do.
@@ -188,7 +187,7 @@ package struct ClientStreams {
     /// Whether there is no stream, nothing has come in part, and there is nothing to send or to do.
     package var isQuiet: Bool { mutating get { self.core.isQuiet } }
     /// The number of bytes that have come of a plain call's answer, of which a piece is missing.
-    package func gatheredBytes(_ serial: UInt32) -> Int { self.core.assembler.gatheredBytes(serial) }
+    package mutating func gatheredBytes(_ serial: UInt32) -> Int { self.core.assembler.gatheredBytes(serial) }
     /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
     package var hasUnfinished: Bool { self.core.hasUnfinished }
     /// The credit for items that this side sends.

@@ -241,7 +241,7 @@ package struct ServerStreams {
 
     /// Moves what the shell is to do behind what is there.
     package mutating func takeActions(into actions: inout [StreamAction]) {
-        while let action = self.core.actions.popFirst() { actions.append(action) }
+        self.core.takeActions(into: &actions)
     }
 
     /// Whether the last thing that the shell is to do is to hand over an item.

@@ -574,6 +574,11 @@ struct StreamCore {
     }
 
     /// The time by which ``timePassed(now:)`` must be called, at the latest.
+    /// Moves what the shell is to do behind what is there.
+    mutating func takeActions(into actions: inout [StreamAction]) {
+        while let action = self.actions.popFirst() { actions.append(action) }
+    }
+
     var nextDeadline: NIODeadline? { self.timers.nextDeadline }
 
     /// Whether there is no stream, nothing has come in part, and there is nothing to send or to do.

@@ -207,12 +207,7 @@ struct EchoOptions: ParsableArguments {
     private func checkStreams(body: Int, format: WireFormat) throws {
         try FormatArgument.validate(type: (self.direction ?? .down).type, in: format)
         guard format.supportsStreams else {
-            throw ValidationError(
-                """
-                The format \(format) cannot have streams: they take hello, cancels, and heartbeats, cancels and pushes that \
-                use none of the types 6, 7 and 8.
-                """
-            )
+            throw ValidationError("The format \(format) cannot have streams: \(WireFormat.streamsNeed).")
         }
         guard self.rate == nil else {
             throw ValidationError("--rate is for calls, and the items of --api stream leave as fast as they can.")

@@ -416,8 +416,8 @@ extension SocketError {
         return SocketError(
             .invalidArgument,
             message: """
-                the wire format \(format) cannot have streams (SocketClient.Configuration.streams): they take hello, \
-                cancels, and heartbeats, cancels and pushes that use none of the types 6, 7 and 8
+                the wire format \(format) cannot have streams (SocketClient.Configuration.streams): \
+                \(WireFormat.streamsNeed)
                 """
         )
     }

@@ -53,11 +53,30 @@ struct CPUUse: Sendable, Equatable {
     /// Returns the CPU time used within `window`, or until the Swift task is cancelled.
     static func measured(in window: MeasuredWindow, serverPID: Int32?) async -> CPUUse {
         try? await Uptime.sleep(until: window.begin)
-        let before = (client: CPUTime.ofThisProcess, server: serverPID.flatMap { CPUTime.ofProcess($0) })
+        let before = Self.soFar(serverPID: serverPID)
         try? await Uptime.sleep(until: window.end)
-        let after = (client: CPUTime.ofThisProcess, server: serverPID.flatMap { CPUTime.ofProcess($0) })
-        var use = CPUUse(client: after.client - before.client)
-        if let before = before.server, let after = after.server { use.server = after - before }
+        return Self.soFar(serverPID: serverPID).since(before)
+    }
+
+    /// Returns the CPU time that both processes have used until now.
+    static func soFar(serverPID: Int32?) -> CPUUse {
+        CPUUse(client: CPUTime.ofThisProcess, server: serverPID.flatMap { CPUTime.ofProcess($0) })
+    }
+
+    /// Returns the CPU time used between two readings of ``soFar(serverPID:)``.
+    func since(_ before: CPUUse) -> CPUUse {
+        var use = CPUUse(client: self.client - before.client)
+        if let before = before.server, let after = self.server { use.server = after - before }
         return use
+    }
+
+    /// The line of a report; nil if there was nothing to divide by.
+    ///
+    /// - Parameter unit: One of those that were counted.
+    func line(per unit: String, of count: Int) -> String? {
+        guard count > 0 else { return nil }
+        func share(_ seconds: Double) -> String { LatencyChart.text(nanoseconds: seconds * 1e9 / Double(count)) }
+        let server = self.server.map { ", server \(share($0))" } ?? ""
+        return "CPU time for each \(unit): client \(share(self.client))\(server)"
     }
 }

@@ -15,15 +15,14 @@ struct EchoResult: Sendable {
     /// The report as a JSON object on one line.
     var json: String {
         let latencies = self.tally.latencies
-        func microseconds(_ nanoseconds: Double?) -> Double? { nanoseconds.map { $0 / 1e3 } }
         var object = JSONLine()
         object.add("peer", self.parameters.peer)
         object.add("workload", "echo")
         object.add("body", self.parameters.body)
         object.add("inflight", self.parameters.inFlight)
         object.add("calls_per_s", self.callsPerSecond, digits: 1)
-        object.add("p50_us", microseconds(latencies.nanoseconds(atPercentile: 50)), digits: 2)
-        object.add("p99_us", microseconds(latencies.nanoseconds(atPercentile: 99)), digits: 2)
+        object.add("p50_us", latencies.microseconds(atPercentile: 50), digits: 2)
+        object.add("p99_us", latencies.microseconds(atPercentile: 99), digits: 2)
         object.add("client_cpu_s", self.cpu.client, digits: 3)
         object.add("server_cpu_s", self.cpu.server, digits: 3)
         object.add("seconds", self.tally.window.seconds, digits: 3)
@@ -34,9 +33,9 @@ struct EchoResult: Sendable {
         object.add("threads", self.parameters.threads)
         object.add("rate", self.parameters.rate, digits: 3)
         object.add("not_started", self.tally.notStarted)
-        object.add("p90_us", microseconds(latencies.nanoseconds(atPercentile: 90)), digits: 2)
-        object.add("p999_us", microseconds(latencies.nanoseconds(atPercentile: 99.9)), digits: 2)
-        object.add("max_us", microseconds(latencies.longest), digits: 2)
+        object.add("p90_us", latencies.microseconds(atPercentile: 90), digits: 2)
+        object.add("p999_us", latencies.microseconds(atPercentile: 99.9), digits: 2)
+        object.add("max_us", latencies.longestMicroseconds, digits: 2)
         object.add("interrupted", self.isInterrupted)
         object.add("hello", self.parameters.hello)
         object.add("executor", self.parameters.executor?.rawValue)
@@ -57,8 +56,10 @@ struct EchoResult: Sendable {
                 self.tally.notStarted == 1 ? "1 call more was" : "\(self.tally.notStarted.grouped) calls more were"
             lines.append("\(calls) due, and waited to the end for one of \(self.room) in flight")
         }
-        if let latency = self.latencyLine { lines.append(latency) }
-        if let cpu = self.cpuLine { lines.append(cpu) }
+        if let latencies = self.tally.latencies.text(percentiles: [50, 90, 99, 99.9]) {
+            lines.append("latency: \(latencies)")
+        }
+        if let cpu = self.cpu.line(per: "call", of: self.tally.calls) { lines.append(cpu) }
         let chart = LatencyChart(self.tally.latencies.values)
         if !chart.lines.isEmpty { lines += [""] + chart.lines }
         return lines.joined(separator: "\n") + "\n"
@@ -81,24 +82,4 @@ struct EchoResult: Sendable {
     }
 
     private var room: String { (self.parameters.inFlight * self.parameters.connections).grouped }
-
-    private var latencyLine: String? {
-        let latencies = self.tally.latencies
-        guard let longest = latencies.longest else { return nil }
-        let percentiles = [50, 90, 99, 99.9].compactMap { percentile in
-            latencies.nanoseconds(atPercentile: percentile)
-                .map { "p\(String(format: "%g", percentile)) \(LatencyChart.text(nanoseconds: $0))" }
-        }
-        let parts = percentiles + ["longest \(LatencyChart.text(nanoseconds: longest))"]
-        return "latency: \(parts.joined(separator: ", "))"
-    }
-
-    private var cpuLine: String? {
-        guard self.tally.calls > 0 else { return nil }
-        func perCall(_ seconds: Double) -> String {
-            LatencyChart.text(nanoseconds: seconds * 1e9 / Double(self.tally.calls))
-        }
-        let server = self.cpu.server.map { ", server \(perCall($0))" } ?? ""
-        return "CPU time for each call: client \(perCall(self.cpu.client))\(server)"
-    }
 }

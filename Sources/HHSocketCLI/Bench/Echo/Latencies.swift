@@ -1,3 +1,4 @@
+import Foundation
 import Histogram
 
 /// The latencies of calls, precise to a thousandth.
@@ -29,6 +30,22 @@ struct Latencies: Sendable {
 
     /// Nil if nothing was recorded.
     var longest: Double? { self.count == 0 ? nil : Double(self.histogram.maxRecorded) }
+
+    func microseconds(atPercentile percentile: Double) -> Double? {
+        self.nanoseconds(atPercentile: percentile).map { $0 / 1e3 }
+    }
+
+    var longestMicroseconds: Double? { self.longest.map { $0 / 1e3 } }
+
+    /// Percentiles and the longest, for people. Nil if nothing was recorded.
+    func text(percentiles: [Double]) -> String? {
+        guard let longest = self.longest else { return nil }
+        let parts = percentiles.compactMap { percentile in
+            self.nanoseconds(atPercentile: percentile)
+                .map { "p\(String(format: "%g", percentile)) \(LatencyChart.text(nanoseconds: $0))" }
+        }
+        return (parts + ["longest \(LatencyChart.text(nanoseconds: longest))"]).joined(separator: ", ")
+    }
 
     /// The recorded values, shortest first, with their counts.
     var values: [(nanoseconds: UInt64, count: UInt64)] {

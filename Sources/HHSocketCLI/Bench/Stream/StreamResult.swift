@@ -36,12 +36,11 @@ struct StreamResult: Sendable {
         object.add("window", self.parameters.window.map(Double.init), digits: 0)
         object.add("interrupted", self.isInterrupted)
         if let calls = self.calls {
-            func microseconds(_ nanoseconds: Double?) -> Double? { nanoseconds.map { $0 / 1e3 } }
             object.add("calls", calls.calls)
             object.add("calls_not_started", calls.notStarted)
-            object.add("p50_us", microseconds(calls.latencies.nanoseconds(atPercentile: 50)), digits: 2)
-            object.add("p99_us", microseconds(calls.latencies.nanoseconds(atPercentile: 99)), digits: 2)
-            object.add("max_us", microseconds(calls.latencies.longest), digits: 2)
+            object.add("p50_us", calls.latencies.microseconds(atPercentile: 50), digits: 2)
+            object.add("p99_us", calls.latencies.microseconds(atPercentile: 99), digits: 2)
+            object.add("max_us", calls.latencies.longestMicroseconds, digits: 2)
         }
         return object.line
     }
@@ -57,7 +56,7 @@ struct StreamResult: Sendable {
             \(self.direction == .both ? " each way" : "")
             """
         )
-        if let cpu = self.cpuLine { lines.append(cpu) }
+        if let cpu = self.sample.cpu.line(per: "item", of: self.sample.items) { lines.append(cpu) }
         if let calls = self.callsLine { lines.append(calls) }
         return lines.joined(separator: "\n") + "\n"
     }
@@ -83,22 +82,6 @@ struct StreamResult: Sendable {
 
     private var callsLine: String? {
         guard let calls = self.calls else { return nil }
-        let latencies = [50, 99].compactMap { percentile in
-            calls.latencies.nanoseconds(atPercentile: percentile)
-                .map { "p\(Int(percentile)) \(LatencyChart.text(nanoseconds: $0))" }
-        }
-        let longest = calls.latencies.longest.map { ["longest \(LatencyChart.text(nanoseconds: $0))"] } ?? []
-        return
-            (["\(calls.calls.grouped) plain calls beside: latency"] + [(latencies + longest).joined(separator: ", ")])
-            .joined(separator: " ")
-    }
-
-    private var cpuLine: String? {
-        guard self.sample.items > 0 else { return nil }
-        func perItem(_ seconds: Double) -> String {
-            LatencyChart.text(nanoseconds: seconds * 1e9 / Double(self.sample.items))
-        }
-        let server = self.sample.cpu.server.map { ", server \(perItem($0))" } ?? ""
-        return "CPU time for each item: client \(perItem(self.sample.cpu.client))\(server)"
+        return "\(calls.calls.grouped) plain calls beside: latency \(calls.latencies.text(percentiles: [50, 99]) ?? "")"
     }
 }

@@ -12,8 +12,8 @@ struct StreamSample: Sendable {
     ///
     /// - Parameter count: Returns the number of items so far.
     static func measured(in window: MeasuredWindow, serverPID: Int32?, count: () -> Int) async -> StreamSample {
-        func readings() -> (time: UInt64, items: Int, client: Double, server: Double?) {
-            (Uptime.now, count(), CPUTime.ofThisProcess, serverPID.flatMap { CPUTime.ofProcess($0) })
+        func readings() -> (time: UInt64, items: Int, cpu: CPUUse) {
+            (Uptime.now, count(), CPUUse.soFar(serverPID: serverPID))
         }
         try? await Uptime.sleep(until: window.begin)
         let begin = readings()
@@ -21,13 +21,11 @@ struct StreamSample: Sendable {
         let due = max(begin.time, window.begin) + (window.end - window.begin)
         try? await Uptime.sleep(until: due)
         let end = readings()
-        var cpu = CPUUse(client: end.client - begin.client)
-        if let before = begin.server, let after = end.server { cpu.server = after - before }
         let hasBegun = begin.time >= window.begin
         return StreamSample(
             seconds: hasBegun ? Double(end.time - begin.time) * 1e-9 : 0,
             items: end.items - begin.items,
-            cpu: cpu,
+            cpu: end.cpu.since(begin.cpu),
             isInterrupted: end.time < due
         )
     }

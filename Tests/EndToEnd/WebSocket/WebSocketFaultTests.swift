@@ -405,18 +405,27 @@ import Testing
         arguments: [
             .silence, .accept.dribbled(every: .milliseconds(50)), .accept.delayed(by: .seconds(3_600)),
             .accept.cut(after: 30), .raw("HTTP/1.1 100 Continue\r\n\r\n"),
-            .refuse(status: 302, headers: ["Location": "/again"]).delayed(by: .milliseconds(100)),
         ] as [MockOpening]
     )
     func slowOpeningEndsWithItsTimeAndIsTriedAgain(answer: MockOpening) async throws {
+        try await self.expectTimeout(saying: "did not open a WebSocket within", after: answer)
+    }
+
+    @Test func redirectsHaveOneTimeTogether() async throws {
+        let answer = MockOpening.refuse(status: 302, headers: ["Location": "/again"]).delayed(by: .milliseconds(200))
+        // It may end while the client connects to the place that the last one named.
+        try await self.expectTimeout(saying: "within 0.5 seconds", after: answer)
+    }
+
+    private func expectTimeout(saying words: String, after answer: MockOpening) async throws {
         let server = try await MockWebSocketServer(.echo)
         server.onOpening(answer)
-        let link = try self.link(server) { $0.socket.connectTimeout = .milliseconds(250) }
+        let link = try self.link(server) { $0.socket.connectTimeout = .milliseconds(500) }
         let events = link.events
         link.connect()
         let error = try await self.failure(events)
         #expect(error.code == .connectTimeout, "\(error)")
-        #expect(error.message.contains("did not open a WebSocket within"), "\(error)")
+        #expect(error.message.contains(words), "\(error)")
         try await eventually("another attempt") { server.acceptedCount > 1 }
         server.onOpening(.accept)
         try await link.send(WebSocketMessage("hello"))

@@ -59,10 +59,12 @@ import Testing
         await client.close()
         await first.shutdown(gracePeriod: .zero)
 
-        // As a server leaves it that is killed: bound, and nobody listens.
+        // As a server leaves it that is killed: the file is there, and nobody listens. NIO removes the path that it has
+        // bound.
         let dead = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .bind(unixDomainSocketPath: path)
+            .bind(unixDomainSocketPath: folder.file("other"))
             .get()
+        try FileManager.default.moveItem(atPath: folder.file("other"), toPath: path)
         try await dead.close()
         #expect(FileManager.default.fileExists(atPath: path))
         let second = try await self.server(at: path)

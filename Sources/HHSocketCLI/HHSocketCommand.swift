@@ -18,8 +18,6 @@ struct HHSocketCommand: AsyncParsableCommand {
             ServeCommand.self,
             CallCommand.self,
             ListenCommand.self,
-            PutCommand.self,
-            GetCommand.self,
             WebSocketCommand.self,
             WebSocketServeCommand.self,
             LinesCommand.self,

@@ -185,6 +185,7 @@ import Testing
         server.once(101, .reset)
         let client = SocketClient.connecting(to: server.endpoint)
         try await eventually("ready") { if case .ready = client.state { true } else { false } }
+        try await eventually("the connection") { server.acceptedCount == 1 }
         try await server.refuseConnections()
         let events = client.events
         let task = client.dataTask(with: self.request(101, attempts: 2, isIdempotent: true))
@@ -219,6 +220,8 @@ import Testing
         let server = try await MockServer(.reset)
         let client = SocketClient.connecting(to: server.endpoint)
         try await eventually("ready") { if case .ready = client.state { true } else { false } }
+        // One that waits to be accepted would be reset with the listener.
+        try await eventually("the connection") { server.acceptedCount == 1 }
         try await server.refuseConnections()
         let request = self.request(101, attempts: 100, isIdempotent: true, timeout: .milliseconds(500))
         let error = try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }

@@ -117,6 +117,14 @@ import Testing
 
 /// Retries over real TCP.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct RetryTests {
+    /// A client whose connection outlives the server's listener: one that waits to be accepted would be reset with it.
+    private func client(acceptedBy server: MockServer) async throws -> SocketClient {
+        let client = SocketClient.connecting(to: server.endpoint)
+        try await eventually("ready") { if case .ready = client.state { true } else { false } }
+        try await server.connection(0)
+        return client
+    }
+
     private func request(
         _ type: UInt32,
         attempts: Int = 3,
@@ -183,9 +191,7 @@ import Testing
     @Test func retryWaitsForAServerThatReturnsAndDoesNotCountTheAttemptsToConnect() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .reset)
-        let client = SocketClient.connecting(to: server.endpoint)
-        try await eventually("ready") { if case .ready = client.state { true } else { false } }
-        try await eventually("the connection") { server.acceptedCount == 1 }
+        let client = try await self.client(acceptedBy: server)
         try await server.refuseConnections()
         let events = client.events
         let task = client.dataTask(with: self.request(101, attempts: 2, isIdempotent: true))
@@ -218,10 +224,7 @@ import Testing
 
     @Test func timeoutCoversAllAttemptsAndSaysThatOneOfThemMayHaveRun() async throws {
         let server = try await MockServer(.reset)
-        let client = SocketClient.connecting(to: server.endpoint)
-        try await eventually("ready") { if case .ready = client.state { true } else { false } }
-        // One that waits to be accepted would be reset with the listener.
-        try await eventually("the connection") { server.acceptedCount == 1 }
+        let client = try await self.client(acceptedBy: server)
         try await server.refuseConnections()
         let request = self.request(101, attempts: 100, isIdempotent: true, timeout: .milliseconds(500))
         let error = try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }

@@ -28,6 +28,8 @@ import Testing
         let response = try await stream.response
         #expect(response.serial == serial && response.body.readableBytes == 0)
         #expect(stream.metrics?.attempts == 1)
+        // Items are counted once the reading that has brought them is over, which their reader does not wait for.
+        try await peer.fence()
         let statistics = peer.client.statistics
         #expect(statistics.openedStreams == 1 && statistics.sentItems == 3 && statistics.receivedItems == 3)
     }

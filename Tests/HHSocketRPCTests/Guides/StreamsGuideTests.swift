@@ -76,7 +76,9 @@ import Testing
         upload.finish()
         print(try await upload.response.string)
 
-        try await eventually("the items are counted") { client.statistics.receivedItems == 3 && client.statistics.sentItems == 3 }
+        try await eventually("the items are counted") {
+            client.statistics.receivedItems == 3 && client.statistics.sentItems == 3
+        }
     }
 
     @Test func callbacks() async throws {

@@ -25,6 +25,8 @@ COMPARE ?=
 COUNTS ?=
 # More options for Scripts/link-report, e.g. LINK="--rounds 1".
 LINK ?=
+# More options for Scripts/transfer-report, e.g. TRANSFERS="--only speed --rounds 3".
+TRANSFERS ?=
 # More options for Scripts/bench-websocket, e.g. WEBSOCKET="--only calls".
 WEBSOCKET ?=
 # More options for Scripts/bench-streams, e.g. STREAMS="--only limit".
@@ -44,10 +46,10 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/STOMP Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/Files Examples/STOMP Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -195,6 +197,11 @@ link-report: $(command_for_release) ## measure plain calls beside streams on a l
 	$(needs_python)
 	Scripts/link-report $(LINK) "$(command_for_release)"
 
+transfer-report: programs = python3 nginx curl openssl
+transfer-report: $(command_for_release) ## measure transfers over a link that breaks, and beside curl and nginx (Linux)
+	$(needs_python)
+	Scripts/transfer-report $(TRANSFERS) "$(command_for_release)"
+
 counts: programs = python3
 counts: $(command_for_release) ## count a call's requests to Swift's runtime and to the system, and fail if a budget is exceeded (Linux)
 	$(needs_python)
@@ -209,6 +216,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/bench-stomp --self-test
 	Scripts/attack-report --self-test
 	Scripts/link-report --self-test
+	Scripts/transfer-report --self-test
 	Scripts/lint-prose --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it

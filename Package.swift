@@ -118,6 +118,7 @@ let package = Package(
                 .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "Tracing", package: "swift-distributed-tracing"),
             ]
         ),
@@ -251,6 +252,13 @@ let package = Package(
             path: "Examples/Feed",
             exclude: ["expected.txt", "session.txt"],
             swiftSettings: outboxSettings
+        ),
+        // Files over links that break.
+        .executableTarget(
+            name: "files-example",
+            dependencies: ["HHSocketRPC", "HHSocketServer"],
+            path: "Examples/Files",
+            exclude: ["expected.txt"]
         ),
         // Messages through a broker.
         .executableTarget(
@@ -410,6 +418,7 @@ let package = Package(
             name: "EndToEndTests",
             dependencies: [
                 "chat-example",
+                "files-example",
                 "HHSocket",
                 "HHSocketApp",
                 "HHSocketRPC",

@@ -18,6 +18,8 @@ struct HHSocketCommand: AsyncParsableCommand {
             ServeCommand.self,
             CallCommand.self,
             ListenCommand.self,
+            PutCommand.self,
+            GetCommand.self,
             WebSocketCommand.self,
             WebSocketServeCommand.self,
             LinesCommand.self,

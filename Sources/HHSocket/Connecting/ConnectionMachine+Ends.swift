@@ -19,6 +19,7 @@ extension ConnectionMachine {
         }
         guard let ready = self.ready, ready.connection.id == id else { return [] }
         self.lastError = error
+        self.lastLost = id
         let next =
             if let departure = ready.departure {
                 self.lost(ready, departure, error, now: now)
@@ -80,9 +81,28 @@ extension ConnectionMachine {
 
     /// Notes what a connection that ends tells of its server.
     mutating func judge(_ connection: Connection, now: NIODeadline) {
-        guard Duration(now - connection.since) >= self.settings.backoff.resetAfter else { return }
+        guard connection.isProved || Duration(now - connection.since) >= self.settings.backoff.resetAfter else {
+            return
+        }
         self.failures = 0
         self.servers.proved(connection.endpoint, now: now)
+    }
+
+    /// The connection has been of use, however short it was ready: when it ends the back-off starts over. That may be
+    /// found out when it has just been lost.
+    mutating func connectionIsProved(_ id: ConnectionID, now: NIODeadline) -> [ConnectAction] {
+        switch self.phase {
+        case .ready(var ready) where ready.connection.id == id:
+            ready.connection.isProved = true
+            self.phase = .ready(ready)
+        case .waiting(var wait) where self.lastLost == id && !wait.isForReturn:
+            self.failures = 0
+            wait.until = min(wait.until, now.advanced(clamping: TimeAmount(clamping: self.nextDelay())))
+            self.phase = .waiting(wait)
+        default:
+            break
+        }
+        return []
     }
 
     /// A connection that had a successor has finished, and is closed.

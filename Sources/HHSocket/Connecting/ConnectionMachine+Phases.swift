@@ -85,6 +85,8 @@ extension ConnectionMachine {
         /// The path below changed, or the app slept, since it was proved alive: if it is dead there is no reason to
         /// wait.
         var isSuspect = false
+        /// Whether it has been of use to those above, and counts as having been ready for long.
+        var isProved = false
     }
 
     struct Ready: Sendable {

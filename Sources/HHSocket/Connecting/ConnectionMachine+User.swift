@@ -92,6 +92,16 @@ extension ConnectionMachine {
         return self.switchServer(to: nil, now: now)
     }
 
+    /// Something does not move on this connection, though it lives: leaves it for a new one, once that is ready. The
+    /// present server is asked last, and is asked, for the path to it may be what is at fault.
+    mutating func leave(_ id: ConnectionID, now: NIODeadline) -> [ConnectAction] {
+        guard let ready = self.ready, ready.connection.id == id, ready.successor == nil, self.reasonToHold == nil
+        else { return [] }
+        guard ready.departure == nil else { return self.departSooner(now: now) }
+        self.servers.passOver(ready.connection.endpoint)
+        return self.startMaking(now: now)
+    }
+
     /// A new list. What is known of servers that stay is kept; a connection to one that does not is left for another.
     mutating func replaceServers(with endpoints: [Endpoint], now: NIODeadline) -> [ConnectAction] {
         self.setServers(endpoints)

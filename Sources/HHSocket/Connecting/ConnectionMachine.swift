@@ -56,6 +56,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     /// Why each server could not be reached since the last ready connection.
     var lastErrors: [Endpoint: SocketError] = [:]
     var lastError: SocketError?
+    /// The ready connection that was lost last.
+    var lastLost: ConnectionID?
     /// Whether the user has asked for a connection: it is tried once, also where the monitor says that there is no
     /// network.
     var insists = false

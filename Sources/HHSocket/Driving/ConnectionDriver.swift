@@ -29,6 +29,10 @@ package enum DriverRequest: Sendable {
     case serverFails(Endpoint, wrong: Int, calls: Int)
     /// The server of this connection is about to end: leaves it for another, once that is ready.
     case goAway(ConnectionID, GoAway, isAnnounced: Bool)
+    /// Something does not move on this connection: leaves it for a new one, to the same server if there is no other.
+    case leave(ConnectionID)
+    /// This connection has been of use: its back-off starts over, however short it was ready.
+    case proved(ConnectionID)
     /// Nothing is in flight any more on a connection that drains.
     case finishDraining(ConnectionID)
     /// Whether bytes that come are left where they are, on every connection there is and will be.

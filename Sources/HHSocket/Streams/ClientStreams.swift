@@ -171,6 +171,12 @@ package struct ClientStreams {
     package var nextDeadline: NIODeadline? { self.core.nextDeadline }
     package mutating func timePassed(now: NIODeadline) { self.core.timePassed(now: now) }
 
+    /// The cost of a stream's items that have left and that have come so far; nil once it is over.
+    package func traffic(_ id: StreamID) -> (sent: UInt64, received: UInt64)? {
+        guard let stream = self.core.streams[id.key], !stream.isOver else { return nil }
+        return (self.core.scheduler.sent(stream.lane), stream.window.received)
+    }
+
     /// The number of streams that are open.
     package var openCount: Int { self.core.openCount }
     /// The number of streams that are open, or whose items the application has not got.

@@ -106,6 +106,9 @@ package struct StreamScheduler: Sendable {
     /// Names the stream of a lane.
     mutating func assign(_ stream: StreamID, to lane: SlotKey) { self.lanes[lane]?.stream = stream }
 
+    /// The cost of a lane's items that have left so far.
+    func sent(_ key: SlotKey) -> UInt64 { self.lanes[key]?.window.sent ?? 0 }
+
     /// Closes a lane and drops what waits in it.
     ///
     /// - Returns: The payload that has begun to leave, and has not left.

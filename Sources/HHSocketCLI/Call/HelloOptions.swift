@@ -16,13 +16,7 @@ struct HelloOptions: ParsableArguments {
 
     @Option(
         parsing: .unconditionalSingleValue,
-        help: ArgumentHelp(
-            """
-            Send this metadata. May be given several times. Names are sent in lower case, and values without the spaces \
-            that they begin with.
-            """,
-            valueName: "name:value"
-        )
+        help: MetadataArgument.help
     )
     var header: [MetadataArgument] = []
 
@@ -62,10 +56,7 @@ struct HelloOptions: ParsableArguments {
                 "--idempotency-key has 1 to \(Envelope.maximumKeyLength) bytes, not \(key.utf8.count)."
             )
         }
-        let names = self.header.map(\.name)
-        if let name = names.first(where: { name in names.count { $0 == name } > 1 }) {
-            throw ValidationError("--header \(name) is given more than once, but metadata has one value for each name.")
-        }
+        try MetadataArgument.validate(self.header)
     }
 
     /// Whether any of the options is given.
@@ -94,7 +85,7 @@ struct HelloOptions: ParsableArguments {
 
     /// Configures a request, except its deadline, which each call has of its own.
     func apply(to request: inout SocketRequest) {
-        request.metadata = Dictionary(uniqueKeysWithValues: self.header.map { ($0.name, $0.value) })
+        request.metadata = MetadataArgument.metadata(self.header)
         request.idempotencyKey = self.idempotencyKey
         if self.compress { request.compresses = true }
     }
@@ -109,5 +100,26 @@ struct MetadataArgument: ExpressibleByArgument, Sendable {
         guard let colon = argument.firstIndex(of: ":"), colon != argument.startIndex else { return nil }
         self.name = argument[..<colon].lowercased()
         self.value = String(argument[argument.index(after: colon)...].drop { $0 == " " })
+    }
+
+    static let help = ArgumentHelp(
+        """
+        Send this metadata. May be given several times. Names are sent in lower case, and values without the spaces that \
+        they begin with.
+        """,
+        valueName: "name:value"
+    )
+
+    /// Refuses a name that is given more than once.
+    static func validate(_ arguments: [Self]) throws {
+        let names = arguments.map(\.name)
+        if let name = names.first(where: { name in names.count { $0 == name } > 1 }) {
+            throw ValidationError("--header \(name) is given more than once, but metadata has one value for each name.")
+        }
+    }
+
+    /// Returns what arguments that ``validate(_:)`` has not refused say.
+    static func metadata(_ arguments: [Self]) -> [String: String] {
+        Dictionary(uniqueKeysWithValues: arguments.map { ($0.name, $0.value) })
     }
 }

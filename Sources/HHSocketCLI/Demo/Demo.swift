@@ -139,7 +139,12 @@ struct Demo {
         let (results, continuation) = AsyncStream.makeStream(of: Result<SocketResponse, SocketError>.self)
         let request = SocketRequest(type: BuiltIn.sha256, body: body, timeout: self.patience)
         let task = client.dataTask(with: request) { continuation.yield($0) }
-        let progress = ProgressBar.following(task, label: "big body")
+        let progress = ProgressBar.following(label: "big body") {
+            ProgressBar.Progress(
+                done: UInt64(task.countOfBytesSent),
+                total: UInt64(task.countOfBytesExpectedToSend)
+            )
+        }
         task.resume()
         var iterator = results.makeAsyncIterator()
         let result = await iterator.next()

@@ -27,7 +27,8 @@ struct ServeCommand: AsyncParsableCommand {
 
             Streams, which need hello: 1010 takes COUNT SIZE in decimal, with one space, and streams COUNT items of SIZE \
             bytes `x` (16777216 at most; anything else is answered with status 303); 1011 takes a stream and answers with \
-            COUNT BYTES SHA256HEX of its items' bytes one after the other; 1012 echoes item by item.
+            COUNT BYTES SHA256HEX of its items' bytes one after the other; 1012 echoes item by item. With --store files \
+            are taken and given, by streams too.
 
             Once connections are accepted, stdout has one line per listener: first that of --host and --port, then those \
             of --listen in their order, with the port that was picked instead of 0. Nothing else is printed there. SIGINT \
@@ -117,6 +118,8 @@ struct ServeCommand: AsyncParsableCommand {
 
     @OptionGroup(title: "Limits") var limits: LimitOptions
 
+    @OptionGroup(title: "Store") var store: StoreOptions
+
     @OptionGroup(title: "Proxies") var proxies: ServerProxyOptions
 
     @OptionGroup(title: "Shutdown") var shutdown: ShutdownOptions
@@ -144,6 +147,7 @@ struct ServeCommand: AsyncParsableCommand {
         guard !self.requireHello || self.format.supportsHello else {
             throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
         }
+        try self.store.validate(in: self.format)
         guard self.tls.tls != nil || !self.listen.contains(where: { $0.isSecure }) else {
             throw ValidationError("--listen wss://… requires --cert and --key.")
         }
@@ -161,7 +165,7 @@ struct ServeCommand: AsyncParsableCommand {
         if self.endsWithInput { Self.signalAtEndOfInput() }
         // Also without TLS: by default the signal would end the process.
         let hangUps = Signals([SIGHUP])
-        let (router, omitted) = BuiltIn.router(for: self.format, echo: self.echoHandler)
+        var (router, omitted) = BuiltIn.router(for: self.format, echo: self.echoHandler)
         if !omitted.isEmpty {
             let types = self.format.layout.applicationTypes
             StandardError.line(
@@ -171,6 +175,7 @@ struct ServeCommand: AsyncParsableCommand {
                 """
             )
         }
+        try self.store.register(on: &router)
         let server = SocketServer(configuration: self.configuration, router: router)
         do {
             try await server.start()

@@ -102,6 +102,7 @@ extension ClientCore: DriverHost {
         default: break
         }
         self.streams.yield(event)
+        self.transfers.happened(event)
         guard let (delegate, client) = self.audience else { return }
         turn.callBack(.closure { delegate.client(client, didReceive: event) })
     }

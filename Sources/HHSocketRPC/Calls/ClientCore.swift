@@ -41,6 +41,8 @@ final class ClientCore: @unchecked Sendable {
     var pushes = PushDelivery()
     /// The streams that wait until another has ended.
     var streamLine: StreamLine
+    /// The transfers that have begun and not ended.
+    var transfers = TransferList()
     private var observers: Observers
     private var timer: SocketLoop.TimerID?
     var life = Life()
@@ -256,6 +258,7 @@ final class ClientCore: @unchecked Sendable {
         for connection in self.left.values { connection.streams?.abandon() }
         // Tasks that the user keeps retain this object, but need no connection any more.
         self.connection = nil
+        self.transfers.clientIsGone()
         self.pushes.router.finish()
         self.streams.finish()
     }

@@ -258,6 +258,26 @@ final class ConnectionStreams {
         self.abandon()
     }
 
+    /// The traffic of an open stream so far; nil if it is not open here.
+    ///
+    /// - Parameter asksSystem: Whether the system is asked what the peer has acknowledged.
+    func traffic(of call: StreamCall, asksSystem: Bool) -> StreamTraffic? {
+        guard let id = call.flight.id, let open = self.opens[id], let items = self.machine.traffic(id) else {
+            return nil
+        }
+        var received = items.received
+        if let arriving = self.link.arriving(), arriving.serial == open.serial {
+            received += UInt64(max(0, arriving.receivedBytes))
+        }
+        let context = asksSystem ? self.link.context : nil
+        let acknowledged = context.flatMap { AcknowledgedBytes.count(of: $0.channel) }
+        return StreamTraffic(
+            sent: items.sent,
+            received: received,
+            acknowledgedOnConnection: acknowledged.map { UInt64(max(0, $0)) }
+        )
+    }
+
     /// The server is being left, or is about to end: streams learn of it.
     func drains() {
         for open in self.opens.values { open.call.drains() }

@@ -50,7 +50,7 @@ extension SocketClient {
         )
     }
 
-    private func makeStream(_ request: SocketRequest, _ call: StreamCall) -> SocketStream {
+    func makeStream(_ request: SocketRequest, _ call: StreamCall) -> SocketStream {
         let task = SocketTask(
             identifier: self.nextIdentifier,
             request: request,

@@ -116,6 +116,8 @@ final class StreamCall: Sendable {
     let callbackQueue: CallbackQueue?
     let onItem: (@Sendable (ByteBuffer) -> Void)?
     let onEnd: (@Sendable (Result<SocketResponse, SocketError>) -> Void)?
+    /// Called on the socket thread when the stream has been handed to a connection.
+    let onOpen: (@Sendable (ConnectionID) -> Void)?
     let state = NIOLockedValueBox(State())
     /// Whether items that wait are of no use any more.
     let isCancelled = ManagedAtomic(false)
@@ -132,13 +134,15 @@ final class StreamCall: Sendable {
         _ kind: StreamKind,
         callbackQueue: CallbackQueue?,
         onItem: (@Sendable (ByteBuffer) -> Void)? = nil,
-        onEnd: (@Sendable (Result<SocketResponse, SocketError>) -> Void)? = nil
+        onEnd: (@Sendable (Result<SocketResponse, SocketError>) -> Void)? = nil,
+        onOpen: (@Sendable (ConnectionID) -> Void)? = nil
     ) {
         self.core = core
         self.kind = kind
         self.callbackQueue = callbackQueue
         self.onItem = onItem
         self.onEnd = onEnd
+        self.onOpen = onOpen
     }
 
     // MARK: Visits
@@ -179,6 +183,7 @@ final class StreamCall: Sendable {
             return state.openers
         }
         for opener in openers { turn.resume(opener) }
+        if let onOpen = self.onOpen { turn.after { _ in onOpen(connection) } }
     }
 
     /// Registers somebody who waits until the stream has been opened, or is over.

@@ -50,6 +50,9 @@ struct ClientAddress: Hashable, Sendable {
         self.prefix == 64 ? [self.network(ofBits: 56), self.network(ofBits: 48)] : []
     }
 
+    /// The network as text, the same in each process.
+    var text: String { "\(String(self.bits, radix: 16))/\(self.prefix)" }
+
     /// The largest of these networks, or the address itself.
     var largest: ClientAddress { self.prefix == 64 ? self.network(ofBits: 48) : self }
 

@@ -49,10 +49,10 @@ final class BlockingThreads: Sendable {
         }
     }
 
-    /// Runs it later, in the order of what was submitted. When the threads have ended it is run where that was asked
-    /// for.
-    func submit(_ body: @escaping @Sendable () -> Void) {
-        self.begin({ _ in body() }, of: 0)
+    /// Runs it later, in the order of what was submitted for `owner`. When the threads have ended it is run where that
+    /// was asked for.
+    func submit(for owner: UInt64 = 0, _ body: @escaping @Sendable () -> Void) {
+        self.begin({ _ in body() }, of: owner)
     }
 
     /// - Parameter ticket: Where to leave the number by which the work can be withdrawn; nil: it belongs to no task.

@@ -181,8 +181,8 @@ struct HandlerRun: Sendable {
         } catch {
             // Transient: what failed unexpectedly, such as a database that is away, may work later.
             status = .unknown
-            // What a cancelled handler throws is no failure.
-            if !Task.isCancelled {
+            // What a cancelled handler throws is no failure, nor is the end of its stream, which it may hear of first.
+            if !Task.isCancelled, !(error is CancellationError && self.exchange?.isOver == true) {
                 kind = .failed
                 Self.log(error, request, self.context, self.core)
             }

@@ -41,6 +41,15 @@ public struct ServerStream: Sendable {
         try await self.exchange.send(body, type: self.request.type)
     }
 
+    /// Sends an item as ``send(_:)`` does, which is not compressed even where hello has agreed on that: for content of
+    /// which much comes, and that is mostly compressed already.
+    nonisolated(nonsending) func sendUncompressed(_ body: ByteBuffer) async throws {
+        try await self.exchange.send(body, type: self.request.type, mayCompress: false)
+    }
+
+    /// Whether an item is there, for which nobody need wait.
+    var hasItem: Bool { self.exchange.hasItem }
+
     /// The items of a client, in order.
     ///
     /// There is one reader. An item counts as taken, so that the client may send more, when the reader gets it. The

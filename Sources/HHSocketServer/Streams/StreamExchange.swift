@@ -96,6 +96,9 @@ final class StreamExchange: StreamParty, Sendable {
         self.state = NIOLockedValueBox(state)
     }
 
+    /// Whether nothing comes or leaves any more.
+    var isOver: Bool { self.state.withLockedValue { $0.end != nil } }
+
     // MARK: The handler reads
 
     private enum Next {
@@ -163,6 +166,9 @@ final class StreamExchange: StreamParty, Sendable {
         if change != 0 { self.load.held(change) }
     }
 
+    /// Whether the next item need not be waited for.
+    var hasItem: Bool { self.state.withLockedValue { !$0.batch.isEmpty || !$0.inbox.isEmpty } }
+
     /// - Returns: False if the task was cancelled.
     private func waitForItems(isolation: isolated (any Actor)?) async -> Bool {
         await withTaskCancellationHandler(
@@ -216,11 +222,11 @@ final class StreamExchange: StreamParty, Sendable {
     ///
     /// - Throws: `CancellationError` once the stream is over, or if the task is cancelled while it waits;
     ///   ``StatusError`` if the item is too long.
-    nonisolated(nonsending) func send(_ body: ByteBuffer, type: UInt32) async throws {
+    nonisolated(nonsending) func send(_ body: ByteBuffer, type: UInt32, mayCompress: Bool = true) async throws {
         guard self.core.takes(answerOf: body.readableBytes, type: type, self.session) else {
             throw StatusError(.illegalLength)
         }
-        let (payload, isCompressed) = self.compressed(body)
+        let (payload, isCompressed) = mayCompress ? self.compressed(body) : (body, false)
         switch self.offer(payload, isCompressed) {
         case .taken(let needsVisit):
             if needsVisit { self.requestVisit() }

@@ -1,5 +1,7 @@
 import HHSocket
 import HHSocketTesting
+import InMemoryLogging
+import Logging
 import NIOCore
 import TestSupport
 import Testing
@@ -38,6 +40,28 @@ import Testing
             try await server.becomesIdle()
             #expect(!notes.lines.current.contains("read 50"))
             if way == .cancel { try await client.expectService() }
+        }
+    }
+
+    @Test(arguments: [HandlerExecutor.global, .connection])
+    func theEndOfAStreamIsNoFailureOfItsHandler(_ executor: HandlerExecutor) async throws {
+        let log = InMemoryLogHandler()
+        var configuration = SocketServer.Configuration()
+        configuration.logger = Logger(label: "test", factory: { _ in log })
+        try await withStreams(configuration, window: 17, on: executor) { client, server in
+            for _ in 0..<20 {
+                let lost = try await StreamClient(server, window: 17)
+                // Its handler finds out by what it sends, and throws that on.
+                try await lost.open(StreamCall.count, 50, "1000")
+                try await lost.expectItem(50, "0")
+                await lost.client.perform(.reset)
+            }
+            try await server.becomesIdle()
+            // One that fails, whose line comes after theirs.
+            try await client.open(StreamCall.fail, 50)
+            await client.item(50, "error")
+            try await eventually("a line") { log.entries.contains { $0.level == .error } }
+            #expect(log.entries.count { $0.level == .error } == 1)
         }
     }
 

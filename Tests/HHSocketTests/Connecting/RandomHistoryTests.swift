@@ -74,6 +74,7 @@ private enum History {
         case connect(attempts: Int?), disconnect, switchServer(Endpoint?), setServers([Endpoint]), reconnectSooner
         case network(Bool, isFirst: Bool), background, foreground
         /// News of what is in progress: `choice` picks which.
+        case leave, proved
         case connected(choice: Int), failed(choice: Int), lost(choice: Int), shaken(HandshakeRefusal.Remedy?)
         case resolved([Endpoint]?), drained(choice: Int), alive
         case goAway(choice: Int, Duration?, [Endpoint], isAnnounced: Bool)
@@ -99,6 +100,8 @@ private enum History {
             case .background: "background"
             case .foreground: "foreground"
             case .alive: "alive"
+            case .leave: "leave"
+            case .proved: "proved"
             case .timer: "timer"
             }
         }
@@ -114,7 +117,7 @@ private enum History {
         // One that needs no network.
         let servers = [serverA, serverB, serverC, Endpoint(host: "127.0.0.1", port: 4)]
         let choice = Int.random(in: 0..<8, using: &generator)
-        switch Int.random(in: 0..<108, using: &generator) {
+        switch Int.random(in: 0..<114, using: &generator) {
         case 0..<6: return .connect(attempts: Bool.random(using: &generator) ? nil : choice)
         case 6..<8: return .disconnect
         case 8..<12: return .switchServer(Bool.random(using: &generator) ? nil : servers[choice % 4])
@@ -134,6 +137,8 @@ private enum History {
         case 82..<84: return .alive
         case 84..<92: return .time(.milliseconds(Int64.random(in: 0...20_000, using: &generator)))
         case 92..<100: return .timer
+        case 100..<104: return .leave
+        case 104..<106: return .proved
         default:
             let time: Duration? = choice == 0 ? nil : .milliseconds(Int.random(in: 0...40_000, using: &generator))
             let others = (servers + [Endpoint(host: "x", port: 9), Endpoint(unixPath: "/x")]).shuffled(
@@ -316,6 +321,14 @@ private struct World {
         case .alive:
             if let ready = self.ready { self.machine.connectionIsAlive(ready) }
             actions = []
+        case .leave:
+            guard let id = self.ready else { return nil }
+            // One that is about to end is left as for a call.
+            self.away = [:]
+            actions = self.machine.leave(id, now: self.now).all
+        case .proved:
+            guard let id = self.ready ?? self.machine.lastLost else { return nil }
+            actions = self.machine.connectionIsProved(id, now: self.now).all
         case .time(let amount):
             // The timer is never late by more than the history says.
             self.now = self.now + amount

@@ -1,0 +1,30 @@
+import HHSocketServer
+
+/// Keeps files in a folder. Everybody may put and get, but nobody may replace what is there.
+struct FileServer {
+    /// The largest file, in bytes.
+    static let maximumSize: UInt64 = 1 << 30
+
+    private let store: FolderTransferStore
+
+    init(folder: String) throws {
+        var limits = TransferLimits()
+        limits.maximumBytesPerIdentity = Self.maximumSize
+        self.store = try FolderTransferStore(path: folder, limits: limits)
+    }
+
+    /// Opens the server at a port of this machine; 0 picks a free one.
+    func open(port: Int) async throws -> SocketServer {
+        var router = Router()
+        router.register(
+            TransferService(store: self.store) { [store] request, _ in
+                guard let file = request.file, let there = try await store.find(request.id) else { return }
+                // The same content again is what a client sends whose last answer was lost.
+                guard there.file == file else { throw TransferError(.denied, "\(request.id) is there already") }
+            }
+        )
+        let server = SocketServer(configuration: .init(listeners: [ServerListener(port: port)]), router: router)
+        try await server.start()
+        return server
+    }
+}

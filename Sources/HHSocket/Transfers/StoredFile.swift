@@ -1,0 +1,22 @@
+/// A file of a store that is whole.
+public struct StoredFile: Hashable, Sendable {
+    /// The size and the hash.
+    public var file: TransferFile
+    /// When the file was changed last, as the time since 1970 began in UTC; not negative.
+    public var modified: Duration
+
+    public init(file: TransferFile, modified: Duration) {
+        self.file = file
+        self.modified = modified
+    }
+}
+
+extension StoredFile {
+    /// As it is sent.
+    package var modifiedNanoseconds: UInt64 {
+        let (seconds, attoseconds) = self.modified.components
+        let (nanoseconds, isTooLarge) = UInt64(clamping: seconds).multipliedReportingOverflow(by: 1_000_000_000)
+        let (sum, isSumTooLarge) = nanoseconds.addingReportingOverflow(UInt64(clamping: attoseconds / 1_000_000_000))
+        return isTooLarge || isSumTooLarge ? .max : sum
+    }
+}

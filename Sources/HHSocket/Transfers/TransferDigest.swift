@@ -1,0 +1,57 @@
+/// The SHA-256 of a file's content.
+public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
+    /// The number of its bytes.
+    public static let byteCount = 32
+
+    /// Its 32 bytes.
+    public let bytes: [UInt8]
+
+    /// A digest of 32 bytes. Nil if there are not 32.
+    public init?(bytes: some Sequence<UInt8>) {
+        let bytes = Array(bytes)
+        guard bytes.count == Self.byteCount else { return nil }
+        self.bytes = bytes
+    }
+
+    /// A digest of 64 hexadecimal digits, upper or lower case. Nil if `text` is anything else.
+    public init?(hexadecimal text: some StringProtocol) {
+        let digits = text.utf8.map { byte -> UInt8? in
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+            case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+            case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+            default: nil
+            }
+        }
+        guard digits.count == 2 * Self.byteCount, !digits.contains(nil) else { return nil }
+        let values = digits.compactMap { $0 }
+        self.bytes = stride(from: 0, to: values.count, by: 2).map { values[$0] << 4 | values[$0 + 1] }
+    }
+
+    package init(_ hash: SHA256) { self.bytes = hash.finalize() }
+
+    /// 64 hexadecimal digits, lower case.
+    public var description: String {
+        let digits = Array("0123456789abcdef".utf8)
+        return String(decoding: self.bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+}
+
+/// The content of a file, by its size and hash.
+public struct TransferFile: Hashable, Sendable {
+    /// The length, in bytes.
+    public var size: UInt64
+    /// The SHA-256 of the whole.
+    public var sha256: TransferDigest
+
+    public init(size: UInt64, sha256: TransferDigest) {
+        self.size = size
+        self.sha256 = sha256
+    }
+
+    /// Nil if the hash is not 32 bytes long, as a stranger's may be.
+    package init?(_ message: Hhsocket_TransferFile) {
+        guard let digest = TransferDigest(bytes: message.sha256) else { return nil }
+        self.init(size: message.size, sha256: digest)
+    }
+}

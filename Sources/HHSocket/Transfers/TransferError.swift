@@ -1,0 +1,106 @@
+/// Why a transfer has ended without the file being whole at its destination.
+public struct TransferError: Error, Sendable {
+    /// The kind of failure.
+    public struct Code: Hashable, Sendable, CustomStringConvertible {
+        private enum Name: String {
+            case invalidID, notFound, denied, superseded, noRoom, readOnly, quota, wrongHash, invalidRequest,
+                storeFailed
+            case noStore, sourceChanged, fileFailed, stalled, cancelled, connectionFailed
+        }
+
+        private let name: Name
+
+        private init(_ name: Name) { self.name = name }
+
+        /// The id is no id, or one that the store cannot keep apart from another.
+        public static let invalidID = Self(.invalidID)
+        /// The store has no such file.
+        public static let notFound = Self(.notFound)
+        /// The server's application does not allow it.
+        public static let denied = Self(.denied)
+        /// Another writer has begun to send a file under this id.
+        public static let superseded = Self(.superseded)
+        /// The disk is full, the server's or this machine's.
+        public static let noRoom = Self(.noRoom)
+        /// The store, or the local file's folder, cannot be written.
+        public static let readOnly = Self(.readOnly)
+        /// It would exceed the limits of the store.
+        public static let quota = Self(.quota)
+        /// The content that came has another SHA-256 than was announced.
+        public static let wrongHash = Self(.wrongHash)
+        /// The peer broke the rules of transfers.
+        public static let invalidRequest = Self(.invalidRequest)
+        /// The store failed otherwise.
+        public static let storeFailed = Self(.storeFailed)
+        /// The server has no store, or not under these type numbers.
+        public static let noStore = Self(.noStore)
+        /// The local file changed while it was sent.
+        public static let sourceChanged = Self(.sourceChanged)
+        /// A local file could not be read or written.
+        public static let fileFailed = Self(.fileFailed)
+        /// Nothing moved for the time that was allowed.
+        public static let stalled = Self(.stalled)
+        /// The transfer was cancelled here.
+        public static let cancelled = Self(.cancelled)
+        /// The connection failed in a way that is not tried again; ``TransferError/underlying`` tells how.
+        public static let connectionFailed = Self(.connectionFailed)
+
+        public var description: String { self.name.rawValue }
+    }
+
+    public var code: Code
+    /// The description of the failure: where, why, and what to do.
+    public var message: String
+    /// The error of the connection or of the stream, where there is one.
+    public var underlying: SocketError?
+
+    public init(_ code: Code, _ message: String, underlying: SocketError? = nil) {
+        self.code = code
+        self.message = message
+        self.underlying = underlying
+    }
+}
+
+extension TransferError: CustomStringConvertible {
+    public var description: String { "\(self.code): \(self.message)" }
+}
+
+extension TransferError {
+    /// As a server says it. Its message ends up on strangers' screens.
+    package init(_ failure: Hhsocket_TransferFailure) {
+        let code: Code =
+            switch failure.code {
+            case .invalidID: .invalidID
+            case .notFound: .notFound
+            case .denied: .denied
+            case .superseded: .superseded
+            case .noRoom: .noRoom
+            case .readOnly: .readOnly
+            case .quota: .quota
+            case .wrongHash: .wrongHash
+            case .invalidRequest: .invalidRequest
+            case .unspecified, .storeFailed, .UNRECOGNIZED: .storeFailed
+            }
+        self.init(code, String(failure.message.prefix(1_024)))
+    }
+
+    /// As a server says it; what only a client can meet is `storeFailed`.
+    package var failure: Hhsocket_TransferFailure {
+        var failure = Hhsocket_TransferFailure()
+        failure.message = self.message
+        failure.code =
+            switch self.code {
+            case .invalidID: .invalidID
+            case .notFound: .notFound
+            case .denied: .denied
+            case .superseded: .superseded
+            case .noRoom: .noRoom
+            case .readOnly: .readOnly
+            case .quota: .quota
+            case .wrongHash: .wrongHash
+            case .invalidRequest: .invalidRequest
+            default: .storeFailed
+            }
+        return failure
+    }
+}

@@ -1,0 +1,31 @@
+/// The name of a file in a store: 1 to 128 of `A-Z a-z 0-9 . _ -`, and neither `.` nor `..`.
+///
+/// Ids are compared byte by byte. A store that keeps files in a folder can use an id as the name of a file as it is.
+public struct TransferID: Hashable, Sendable, CustomStringConvertible {
+    /// The greatest length, in bytes.
+    public static let maximumLength = 128
+
+    /// The id as text.
+    public let description: String
+
+    /// Checks and keeps an id. Nil if `text` is none.
+    public init?(_ text: String) {
+        let bytes = text.utf8
+        guard !bytes.isEmpty, bytes.count <= Self.maximumLength, text != ".", text != "..",
+            bytes.allSatisfy(Self.isAllowed)
+        else { return nil }
+        self.description = text
+    }
+
+    /// The id that a content has by itself: its SHA-256 in lower-case hexadecimal.
+    public init(_ digest: TransferDigest) { self.description = digest.description }
+
+    private static func isAllowed(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-"):
+            true
+        default: false
+        }
+    }
+}

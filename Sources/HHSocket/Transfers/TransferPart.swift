@@ -1,0 +1,103 @@
+package import NIOCore
+
+/// A part of a file on its way, as an item of either direction: `TransferContent` in `hhsocket/transfer.proto`, which
+/// has the same number in the items of both methods.
+///
+/// Its bytes are read from a file into the item and from the item into a file, and copied nowhere between.
+package struct TransferPart: Hashable, Sendable {
+    /// The greatest number of bytes in a part.
+    package static let maximumLength = 1 << 20
+
+    /// Where in the file it begins.
+    package var offset: UInt64
+    package var bytes: ByteBuffer
+
+    package init(offset: UInt64, bytes: ByteBuffer) {
+        self.offset = offset
+        self.bytes = bytes
+    }
+
+    private enum Tag {
+        /// Field 2, a message or bytes.
+        static let content: UInt8 = 2 << 3 | 2
+        /// Field 1, of 8 bytes.
+        static let offset: UInt8 = 1 << 3 | 1
+    }
+
+    /// Makes an item whose bytes `read` writes.
+    ///
+    /// - Parameters:
+    ///   - count: The number of bytes, ``maximumLength`` at most.
+    ///   - read: Fills the memory that it is given, of `count` bytes, or throws.
+    package static func item<Failure: Error>(
+        offset: UInt64,
+        count: Int,
+        read: (UnsafeMutableRawBufferPointer) throws(Failure) -> Void
+    ) throws(Failure) -> ByteBuffer {
+        // Two tags with lengths, and the offset.
+        var item = ByteBufferAllocator().buffer(capacity: count + 24)
+        let inner = 9 + 1 + Self.varintLength(count) + count
+        item.writeInteger(Tag.content)
+        self.writeVarint(inner, to: &item)
+        item.writeInteger(Tag.offset)
+        item.writeInteger(offset, endianness: .little)
+        item.writeInteger(Tag.content)
+        self.writeVarint(count, to: &item)
+        var outcome: Result<Void, Failure> = .success(())
+        item.writeWithUnsafeMutableBytes(minimumWritableBytes: count) { memory in
+            do throws(Failure) {
+                try read(UnsafeMutableRawBufferPointer(rebasing: memory[..<count]))
+            } catch {
+                outcome = .failure(error)
+            }
+            return count
+        }
+        try outcome.get()
+        return item
+    }
+
+    /// The part as an item.
+    package var item: ByteBuffer {
+        Self.item(offset: self.offset, count: self.bytes.readableBytes) { memory in
+            self.bytes.withUnsafeReadableBytes { memory.copyMemory(from: $0) }
+        }
+    }
+
+    /// Reads an item as this type writes them. Nil for any other, which may be the same message written otherwise.
+    package init?(item: ByteBuffer) {
+        var rest = item
+        guard rest.readInteger(as: UInt8.self) == Tag.content,
+            Self.readVarint(from: &rest) == rest.readableBytes
+        else { return nil }
+        guard rest.readInteger(as: UInt8.self) == Tag.offset,
+            let offset = rest.readInteger(endianness: .little, as: UInt64.self),
+            rest.readInteger(as: UInt8.self) == Tag.content,
+            Self.readVarint(from: &rest) == rest.readableBytes
+        else { return nil }
+        self.init(offset: offset, bytes: rest)
+    }
+
+    private static func varintLength(_ value: Int) -> Int {
+        max(1, (Int.bitWidth - value.leadingZeroBitCount + 6) / 7)
+    }
+
+    private static func writeVarint(_ value: Int, to buffer: inout ByteBuffer) {
+        var rest = UInt64(value)
+        while rest >= 0x80 {
+            buffer.writeInteger(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        buffer.writeInteger(UInt8(rest))
+    }
+
+    /// Nil where there is none, or one of more than four bytes: no length here is as great.
+    private static func readVarint(from buffer: inout ByteBuffer) -> Int? {
+        var value = 0
+        for shift in stride(from: 0, to: 28, by: 7) {
+            guard let byte = buffer.readInteger(as: UInt8.self) else { return nil }
+            value |= Int(byte & 0x7F) << shift
+            if byte < 0x80 { return value }
+        }
+        return nil
+    }
+}

@@ -1,0 +1,108 @@
+import ArgumentParser
+import HHSocket
+import HHSocketServer
+
+/// The store of a server, and its limits. Options that are not given have the defaults of `TransferLimits`.
+struct StoreOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            """
+            Take and give files, as `put` and `get` do, in this folder: the file of an id is FOLDER/ID. It is made if its \
+            parent exists. Every client may put and get every file.
+            """,
+            valueName: "folder"
+        )
+    )
+    var store: String?
+
+    @Option(
+        help: ArgumentHelp("The largest number of unfinished files of one client. (default: 16)", valueName: "n")
+    )
+    var maxUnfinishedPerClient: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            "The largest number of bytes of them, when they are whole. So no larger file can be put. (default: 8G)",
+            valueName: "size"
+        ),
+        transform: SizeArgument.parse
+    )
+    var maxUnfinishedBytesPerClient: Int?
+
+    @Option(help: ArgumentHelp("The largest number of unfinished files of all. (default: 1024)", valueName: "n"))
+    var maxUnfinished: Int?
+
+    @Option(
+        help: ArgumentHelp("The largest number of bytes of them. (default: 64G)", valueName: "size"),
+        transform: SizeArgument.parse
+    )
+    var maxUnfinishedBytes: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            "The time after which an unfinished file of which nothing has come is removed. (default: 7d)",
+            valueName: "duration"
+        ),
+        transform: DurationArgument.parse
+    )
+    var unfinishedLifetime: Duration?
+
+    @Option(help: TransferTypesArgument.help, transform: TransferTypesArgument.parse)
+    var transferTypes: TransferTypes?
+
+    func validate() throws {
+        let options: [(name: String, isGiven: Bool)] = [
+            ("--max-unfinished-per-client", self.maxUnfinishedPerClient != nil),
+            ("--max-unfinished-bytes-per-client", self.maxUnfinishedBytesPerClient != nil),
+            ("--max-unfinished", self.maxUnfinished != nil),
+            ("--max-unfinished-bytes", self.maxUnfinishedBytes != nil),
+            ("--unfinished-lifetime", self.unfinishedLifetime != nil),
+            ("--transfer-types", self.transferTypes != nil),
+        ]
+        if self.store == nil, let option = options.first(where: \.isGiven) {
+            throw ValidationError("\(option.name) requires --store.")
+        }
+        for (name, value) in [
+            ("--max-unfinished-per-client", self.maxUnfinishedPerClient), ("--max-unfinished", self.maxUnfinished),
+        ] {
+            if let value, value < 1 { throw ValidationError("\(name) is 1 or more, not \(value).") }
+        }
+    }
+
+    /// Refuses a format in which files cannot be transferred.
+    func validate(in format: WireFormat) throws {
+        guard self.store != nil else { return }
+        guard format.supportsHello else {
+            throw ValidationError(
+                "--store: the format \(format) cannot have hello, which streams need: \(WireFormat.helloNeeds)."
+            )
+        }
+        try TransferTypesArgument.validate(self.types, in: format)
+    }
+
+    private var types: TransferTypes { self.transferTypes ?? TransferTypes() }
+
+    private var limits: TransferLimits {
+        var limits = TransferLimits()
+        if let count = self.maxUnfinishedPerClient { limits.maximumFilesPerIdentity = count }
+        if let bytes = self.maxUnfinishedBytesPerClient { limits.maximumBytesPerIdentity = UInt64(bytes) }
+        if let count = self.maxUnfinished { limits.maximumFiles = count }
+        if let bytes = self.maxUnfinishedBytes { limits.maximumBytes = UInt64(bytes) }
+        if let time = self.unfinishedLifetime { limits.lifetime = time }
+        return limits
+    }
+
+    /// Registers the store, if one is given.
+    ///
+    /// - Throws: `ExitCode.failure` if the folder cannot be used, which is reported on stderr.
+    func register(on router: inout Router) throws(ExitCode) {
+        guard let path = self.store else { return }
+        do throws(TransferError) {
+            let store = try FolderTransferStore(path: path, limits: self.limits)
+            router.register(TransferService(store: store, types: self.types) { _, _ in })
+        } catch {
+            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+            throw ExitCode.failure
+        }
+    }
+}

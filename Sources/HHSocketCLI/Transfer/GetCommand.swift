@@ -1,0 +1,56 @@
+import ArgumentParser
+import HHSocket
+import HHSocketRPC
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+struct GetCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "get",
+        abstract: "Get a file from a server's store.",
+        discussion: """
+            Until it is whole, the content lies beside FILE under a hidden name. If the command is run again after it was \
+            interrupted, it goes on where it was; if the store has another file by then, it begins anew, and says \
+            `changed` on stderr. An old FILE stays until the new one takes its place. Its folder must exist.
+
+            With - as FILE the content goes to stdout as it comes. It is whole only if the exit code is 0; if the store's \
+            file is replaced meanwhile, and the connection lost, the command fails.
+
+            A lost connection, or a server that cannot be reached, is tried again until nothing has moved for --timeout. \
+            All other errors, `error: CODE: message` on stderr, are told at once; the exit code is 1.
+            """
+    )
+
+    @Argument(help: ServerAddresses.help)
+    var servers: ServerAddresses
+
+    @Argument(help: ArgumentHelp("The file's name in the store: \(TransferIDArgument.form).", valueName: "id"))
+    var id: TransferIDArgument
+
+    @Argument(
+        help: ArgumentHelp(
+            "The file to write; - is stdout. (default: the id, in the current folder)",
+            valueName: "file"
+        )
+    )
+    var file: String?
+
+    @OptionGroup var options: TransferOptions
+
+    func run() async throws {
+        let id = self.id.id
+        let isOutput = self.file == "-"
+        // An id may be a dash, and is a file then.
+        let path = self.file ?? "./\(id)"
+        let result = try await self.options.run("get \(id)", to: self.servers, outlastsSignals: !isOutput) {
+            isOutput ? $0.get(id, toDescriptor: STDOUT_FILENO) : $0.get(id, to: path)
+        }
+        guard result != nil else { throw ExitCode.failure }
+    }
+}

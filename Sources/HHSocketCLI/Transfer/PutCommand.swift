@@ -1,0 +1,53 @@
+import ArgumentParser
+import HHSocket
+import HHSocketRPC
+
+struct PutCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "put",
+        abstract: "Put a file into a server's store.",
+        discussion: """
+            Prints the file's id in the store, and nothing else, on stdout. If the command is run again after it was \
+            interrupted, it goes on where it was; what the server has already is not sent. `changed` on stderr says that the \
+            server had another content, unfinished, under this id, and has discarded it.
+
+            The file is read twice: for its SHA-256, and to be sent. A file that changes meanwhile is an error.
+
+            A lost connection, or a server that cannot be reached, is tried again until nothing has moved for --timeout. \
+            All other errors, `error: CODE: message` on stderr, are told at once; the exit code is 1.
+            """
+    )
+
+    @Argument(help: "The file, which must be a plain one.")
+    var file: String
+
+    @Argument(help: ServerAddresses.help)
+    var servers: ServerAddresses
+
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp(
+            "The file's name in the store: \(TransferIDArgument.form). (default: the SHA-256 of its content)",
+            valueName: "id"
+        )
+    )
+    var id: TransferIDArgument?
+
+    @OptionGroup var options: TransferOptions
+
+    func run() async throws {
+        if self.file == "-" {
+            StandardError.line("error: fileFailed: Standard input cannot be read twice; ./- is a file")
+            throw ExitCode.failure
+        }
+        let result = try await self.options.run("put \(self.file)", to: self.servers) { transfers in
+            transfers.put(self.file, id: self.id?.id)
+        }
+        guard let result else { throw ExitCode.failure }
+        do throws(StandardOutput.Closed) {
+            try StandardOutput.write("\(result.id)\n")
+        } catch {
+            throw ExitCode.failure
+        }
+    }
+}

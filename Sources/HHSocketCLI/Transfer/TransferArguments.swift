@@ -1,0 +1,41 @@
+import ArgumentParser
+import HHSocket
+
+/// The id of a file in a store.
+struct TransferIDArgument: ExpressibleByArgument, Sendable {
+    var id: TransferID
+
+    /// The form of an id, for help texts and errors.
+    static let form = "1 to \(TransferID.maximumLength) of A-Z a-z 0-9 . _ - and neither . nor .."
+
+    init?(argument: String) {
+        guard let id = TransferID(argument) else { return nil }
+        self.id = id
+    }
+}
+
+/// The type numbers of transfers on the command line: the first of four.
+enum TransferTypesArgument {
+    static let help = ArgumentHelp(
+        "The first of the four type numbers of transfers. Client and server must have the same. (default: 0x1FFF0000)",
+        valueName: "type"
+    )
+
+    static func parse(_ text: String) throws -> TransferTypes {
+        let isHexadecimal = text.hasPrefix("0x") || text.hasPrefix("0X")
+        let digits = isHexadecimal ? text.dropFirst(2) : text[...]
+        guard !digits.isEmpty, digits.utf8.allSatisfy({ $0 != UInt8(ascii: "+") && $0 != UInt8(ascii: "-") }),
+            let first = UInt32(digits, radix: isHexadecimal ? 16 : 10), first <= .max - 3
+        else { throw ValidationError("expected a number, in decimal or, after 0x, in hexadecimal digits") }
+        return TransferTypes(first: first)
+    }
+
+    /// Refuses numbers that a format does not leave to applications.
+    static func validate(_ types: TransferTypes, in format: WireFormat) throws {
+        for type in [types.put, types.get, types.find, types.discard] where !format.isCallType(type) {
+            throw ValidationError(
+                "The type \(type) is not for calls in the format \(format); --transfer-types chooses another."
+            )
+        }
+    }
+}

@@ -1,0 +1,115 @@
+import ArgumentParser
+import HHSocket
+import HHSocketRPC
+
+/// The options that `put` and `get` share.
+struct TransferOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "How long to try without progress, the first connection included. (default: 60s)",
+            valueName: "duration"
+        ),
+        transform: DurationArgument.parse
+    )
+    var timeout: Duration?
+
+    @Option(parsing: .unconditionalSingleValue, help: MetadataArgument.help)
+    var header: [MetadataArgument] = []
+
+    @Option(help: TransferTypesArgument.help, transform: TransferTypesArgument.parse)
+    var transferTypes: TransferTypes?
+
+    @Option(help: FormatArgument.help, transform: FormatArgument.parse)
+    var format = WireFormat.standard
+
+    @OptionGroup var fields: FieldOptions
+
+    @OptionGroup var connection: ConnectionOptions
+
+    func validate() throws {
+        _ = try self.fields.header(in: self.format)
+        try MetadataArgument.validate(self.header)
+        guard self.format.supportsHello else {
+            throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
+        }
+        try TransferTypesArgument.validate(self.types, in: self.format)
+    }
+
+    private var types: TransferTypes { self.transferTypes ?? TransferTypes() }
+
+    /// Makes the transfer that `begin` begins, and prints on stderr what is to be known of it.
+    ///
+    /// - Parameters:
+    ///   - label: The name of the transfer, for the progress bar.
+    ///   - outlastsSignals: Whether the transfer is worth waiting for when it has been cancelled.
+    /// - Returns: The result; nil if it failed, which has been reported.
+    func run(
+        _ label: String,
+        to servers: ServerAddresses,
+        outlastsSignals: Bool = true,
+        _ begin: (TransferClient) -> Transfer
+    ) async throws -> TransferResult? {
+        Signals.ignoreBrokenPipes()
+        let signals = Signals()
+        let client = SocketClient(configuration: try self.configuration(servers))
+        var options = TransferClient.Options()
+        if let timeout = self.timeout { options.timeout = timeout }
+        options.call.metadata = MetadataArgument.metadata(self.header)
+        let transfer = begin(TransferClient(client, types: self.types, options: options))
+        let interruption = CallCommand.interruption(signals) {
+            transfer.cancel()
+            guard !outlastsSignals else { return }
+            // Its output may be blocked by a reader for ever.
+            Self.report(TransferError(.cancelled, "\(label) was cancelled"))
+            PutCommand.exit(withError: ExitCode.failure)
+        }
+        defer { interruption.cancel() }
+        let bar = ProgressBar.following(label: label) {
+            let progress = transfer.progress
+            return ProgressBar.Progress(done: progress.completed, total: progress.total)
+        }
+        var changes = 0
+        for await progress in transfer.progressUpdates { Self.reportChanges(progress, since: &changes) }
+        let outcome: Result<TransferResult, TransferError>
+        do throws(TransferError) {
+            outcome = .success(try await transfer.value)
+        } catch {
+            outcome = .failure(error)
+        }
+        Self.reportChanges(transfer.progress, since: &changes)
+        await bar?.finish()
+        // Flushes: a cancel reaches the server before the process ends.
+        await client.close()
+        self.connection.report(client.history)
+        switch outcome {
+        case .success(let result): return result
+        case .failure(let error):
+            Self.report(error)
+            return nil
+        }
+    }
+
+    private func configuration(_ servers: ServerAddresses) throws -> SocketClient.Configuration {
+        var configuration = SocketClient.Configuration(servers: servers.endpoints)
+        configuration.socket.wireFormat = self.format
+        configuration.socket.header = try self.fields.header(in: self.format)
+        configuration.streams = StreamPolicy()
+        // Several attempts fit into the time of a transfer.
+        let timeout = self.timeout ?? TransferClient.Options().timeout
+        configuration.hello = HelloPolicy(isRequired: true, timeout: min(HelloPolicy().timeout, timeout / 3))
+        try self.connection.apply(to: &configuration.socket)
+        return configuration
+    }
+
+    /// Says that what had been transferred was of another content, and is gone.
+    private static func reportChanges(_ progress: TransferProgress, since changes: inout Int) {
+        guard progress.changes > changes else { return }
+        changes = progress.changes
+        // In the place of the progress bar, which is drawn again below.
+        StandardError.line(StandardError.isTerminal ? "\r\u{1B}[Kchanged" : "changed")
+    }
+
+    private static func report(_ error: TransferError) {
+        StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+    }
+}

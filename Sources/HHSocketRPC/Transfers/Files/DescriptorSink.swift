@@ -1,0 +1,100 @@
+package import HHSocket
+import NIOCore
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+/// An open descriptor, such as standard output, to which content is written as it comes. What has been written cannot
+/// be taken back, so a file of which something was written is finished, or the transfer fails.
+final class DescriptorSink: TransferSink, @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable; the variables are touched by the methods alone, which are called
+    // one after the other by ``FileWork``.
+    private let descriptor: CInt
+    private let what: String
+    private var hash = SHA256()
+    private var file: TransferFile?
+    private var length: UInt64 = 0
+
+    /// - Parameters:
+    ///   - descriptor: It stays open.
+    ///   - what: The transfer, for errors.
+    init(_ descriptor: CInt, what: String) {
+        self.descriptor = descriptor
+        self.what = what
+    }
+
+    func prepare() throws(TransferError) -> Preparation { .done(nil) }
+
+    func create(_ file: TransferFile) throws(TransferError) {
+        guard self.length == 0 else {
+            throw TransferError(
+                .sourceChanged,
+                """
+                \(self.what): the store's file was replaced when \(self.length) bytes of the old one had been written, \
+                which cannot be taken back; get it once more
+                """
+            )
+        }
+        self.file = file
+    }
+
+    func append(_ content: ByteBuffer) throws(TransferError) -> UInt64 {
+        let number: CInt? = content.withUnsafeReadableBytes { bytes in
+            var rest = bytes
+            while let start = rest.baseAddress, !rest.isEmpty {
+                let count = write(self.descriptor, start, rest.count)
+                if count > 0 {
+                    self.hash.update(UnsafeRawBufferPointer(rebasing: rest[..<count]))
+                    rest = UnsafeRawBufferPointer(rebasing: rest[count...])
+                } else if errno == EAGAIN || errno == EWOULDBLOCK {
+                    // The descriptor does not block: wait until it can be written.
+                    var waiting = pollfd(fd: self.descriptor, events: Int16(POLLOUT), revents: 0)
+                    _ = poll(&waiting, 1, -1)
+                } else if errno != EINTR {
+                    return errno
+                }
+            }
+            return nil
+        }
+        if let number {
+            throw TransferError(
+                number == ENOSPC ? .noRoom : .fileFailed,
+                "\(self.what): the output cannot be written: \(String(cString: strerror(number)))"
+            )
+        }
+        self.length += UInt64(content.readableBytes)
+        return self.length
+    }
+
+    func finish() throws(TransferError) -> Bool {
+        guard self.length == 0 || self.file?.sha256 == TransferDigest(self.hash) else {
+            throw TransferError(
+                .wrongHash,
+                "\(self.what): what has been written has another hash than the server said"
+            )
+        }
+        return self.file?.sha256 == TransferDigest(self.hash)
+    }
+
+    func discard() {}
+    func close() {}
+}
+
+extension TransferClient {
+    /// Fetches a file into an open descriptor, such as standard output: as it comes, and so not in one step. Where the
+    /// store's file is replaced after something was written, the transfer fails with `sourceChanged`.
+    ///
+    /// - Parameter descriptor: It is not closed. A reader that does not read holds up the threads that all transfers of
+    ///   the process share.
+    package func get(_ id: TransferID, toDescriptor descriptor: CInt) -> Transfer {
+        let sink = DescriptorSink(descriptor, what: "get of \(id)")
+        return self.begin(nil) { GetRun(id, sink, $0) }
+    }
+}

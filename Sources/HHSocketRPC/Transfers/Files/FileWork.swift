@@ -1,0 +1,44 @@
+import DequeModule
+import NIOConcurrencyHelpers
+import NIOPosix
+
+/// The work on one file: pieces of it run one after the other, on a thread that may block, in the order in which they
+/// were submitted.
+///
+/// Each is a job of its own for the threads, so that the files of others have their turn as well.
+final class FileWork: Sendable {
+    typealias Job = @Sendable () -> Void
+
+    private struct State {
+        var jobs: Deque<Job> = []
+        var isRunning = false
+    }
+
+    private let pool: NIOThreadPool
+    private let state = NIOLockedValueBox(State())
+
+    init(_ pool: NIOThreadPool) {
+        self.pool = pool
+    }
+
+    /// Runs a job after those before it. Where the threads have ended it runs all the same, where it is submitted: it
+    /// owes somebody an answer.
+    func submit(_ job: @escaping Job) {
+        let begins = self.state.withLockedValue { state in
+            state.jobs.append(job)
+            defer { state.isRunning = true }
+            return !state.isRunning
+        }
+        if begins { self.pool.submit { _ in self.runNext() } }
+    }
+
+    private func runNext() {
+        let job = self.state.withLockedValue { $0.jobs.popFirst() }
+        job?()
+        let goesOn = self.state.withLockedValue { state in
+            state.isRunning = !state.jobs.isEmpty
+            return state.isRunning
+        }
+        if goesOn { self.pool.submit { _ in self.runNext() } }
+    }
+}

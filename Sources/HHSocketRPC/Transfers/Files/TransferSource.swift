@@ -1,0 +1,172 @@
+import HHSocket
+import NIOCore
+
+/// The content that is put into a store. Its methods may block, and are called one after the other.
+protocol TransferSource: AnyObject, Sendable {
+    /// Looks at a part of the content, no more than a thread does in a moment, from the beginning after a whole.
+    ///
+    /// - Returns: Its description, once all parts have been looked at; nil before.
+    func describe() throws(TransferError) -> TransferFile?
+    /// Reads a piece as an item.
+    func item(offset: UInt64, length: UInt64) throws(TransferError) -> ByteBuffer
+    func close()
+}
+
+/// Bytes in memory.
+final class MemorySource: TransferSource {
+    private let bytes: ByteBuffer
+
+    init(_ bytes: ByteBuffer) {
+        self.bytes = bytes
+    }
+
+    func describe() throws(TransferError) -> TransferFile? {
+        var hash = SHA256()
+        self.bytes.withUnsafeReadableBytes { hash.update($0) }
+        return TransferFile(size: UInt64(self.bytes.readableBytes), sha256: TransferDigest(hash))
+    }
+
+    func item(offset: UInt64, length: UInt64) throws(TransferError) -> ByteBuffer {
+        let start = self.bytes.readerIndex + Int(offset)
+        guard let slice = self.bytes.getSlice(at: start, length: Int(length)) else {
+            throw TransferError(.sourceChanged, "the bytes to put are fewer than announced")
+        }
+        return TransferPart(offset: offset, bytes: slice).item
+    }
+
+    func close() {}
+}
+
+/// A plain file. It is opened once, and looked at whenever something was read: a file whose size or time of
+/// modification changes, or that another has taken the place of, is not sent on.
+final class FileSource: TransferSource, @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable; the variables are touched by the methods alone, which are called
+    // one after the other by ``FileWork``.
+    private let path: String
+    private let what: String
+    private let pieceLength: Int
+    private let files: any TransferFiles
+    private var opened: (file: CInt, status: FileStatus)?
+    /// The part of it that has been hashed; nil before the first and after the last.
+    private var hashed: HashedPart?
+
+    /// - Parameters:
+    ///   - what: The transfer, for errors.
+    ///   - pieceLength: The most that is read at once, in bytes.
+    init(_ path: String, what: String, pieceLength: Int, files: any TransferFiles) {
+        self.path = path
+        self.what = what
+        self.pieceLength = pieceLength
+        self.files = files
+    }
+
+    deinit { self.close() }
+
+    func close() {
+        if let opened = self.opened.take() { self.files.close(opened.file) }
+    }
+
+    func describe() throws(TransferError) -> TransferFile? {
+        let (file, status) = try self.open()
+        var hashed = self.hashed.take() ?? HashedPart()
+        let end = min(status.size, hashed.length + HashedPart.step)
+        var buffer = [UInt8](repeating: 0, count: self.pieceLength)
+        while hashed.length < end {
+            let length = Int(min(UInt64(self.pieceLength), end - hashed.length))
+            let failure: TransferError? = buffer.withUnsafeMutableBytes { buffer in
+                let piece = UnsafeMutableRawBufferPointer(rebasing: buffer[..<length])
+                do throws(TransferError) {
+                    try self.fill(piece, file, at: hashed.length)
+                    hashed.append(UnsafeRawBufferPointer(piece))
+                    return nil
+                } catch {
+                    return error
+                }
+            }
+            if let failure { throw failure }
+        }
+        guard hashed.length == status.size else {
+            self.hashed = hashed
+            return nil
+        }
+        try self.check(file, status)
+        return TransferFile(size: status.size, sha256: TransferDigest(hashed.hash))
+    }
+
+    func item(offset: UInt64, length: UInt64) throws(TransferError) -> ByteBuffer {
+        let (file, status) = try self.open()
+        let item = try TransferPart.item(offset: offset, count: Int(length)) { (memory) throws(TransferError) in
+            try self.fill(memory, file, at: offset)
+        }
+        try self.check(file, status)
+        return item
+    }
+
+    private func open() throws(TransferError) -> (file: CInt, status: FileStatus) {
+        if let opened = self.opened { return opened }
+        let file = try self.perform { (files) throws(FileFailure) in try files.open(self.path, .reading) }
+        do throws(TransferError) {
+            let status = try self.perform { (files) throws(FileFailure) in try files.status(of: file) }
+            guard status.kind == .plain else {
+                let kind = status.kind == .folder ? "a folder" : "no plain file"
+                throw TransferError(.fileFailed, "\(self.what): \(self.path) is \(kind), and cannot be read twice")
+            }
+            self.opened = (file, status)
+            return (file, status)
+        } catch {
+            self.files.close(file)
+            throw error
+        }
+    }
+
+    private func perform<Value>(
+        _ body: (any TransferFiles) throws(FileFailure) -> Value
+    ) throws(TransferError) -> Value {
+        do throws(FileFailure) {
+            return try body(self.files)
+        } catch {
+            throw TransferError(error.at(self.path), of: self.what, writes: false)
+        }
+    }
+
+    /// Reads as many bytes as `memory` has.
+    private func fill(_ memory: UnsafeMutableRawBufferPointer, _ file: CInt, at offset: UInt64) throws(TransferError) {
+        var filled = 0
+        while filled < memory.count {
+            let rest = UnsafeMutableRawBufferPointer(rebasing: memory[filled...])
+            let place = offset + UInt64(filled)
+            let count = try self.perform { (files) throws(FileFailure) in try files.read(file, at: place, into: rest) }
+            guard count > 0 else { throw self.changed("it has become shorter") }
+            filled += min(count, rest.count)
+        }
+    }
+
+    private func check(_ file: CInt, _ status: FileStatus) throws(TransferError) {
+        let (now, there) = try self.perform { (files) throws(FileFailure) in
+            (try files.status(of: file), try files.status(at: self.path))
+        }
+        guard now.size == status.size else { throw self.changed("its size was \(status.size), and is \(now.size)") }
+        guard now.modifiedSeconds == status.modifiedSeconds, now.modifiedNanoseconds == status.modifiedNanoseconds
+        else { throw self.changed("it was modified") }
+        // One that is gone is still open here.
+        if let there, !there.isSameFile(as: status) { throw self.changed("another file has taken its place") }
+    }
+
+    private func changed(_ how: String) -> TransferError {
+        TransferError(.sourceChanged, "\(self.what): \(self.path) changed while it was sent: \(how)")
+    }
+}
+
+/// The beginning of a file that has been hashed.
+struct HashedPart {
+    private(set) var length: UInt64 = 0
+    private(set) var hash = SHA256()
+
+    /// The number of bytes that are hashed before other files have their turn.
+    static let step: UInt64 = 16 << 20
+
+    mutating func append(_ bytes: UnsafeRawBufferPointer) {
+        self.hash.update(bytes)
+        self.length += UInt64(bytes.count)
+    }
+}

@@ -1,0 +1,392 @@
+import HHSocket
+import NIOCore
+
+/// Sends a file to a store: decides when to open a stream, what to read and to send, and how it ends. Takes events and
+/// the time, and answers with actions; it has no clock, no randomness of its own and no I/O.
+///
+/// Of the source it knows the size and the hash, which are announced. That what is sent is of that content is found out
+/// by others: the source is looked at after each piece is read (``failed(_:)`` if it has changed), and the server
+/// compares the hash at the end.
+struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
+    struct Settings: Sendable {
+        var attempts = TransferAttempts<Generator>.Settings()
+        /// The greatest length of a piece, in bytes: 1 to ``TransferPart/maximumLength``.
+        var pieceLength: UInt64 = 256 << 10
+        /// The most that is sent beyond what the server has reported.
+        var window: UInt64 = 4 << 20
+    }
+
+    /// A piece of the source, which is read and then sent.
+    struct Piece: Hashable, Sendable {
+        /// Counts up.
+        var number: UInt64
+        var offset: UInt64
+        var length: UInt64
+
+        var end: UInt64 { self.offset + self.length }
+    }
+
+    /// A report of the server.
+    struct Report: Sendable {
+        var offset: UInt64
+        var changed = false
+        var complete = false
+        var busy = false
+        var failure: TransferError?
+    }
+
+    enum Action: Sendable {
+        /// Open the source and hash it; report ``prepared(_:now:)``.
+        case prepare
+        /// Open a stream, and send the beginning; report ``opened(now:)``.
+        case open
+        /// Read a piece; report ``wasRead(_:now:)``.
+        case read(Piece)
+        /// Send the piece that was read last; report ``hasRoom(now:)`` when the next may be sent.
+        case send(Piece)
+        /// Send no more items.
+        case finish
+        /// Give up the stream, if there is one. Nothing that comes on it is reported any more.
+        case abandon
+        /// Leave the connection for a new one; report ``connectionChanged(now:)``.
+        case leave
+        /// The connection counts as having been ready.
+        case prove
+        /// Hash the source again; report ``rehashed(_:now:)``.
+        case rehash
+        /// Tell how far it is.
+        case tell(TransferProgress)
+        /// It has ended. The last action.
+        case end(Result<TransferFile, TransferError>)
+    }
+
+    /// A stream that is open, or being opened.
+    private struct Sending: Sendable {
+        /// The offset that the server has reported in this attempt; nil before.
+        var reported: UInt64?
+        /// The offset at which the attempt began.
+        var first: UInt64 = 0
+        /// Where the next piece begins that is read.
+        var next: UInt64 = 0
+        /// Where the next piece begins that is sent.
+        var sent: UInt64 = 0
+        var reading: Piece?
+        var ready: Piece?
+        var hasRoom = true
+        var isFinished = false
+        /// Answers to wrong offsets, since the server's offset last grew.
+        var mismatches = 0
+        /// The number of pieces that were under way when the server's offset was found to be another: each is answered
+        /// as the first was.
+        var answersToCome: UInt64 = 0
+    }
+
+    private enum Phase: Sendable {
+        case idle
+        case preparing
+        case sending(Sending)
+        /// Between attempts.
+        case waiting
+        /// The source is hashed again, since the server has found another hash.
+        case checking
+        case over
+    }
+
+    /// The length of the first pieces of an attempt, in bytes.
+    static var shortestPiece: UInt64 { 8 << 10 }
+    /// The number of answers to wrong offsets in a row after which an attempt is given up.
+    static var maximumMismatches: Int { 3 }
+
+    private let what: String
+    private let settings: Settings
+    private var phase = Phase.idle
+    private var attempts: TransferAttempts<Generator>
+    private var file: TransferFile?
+    private var lastPiece: UInt64 = 0
+    /// The most that the server has ever reported.
+    private var most: UInt64 = 0
+    private var hadWrongHash = false
+    private var progress = TransferProgress()
+    /// The number of bytes of content that were given to streams so far.
+    private(set) var bytesSent: UInt64 = 0
+
+    /// - Parameter what: The transfer, for errors, such as `put of FILE`.
+    init(_ what: String, settings: Settings = Settings(), generator: Generator) {
+        self.what = what
+        self.settings = settings
+        self.attempts = TransferAttempts(settings: settings.attempts, generator: generator)
+    }
+
+    var isOver: Bool { if case .over = self.phase { true } else { false } }
+
+    /// When to call ``timePassed(now:)`` if nothing happens before; nil for never.
+    var nextDeadline: NIODeadline? { self.isOver ? nil : self.attempts.nextDeadline }
+
+    // MARK: The source
+
+    mutating func start() -> [Action] {
+        guard case .idle = self.phase else { return [] }
+        self.phase = .preparing
+        return [.prepare]
+    }
+
+    /// The source has this content.
+    mutating func prepared(_ file: TransferFile, now: NIODeadline) -> [Action] {
+        guard case .preparing = self.phase else { return [] }
+        self.file = file
+        self.progress.total = file.size
+        self.attempts.begin(now: now)
+        return [.tell(self.progress)] + self.open()
+    }
+
+    /// The source cannot be read, or has changed.
+    mutating func failed(_ error: TransferError) -> [Action] { self.end(.failure(error)) }
+
+    mutating func wasRead(_ piece: Piece, now: NIODeadline) -> [Action] {
+        guard case .sending(var sending) = self.phase, sending.reading == piece else { return [] }
+        sending.reading = nil
+        sending.ready = piece
+        self.phase = .sending(sending)
+        return self.goOn()
+    }
+
+    /// The source was hashed again.
+    mutating func rehashed(_ file: TransferFile, now: NIODeadline) -> [Action] {
+        guard case .checking = self.phase, let announced = self.file else { return [] }
+        guard file == announced else {
+            return self.end(
+                .failure(TransferError(.sourceChanged, "\(self.what): its content changed while it was sent"))
+            )
+        }
+        guard !self.hadWrongHash else {
+            return self.end(
+                .failure(
+                    TransferError(
+                        .wrongHash,
+                        "\(self.what): twice the server had another hash of what was sent than this machine"
+                    )
+                )
+            )
+        }
+        self.hadWrongHash = true
+        self.most = 0
+        self.progress.restarts += 1
+        self.progress.completed = 0
+        self.attempts.begin(now: now)
+        return [.tell(self.progress)] + self.open()
+    }
+
+    // MARK: The stream
+
+    private mutating func open() -> [Action] {
+        self.phase = .sending(Sending())
+        return [.open]
+    }
+
+    /// The stream has been handed to a connection.
+    mutating func opened(now: NIODeadline) { self.attempts.opened(now: now) }
+
+    /// The server has reported.
+    mutating func received(_ report: Report, now: NIODeadline) -> [Action] {
+        guard case .sending(let sending) = self.phase, let file = self.file else { return [] }
+        self.attempts.opened(now: now)
+        if let failure = report.failure { return self.received(failure) }
+        if report.busy {
+            self.attempts.isAlive(now: now)
+            return []
+        }
+        guard report.offset <= file.size else {
+            return self.broken("the server reports offset \(report.offset) of \(file.size) bytes")
+        }
+        if report.complete {
+            self.progress.completed = file.size
+            return [.tell(self.progress)] + self.end(.success(file), abandons: false)
+        }
+        guard let reported = sending.reported else { return self.receivedFirst(report, sending, now: now) }
+        return self.received(report.offset, after: reported, sending, now: now)
+    }
+
+    private mutating func receivedFirst(_ report: Report, _ sending: Sending, now: NIODeadline) -> [Action] {
+        var sending = sending
+        (sending.reported, sending.first) = (report.offset, report.offset)
+        (sending.next, sending.sent) = (report.offset, report.offset)
+        self.phase = .sending(sending)
+        if report.changed { self.progress.changes += 1 }
+        if report.offset > self.most { self.attempts.gained(now: now) }
+        self.most = max(self.most, report.offset)
+        self.progress.completed = report.offset
+        return [.tell(self.progress)] + self.goOn()
+    }
+
+    private mutating func received(
+        _ offset: UInt64,
+        after reported: UInt64,
+        _ sending: Sending,
+        now: NIODeadline
+    ) -> [Action] {
+        var sending = sending
+        if offset > reported, offset <= sending.sent {
+            let isGain = offset > self.most
+            sending.reported = offset
+            sending.answersToCome = 0
+            // A server that goes back and forth must not be followed for ever.
+            if isGain { sending.mismatches = 0 }
+            self.phase = .sending(sending)
+            self.most = max(self.most, offset)
+            self.progress.completed = offset
+            let isProved = self.attempts.moved(offset - reported, isGain: isGain, now: now)
+            return [.tell(self.progress)] + (isProved ? [.prove] : []) + self.goOn()
+        }
+        if offset == reported, offset == sending.sent {
+            // It has all that was sent: a sign of life.
+            self.attempts.isAlive(now: now)
+            return []
+        }
+        if offset == reported, sending.answersToCome > 0 {
+            sending.answersToCome -= 1
+            self.phase = .sending(sending)
+            return []
+        }
+        // What was sent did not go on where the server stands.
+        sending.mismatches += 1
+        guard sending.mismatches <= Self.maximumMismatches else {
+            return self.failed(self.error("the server reports offset \(offset) again and again"), now: now)
+        }
+        let underWay = sending.sent > offset ? sending.sent - offset : 0
+        sending.answersToCome = underWay / self.pieceLength(sending)
+        sending.reported = offset
+        (sending.next, sending.sent) = (offset, offset)
+        (sending.reading, sending.ready) = (nil, nil)
+        self.phase = .sending(sending)
+        self.progress.completed = offset
+        // An end that was sent cannot be taken back.
+        if sending.isFinished { return self.failed(self.error("the server wants offset \(offset)"), now: now) }
+        return [.tell(self.progress)] + self.goOn()
+    }
+
+    private mutating func received(_ failure: TransferError) -> [Action] {
+        guard failure.code == .wrongHash else { return self.end(.failure(failure)) }
+        // It may be this machine's fault, or that of the way, or of what the server had before.
+        self.attempts.rest()
+        self.phase = .checking
+        return [.abandon, .rehash]
+    }
+
+    /// The next item may be sent.
+    mutating func hasRoom(now: NIODeadline) -> [Action] {
+        guard case .sending(var sending) = self.phase else { return [] }
+        sending.hasRoom = true
+        self.phase = .sending(sending)
+        return self.goOn()
+    }
+
+    /// Sends and reads what may be.
+    private mutating func goOn() -> [Action] {
+        guard case .sending(var sending) = self.phase, let file = self.file, let reported = sending.reported else {
+            return []
+        }
+        var actions: [Action] = []
+        if sending.hasRoom, let piece = sending.ready {
+            sending.ready = nil
+            sending.hasRoom = false
+            sending.sent = piece.end
+            self.bytesSent += piece.length
+            actions.append(.send(piece))
+        }
+        if sending.reading == nil, sending.ready == nil, let piece = self.nextPiece(sending, file, reported) {
+            self.lastPiece = piece.number
+            sending.next = piece.end
+            sending.reading = piece
+            actions.append(.read(piece))
+        }
+        if sending.sent == file.size, !sending.isFinished {
+            sending.isFinished = true
+            actions.append(.finish)
+        }
+        self.phase = .sending(sending)
+        return actions
+    }
+
+    private func nextPiece(_ sending: Sending, _ file: TransferFile, _ reported: UInt64) -> Piece? {
+        let length = min(self.pieceLength(sending), file.size - sending.next)
+        guard length > 0, sending.next - reported + length <= max(self.settings.window, self.settings.pieceLength)
+        else { return nil }
+        return Piece(number: self.lastPiece + 1, offset: sending.next, length: length)
+    }
+
+    /// The length of the next piece. A piece of which the end does not arrive is lost, so that on a link which is cut
+    /// every few seconds pieces must be short: no longer than what the server has got so far in this attempt.
+    private func pieceLength(_ sending: Sending) -> UInt64 {
+        let got = sending.reported.map { $0 > sending.first ? $0 - sending.first : 0 } ?? 0
+        return min(self.settings.pieceLength, max(Self.shortestPiece, got))
+    }
+
+    /// The peer's TCP has acknowledged bytes of the stream.
+    mutating func acknowledged(_ bytes: UInt64, now: NIODeadline) -> [Action] {
+        guard case .sending = self.phase else { return [] }
+        return self.attempts.moved(bytes, isGain: false, now: now) ? [.prove] : []
+    }
+
+    /// The stream has ended.
+    ///
+    /// - Parameter error: Nil for status 200.
+    mutating func streamEnded(_ error: SocketError?, now: NIODeadline) -> [Action] {
+        guard case .sending = self.phase else { return [] }
+        let error = error ?? self.error("the server ended the stream and did not say that the file is whole")
+        switch TransferVerdict(error, of: self.what) {
+        case .end(let final): return self.end(.failure(final))
+        case .tryAgain: return self.failed(error, now: now)
+        }
+    }
+
+    private mutating func failed(_ error: SocketError, now: NIODeadline) -> [Action] {
+        self.attempts.failed(error, now: now)
+        self.phase = .waiting
+        return [.abandon]
+    }
+
+    private func error(_ what: String) -> SocketError {
+        SocketError(.protocolViolation, message: "\(self.what): \(what)", delivery: .answered)
+    }
+
+    private mutating func broken(_ what: String) -> [Action] {
+        self.end(.failure(TransferError(.invalidRequest, "\(self.what): \(what)")))
+    }
+
+    // MARK: Connections and time
+
+    /// There is another connection, or none, or no other can be made.
+    mutating func connectionChanged(now: NIODeadline) -> [Action] {
+        self.attempts.connectionChanged() ? self.open() : []
+    }
+
+    /// The client has given up connecting, and nobody tries again.
+    mutating func clientGaveUp(_ error: SocketError) -> [Action] {
+        self.end(.failure(TransferError(.connectionFailed, "\(self.what): \(error.message)", underlying: error)))
+    }
+
+    mutating func timePassed(now: NIODeadline) -> [Action] {
+        guard !self.isOver else { return [] }
+        switch self.attempts.timePassed(now: now) {
+        case nil: return []
+        case .attempt: return [.abandon] + self.open()
+        case .stalled: return self.end(.failure(self.attempts.stalledError(self.what)))
+        case .leave:
+            self.phase = .waiting
+            return [.abandon, .leave]
+        }
+    }
+
+    // MARK: The end
+
+    mutating func cancel() -> [Action] {
+        self.end(.failure(TransferError(.cancelled, "\(self.what) was cancelled")))
+    }
+
+    private mutating func end(_ result: Result<TransferFile, TransferError>, abandons: Bool = true) -> [Action] {
+        guard !self.isOver else { return [] }
+        self.phase = .over
+        self.attempts.rest()
+        return (abandons ? [.abandon] : []) + [.end(result)]
+    }
+}

@@ -1,0 +1,231 @@
+import Atomics
+import DequeModule
+import HHSocket
+import HHSocketMessage
+import NIOCore
+
+/// A get that has begun: performs what ``GetMachine`` decides.
+final class GetRun: TransferRun, @unchecked Sendable {
+    // Proof of Sendable: as of TransferRun. The sink is touched by ``FileWork`` alone.
+    private typealias Machine = GetMachine<SystemRandomNumberGenerator>
+
+    private var machine: Machine
+    private let sink: any TransferSink
+    private let id: TransferID
+    /// The content that has just come.
+    private var content: ByteBuffer?
+    /// The number of bytes that have come and are not written.
+    private var unwritten = 0
+    private var isPaused = false
+    /// The number of bytes that had come of the stream when that was looked at last.
+    private var receivedBytes: UInt64 = 0
+    private var actions: Deque<Machine.Action> = []
+    private var isPerforming = false
+
+    /// The number of bytes that wait to be written from which no more are taken, and below which they are again.
+    private static let marks = (high: 2 << 20, low: 1 << 20)
+
+    init(_ id: TransferID, _ sink: any TransferSink, maximumSize: UInt64? = nil, _ setting: Setting) {
+        var settings = Machine.Settings()
+        settings.attempts.timeout = setting.options.timeout
+        if let maximumSize { settings.maximumSize = maximumSize }
+        self.machine = Machine("get of \(id)", settings: settings, generator: SystemRandomNumberGenerator())
+        self.sink = sink
+        self.id = id
+        super.init(setting)
+    }
+
+    override var nextDeadline: NIODeadline? { self.machine.nextDeadline }
+
+    // MARK: Events
+
+    override func begin(in turn: inout Turn) { self.perform(self.machine.start(), in: &turn) }
+
+    override func streamOpened(in turn: inout Turn) {
+        self.machine.opened(now: turn.now)
+        self.receivedBytes = 0
+    }
+
+    override func received(_ item: ByteBuffer, in turn: inout Turn) {
+        self.lookAtTraffic(in: &turn)
+        if let part = TransferPart(item: item) { return self.received(part.offset, part.bytes, in: &turn) }
+        guard let message = try? Hhsocket_GetItem(serializedBytes: item.readableBytesView) else {
+            return self.perform(self.machine.receivedNonsense(), in: &turn)
+        }
+        switch message.kind {
+        case .begin(let begin)?:
+            guard let file = TransferFile(begin.file) else {
+                return self.perform(self.machine.receivedNonsense(), in: &turn)
+            }
+            self.perform(self.machine.received(file, from: begin.offset, now: turn.now), in: &turn)
+        case .content(let content)?:
+            self.received(content.offset, ByteBuffer(bytes: content.bytes), in: &turn)
+        case .failure(let failure)?:
+            self.perform(self.machine.received(TransferError(failure)), in: &turn)
+        // That something has come was told.
+        case nil where message.busy: break
+        case nil:
+            self.perform(self.machine.receivedNonsense(), in: &turn)
+        }
+    }
+
+    private func received(_ offset: UInt64, _ bytes: ByteBuffer, in turn: inout Turn) {
+        self.content = bytes
+        self.perform(
+            self.machine.receivedContent(at: offset, count: bytes.readableBytes, now: turn.now),
+            in: &turn
+        )
+        self.content = nil
+    }
+
+    override func streamEnded(_ error: SocketError?, in turn: inout Turn) {
+        self.perform(self.machine.streamEnded(error, now: turn.now), in: &turn)
+    }
+
+    override func timePassed(in turn: inout Turn) {
+        self.lookAtTraffic(in: &turn)
+        self.perform(self.machine.timePassed(now: turn.now), in: &turn)
+    }
+
+    private func lookAtTraffic(in turn: inout Turn) {
+        guard let traffic = self.traffic(asksSystem: false), traffic.received > self.receivedBytes else { return }
+        let bytes = traffic.received - self.receivedBytes
+        self.receivedBytes = traffic.received
+        self.perform(self.machine.moved(bytes, now: turn.now), in: &turn)
+    }
+
+    override func connectionChanged(in turn: inout Turn) {
+        self.perform(self.machine.connectionChanged(now: turn.now), in: &turn)
+    }
+
+    override func clientGaveUp(_ error: SocketError, in turn: inout Turn) {
+        self.perform(self.machine.clientGaveUp(error), in: &turn)
+    }
+
+    override func cancelled(discarding: Bool, in turn: inout Turn) {
+        self.perform(self.machine.cancel(discards: discarding), in: &turn)
+    }
+
+    override func closeFiles() { self.sink.close() }
+
+    // MARK: Actions
+
+    private func perform(_ actions: [Machine.Action], in turn: inout Turn) {
+        self.actions.append(contentsOf: actions)
+        guard !self.isPerforming else { return }
+        self.isPerforming = true
+        while let action = self.actions.popFirst() { self.perform(action, in: &turn) }
+        self.isPerforming = false
+    }
+
+    private func perform(_ action: Machine.Action, in turn: inout Turn) {
+        switch action {
+        case .prepare: self.prepare()
+        case .open(let begun): self.open(begun)
+        case .create(let file): self.create(file)
+        case .write: self.write()
+        case .discard: self.setting.work.submit { [sink] in sink.discard() }
+        case .finish: self.finish()
+        case .abandon: self.abandonStream()
+        case .leave: self.leaveConnection(in: &turn)
+        case .prove: self.proveConnection(in: &turn)
+        case .tell(let progress): self.setting.state.tell(progress)
+        case .end(let result, let keeps):
+            let (id, moved, sink) = (self.id, self.machine.bytesReceived, self.sink)
+            let outcome = result.map { TransferResult(id: id, file: $0, bytesMoved: moved) }
+            self.end(outcome) { if keeps { sink.close() } else { sink.discard() } }
+        }
+    }
+
+    private func postHere(_ body: @escaping @Sendable (GetRun, inout Turn) -> Void) {
+        self.post { _, turn in body(self, &turn) }
+    }
+
+    private func prepare() {
+        let sink = self.sink
+        self.setting.work.submit {
+            guard !self.isUnwanted.load(ordering: .relaxed) else { return }
+            let result = Result { () throws(TransferError) in try sink.prepare() }
+            // The files of others have their turn before the next part.
+            if case .success(.goesOn) = result { return self.prepare() }
+            self.postHere { run, turn in
+                switch result {
+                case .success(.goesOn): break
+                case .success(.done(let begun)): run.perform(run.machine.prepared(begun, now: turn.now), in: &turn)
+                case .failure(let error): run.perform(run.machine.failed(error), in: &turn)
+                }
+            }
+        }
+    }
+
+    private func open(_ begun: Machine.Begun?) {
+        var message = Hhsocket_GetRequest()
+        message.id = self.id.description
+        if let begun {
+            message.offset = begun.length
+            message.begun = begun.file.message
+        }
+        // A message without required fields, of this size, can always be encoded.
+        guard let bytes = try? message.serializedBytes() else { return }
+        self.openStream(self.setting.types.get, .serverStreaming, body: ByteBuffer(bytes: bytes))
+        self.isPaused = false
+        self.pauseOrResume()
+    }
+
+    private func create(_ file: TransferFile) {
+        let sink = self.sink
+        self.setting.work.submit {
+            do throws(TransferError) {
+                try sink.create(file)
+            } catch {
+                self.postHere { run, turn in run.perform(run.machine.failed(error), in: &turn) }
+            }
+        }
+    }
+
+    private func write() {
+        guard let content = self.content.take() else { return }
+        let (sink, isUnwanted) = (self.sink, self.isUnwanted)
+        self.unwritten += content.readableBytes
+        self.pauseOrResume()
+        self.setting.work.submit {
+            // After a failure nothing more is written.
+            guard !isUnwanted.load(ordering: .relaxed) else { return }
+            let result = Result { () throws(TransferError) in try sink.append(content) }
+            if case .failure = result { isUnwanted.store(true, ordering: .relaxed) }
+            self.postHere { run, turn in
+                run.unwritten -= content.readableBytes
+                run.pauseOrResume()
+                switch result {
+                case .success(let length): run.perform(run.machine.wrote(length), in: &turn)
+                case .failure(let error): run.perform(run.machine.failed(error), in: &turn)
+                }
+            }
+        }
+    }
+
+    /// A server waits while the disk is slower than it.
+    private func pauseOrResume() {
+        if !self.isPaused, self.unwritten >= Self.marks.high {
+            self.isPaused = true
+            self.call?.pause()
+        } else if self.isPaused, self.unwritten <= Self.marks.low {
+            self.isPaused = false
+            self.call?.resume()
+        }
+    }
+
+    private func finish() {
+        let (sink, isUnwanted) = (self.sink, self.isUnwanted)
+        self.setting.work.submit {
+            guard !isUnwanted.load(ordering: .relaxed) else { return }
+            let outcome: Machine.Finish
+            do throws(TransferError) {
+                outcome = try sink.finish() ? .done : .wrongHash
+            } catch {
+                outcome = .failed(error)
+            }
+            self.postHere { run, turn in run.perform(run.machine.finished(outcome, now: turn.now), in: &turn) }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+import Atomics
+import DequeModule
+import HHSocket
+import HHSocketMessage
+import NIOCore
+
+/// A put that has begun: performs what ``PutMachine`` decides.
+final class PutRun: TransferRun, @unchecked Sendable {
+    // Proof of Sendable: as of TransferRun. The source is touched by ``FileWork`` alone.
+    private typealias Machine = PutMachine<SystemRandomNumberGenerator>
+
+    private var machine: Machine
+    private let source: any TransferSource
+    private var id: TransferID?
+    private var file: TransferFile?
+    /// The number of the writer, which all attempts send.
+    private let writer = UInt64.random(in: 1...UInt64.max)
+    /// The piece that was read last, as an item.
+    private var item: (number: UInt64, bytes: ByteBuffer)?
+    private var share = AcknowledgedShare()
+    /// Whether enough has moved on the connection.
+    private var isProved = false
+    private var actions: Deque<Machine.Action> = []
+    private var isPerforming = false
+
+    /// - Parameter id: Nil for the hash of the content.
+    init(_ source: any TransferSource, what: String, id: TransferID?, _ setting: Setting) {
+        var settings = Machine.Settings()
+        settings.attempts.timeout = setting.options.timeout
+        settings.pieceLength = UInt64(setting.options.pieceLength)
+        self.machine = Machine(what, settings: settings, generator: SystemRandomNumberGenerator())
+        self.source = source
+        self.id = id
+        super.init(setting)
+    }
+
+    override var nextDeadline: NIODeadline? { self.machine.nextDeadline }
+
+    // MARK: Events
+
+    override func begin(in turn: inout Turn) { self.perform(self.machine.start(), in: &turn) }
+
+    override func streamOpened(in turn: inout Turn) {
+        self.machine.opened(now: turn.now)
+        self.share = AcknowledgedShare()
+        self.isProved = false
+        // What was acknowledged before is not the stream's.
+        self.lookAtTraffic(in: &turn)
+    }
+
+    override func received(_ item: ByteBuffer, in turn: inout Turn) {
+        guard let message = try? Hhsocket_PutReport(serializedBytes: item.readableBytesView) else {
+            let error = TransferError(.invalidRequest, "the server sent a report that is none")
+            return self.perform(self.machine.failed(error), in: &turn)
+        }
+        let report = Machine.Report(
+            offset: message.offset,
+            changed: message.changed,
+            complete: message.complete,
+            busy: message.busy,
+            failure: message.hasFailure ? TransferError(message.failure) : nil
+        )
+        self.perform(self.machine.received(report, now: turn.now), in: &turn)
+    }
+
+    override func streamEnded(_ error: SocketError?, in turn: inout Turn) {
+        self.perform(self.machine.streamEnded(error, now: turn.now), in: &turn)
+    }
+
+    override func timePassed(in turn: inout Turn) {
+        self.lookAtTraffic(in: &turn)
+        self.perform(self.machine.timePassed(now: turn.now), in: &turn)
+    }
+
+    private func lookAtTraffic(in turn: inout Turn) {
+        guard let traffic = self.traffic(asksSystem: true) else { return }
+        let bytes = self.share.update(sent: traffic.sent, acknowledged: traffic.acknowledgedOnConnection)
+        if bytes > 0 { self.perform(self.machine.acknowledged(bytes, now: turn.now), in: &turn) }
+    }
+
+    override func connectionChanged(in turn: inout Turn) {
+        self.perform(self.machine.connectionChanged(now: turn.now), in: &turn)
+    }
+
+    override func clientGaveUp(_ error: SocketError, in turn: inout Turn) {
+        self.perform(self.machine.clientGaveUp(error), in: &turn)
+    }
+
+    override func cancelled(discarding: Bool, in turn: inout Turn) {
+        self.perform(self.machine.cancel(), in: &turn)
+        if discarding, let id = self.id { self.discard(id) }
+    }
+
+    override func closeFiles() { self.source.close() }
+
+    // MARK: Actions
+
+    private func perform(_ actions: [Machine.Action], in turn: inout Turn) {
+        self.actions.append(contentsOf: actions)
+        guard !self.isPerforming else { return }
+        self.isPerforming = true
+        while let action = self.actions.popFirst() { self.perform(action, in: &turn) }
+        self.isPerforming = false
+    }
+
+    private func perform(_ action: Machine.Action, in turn: inout Turn) {
+        switch action {
+        case .prepare: self.describe { $0.prepared($1, now: $2) }
+        case .rehash: self.describe { $0.rehashed($1, now: $2) }
+        case .open: self.open()
+        case .read(let piece): self.read(piece)
+        case .send(let piece): self.send(piece, in: &turn)
+        case .finish: self.call?.finish()
+        case .abandon:
+            self.item = nil
+            self.abandonStream()
+        case .leave: self.leaveConnection(in: &turn)
+        case .prove:
+            self.isProved = true
+            self.proveConnection(in: &turn)
+        case .tell(let progress): self.setting.state.tell(progress)
+        case .end(let result):
+            let (id, moved, source) = (self.id, self.machine.bytesSent, self.source)
+            let outcome = result.map { TransferResult(id: id ?? TransferID($0.sha256), file: $0, bytesMoved: moved) }
+            self.end(outcome) { source.close() }
+        }
+    }
+
+    /// Hashes the source.
+    private func describe(_ event: @escaping @Sendable (inout Machine, TransferFile, NIODeadline) -> [Machine.Action]) {
+        let source = self.source
+        self.setting.work.submit {
+            guard !self.isUnwanted.load(ordering: .relaxed) else { return }
+            let result = Result { () throws(TransferError) in try source.describe() }
+            // The files of others have their turn before the next part.
+            if case .success(nil) = result { return self.describe(event) }
+            self.postHere { run, turn in
+                switch result {
+                case .success(nil): break
+                case .success(let file?):
+                    if run.file == nil { run.file = file }
+                    if run.id == nil { run.id = TransferID(file.sha256) }
+                    run.perform(event(&run.machine, file, turn.now), in: &turn)
+                case .failure(let error):
+                    run.perform(run.machine.failed(error), in: &turn)
+                }
+            }
+        }
+    }
+
+    private func postHere(_ body: @escaping @Sendable (PutRun, inout Turn) -> Void) {
+        self.post { _, turn in body(self, &turn) }
+    }
+
+    private func open() {
+        guard let id = self.id, let file = self.file else { return }
+        var begin = Hhsocket_PutBegin()
+        begin.id = id.description
+        begin.file = file.message
+        begin.writer = self.writer
+        var message = Hhsocket_PutRequest()
+        message.begin = begin
+        self.item = nil
+        self.openStream(self.setting.types.put, .bidirectional)
+        // A message without required fields, of this size, can always be encoded.
+        guard let bytes = try? message.serializedBytes() else { return }
+        _ = self.call?.put(ByteBuffer(bytes: bytes))
+    }
+
+    private func read(_ piece: Machine.Piece) {
+        let source = self.source
+        self.setting.work.submit {
+            let result = Result { () throws(TransferError) in
+                try source.item(offset: piece.offset, length: piece.length)
+            }
+            self.postHere { run, turn in
+                switch result {
+                case .success(let bytes):
+                    run.item = (piece.number, bytes)
+                    run.perform(run.machine.wasRead(piece, now: turn.now), in: &turn)
+                case .failure(let error):
+                    run.perform(run.machine.failed(error), in: &turn)
+                }
+            }
+        }
+    }
+
+    private func send(_ piece: Machine.Piece, in turn: inout Turn) {
+        guard let item = self.item.take(), item.number == piece.number, let call = self.call else { return }
+        switch call.put(item.bytes) {
+        // The stream is over, and its end is about to be told.
+        case .refused: return
+        case .goOn: break
+        case .wait:
+            let waits = call.awaitRoom(
+                .handler { result in
+                    guard case .success = result else { return }
+                    self.postHere { run, turn in
+                        if run.call === call { run.hasRoom(in: &turn) }
+                    }
+                }
+            )
+            if waits { return }
+        }
+        self.hasRoom(in: &turn)
+    }
+
+    private func hasRoom(in turn: inout Turn) {
+        // A connection may be cut before the clock has had anybody look.
+        if !self.isProved { self.lookAtTraffic(in: &turn) }
+        self.perform(self.machine.hasRoom(now: turn.now), in: &turn)
+    }
+
+    /// Has the server remove what it has got. Whatever comes of it.
+    private func discard(_ id: TransferID) {
+        var message = Hhsocket_DiscardRequest()
+        message.id = id.description
+        message.writer = self.writer
+        guard let bytes = try? message.serializedBytes() else { return }
+        self.setting.discard(SocketRequest(type: self.setting.types.discard, body: bytes))
+    }
+}

@@ -1,0 +1,228 @@
+import Atomics
+import HHSocket
+import NIOCore
+
+/// A transfer that has begun. Performs what its machine decides: subclasses have the machine, this class has streams,
+/// timers, and the connection that it depends on.
+///
+/// Everything happens on the socket thread, but for the work on files, which is submitted to ``work`` and reported by
+/// ``post(_:)``.
+class TransferRun: @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable, the variables are touched on the socket thread alone.
+
+    /// The surroundings of a transfer.
+    struct Setting: Sendable {
+        var core: ClientCore
+        /// Makes a stream; nil once the client is gone.
+        var makeStream: @Sendable (SocketRequest, StreamCall) -> SocketStream?
+        /// Makes a call whose answer is of no matter.
+        var discard: @Sendable (SocketRequest) -> Void
+        var types: TransferTypes
+        var options: TransferClient.Options
+        var work: FileWork
+        var state: TransferState
+    }
+
+    let setting: Setting
+    /// Whether nothing that goes on for the transfer is wanted any more.
+    let isUnwanted = ManagedAtomic(false)
+    /// The stream of the present attempt, or of the last.
+    private(set) var stream: SocketStream?
+    /// The connection that it is open on.
+    private var connection: ConnectionID?
+    /// The number of the present attempt. Events of others are stale.
+    private var attempt = 0
+    private var timer: (id: SocketLoop.TimerID, deadline: NIODeadline)?
+    private(set) var isOver = false
+
+    init(_ setting: Setting) {
+        self.setting = setting
+    }
+
+    var core: ClientCore { self.setting.core }
+
+    // MARK: The machine, which subclasses have
+
+    var nextDeadline: NIODeadline? { nil }
+    func begin(in turn: inout Turn) {}
+    func streamOpened(in turn: inout Turn) {}
+    func received(_ item: ByteBuffer, in turn: inout Turn) {}
+    func streamEnded(_ error: SocketError?, in turn: inout Turn) {}
+    /// Looks at what has moved, and then at the time.
+    func timePassed(in turn: inout Turn) {}
+    func connectionChanged(in turn: inout Turn) {}
+    func clientGaveUp(_ error: SocketError, in turn: inout Turn) {}
+    func cancelled(discarding: Bool, in turn: inout Turn) {}
+    /// Ends the work on files: what was begun is kept.
+    func closeFiles() {}
+
+    // MARK: From any thread
+
+    /// Begins the transfer.
+    func start() {
+        let isSubmitted = self.core.submit(
+            .closure { turn in
+                guard !self.core.isInvalidated, !self.core.isFinishing else {
+                    return self.over(.failure(Self.clientIsGone))
+                }
+                self.core.transfers.add(self)
+                self.begin(in: &turn)
+                self.armTimer()
+            }
+        )
+        if !isSubmitted { self.setting.state.end(.failure(Self.clientIsGone)) }
+    }
+
+    /// Has the socket thread do something for the transfer, unless it has ended.
+    func post(_ body: @escaping @Sendable (TransferRun, inout Turn) -> Void) {
+        _ = self.core.submit(
+            .closure { turn in
+                guard !self.isOver else { return }
+                body(self, &turn)
+                self.armTimer()
+            }
+        )
+    }
+
+    func cancel(discarding: Bool) {
+        self.post { $0.cancelled(discarding: discarding, in: &$1) }
+    }
+
+    private static var clientIsGone: TransferError {
+        TransferError(.cancelled, "the client was released, or invalidated, before the transfer had ended")
+    }
+
+    // MARK: Streams
+
+    /// The stream's part that sends.
+    var call: StreamCall? { self.stream?.call }
+
+    /// Opens the stream of another attempt.
+    func openStream(_ type: UInt32, _ kind: StreamKind, body: ByteBuffer = ByteBuffer()) {
+        self.abandonStream()
+        self.attempt += 1
+        let attempt = self.attempt
+        var request = SocketRequest(type: type, body: body, options: self.setting.options.call)
+        request.priority = self.setting.options.priority
+        request.waitsForConnectivity = true
+        // Files are rarely smaller when compressed, and those that are cost a second look at each byte.
+        request.compresses = false
+        request.timeout = nil
+        request.deadline = nil
+        let call = StreamCall(self.core, kind, callbackQueue: .socketThread) { item in
+            self.postOfStream(attempt) { $0.received(item, in: &$1) }
+        } onEnd: { result in
+            self.streamEnded(result, attempt)
+        } onOpen: { connection in
+            self.postOfStream(attempt) { run, turn in
+                run.connection = connection
+                run.streamOpened(in: &turn)
+            }
+        }
+        self.stream = self.setting.makeStream(request, call)
+    }
+
+    private func postOfStream(_ attempt: Int, _ body: @escaping @Sendable (TransferRun, inout Turn) -> Void) {
+        self.post { run, turn in
+            if run.attempt == attempt { body(run, &turn) }
+        }
+    }
+
+    /// A stream has ended, perhaps after the transfer.
+    private func streamEnded(_ result: Result<SocketResponse, SocketError>, _ attempt: Int) {
+        _ = self.core.submit(
+            .closure { turn in
+                guard self.attempt == attempt else { return }
+                // It keeps this object.
+                self.stream = nil
+                guard !self.isOver else { return }
+                let error: SocketError? = if case .failure(let error) = result { error } else { nil }
+                self.streamEnded(error, in: &turn)
+                self.armTimer()
+            }
+        )
+    }
+
+    /// Cancels the stream, if there is one.
+    func abandonStream() {
+        self.attempt += 1
+        guard let stream = self.stream.take() else { return }
+        stream.cancel()
+    }
+
+    /// The traffic of the stream so far; nil while it is not open.
+    ///
+    /// - Parameter asksSystem: Whether the system is asked what the peer has acknowledged.
+    func traffic(asksSystem: Bool) -> StreamTraffic? {
+        guard let call = self.call, let connection = self.connection else { return nil }
+        return self.core.connection(connection)?.streams?.traffic(of: call, asksSystem: asksSystem)
+    }
+
+    // MARK: The connection
+
+    func leaveConnection(in turn: inout Turn) {
+        guard let connection = self.connection.take() else { return self.post { $0.connectionChanged(in: &$1) } }
+        guard connection == self.core.hot.connectionID else {
+            // It has been left already.
+            return self.post { $0.connectionChanged(in: &$1) }
+        }
+        self.core.driver.perform(.leave(connection), in: &turn)
+    }
+
+    func proveConnection(in turn: inout Turn) {
+        if let connection = self.connection { self.core.driver.perform(.proved(connection), in: &turn) }
+    }
+
+    // MARK: Time
+
+    private func armTimer() {
+        let deadline = self.isOver ? nil : self.nextDeadline
+        guard deadline != self.timer?.deadline else { return }
+        if let timer = self.timer { self.core.loop.removeTimer(timer.id) }
+        self.timer = deadline.map { deadline in
+            let id = self.core.loop.setTimer(deadline) { turn in
+                self.timer = nil
+                guard !self.isOver else { return }
+                self.timePassed(in: &turn)
+                self.armTimer()
+            }
+            return (id, deadline)
+        }
+    }
+
+    // MARK: The end
+
+    /// The transfer has ended. `lastWork` is what remains to be done on files before that is told.
+    func end(_ outcome: TransferState.Outcome, after lastWork: @escaping @Sendable () -> Void) {
+        guard !self.isOver else { return }
+        self.isOver = true
+        self.isUnwanted.store(true, ordering: .relaxed)
+        self.core.transfers.remove(self)
+        self.armTimer()
+        let (state, work) = (self.setting.state, self.setting.work)
+        work.submit {
+            lastWork()
+            state.end(outcome)
+        }
+    }
+
+    private func over(_ outcome: TransferState.Outcome) {
+        self.isOver = true
+        self.setting.state.end(outcome)
+    }
+
+    /// The client is no more.
+    func clientIsGone() {
+        // Its stream has been ended with it.
+        self.stream = nil
+        self.timer = nil
+        guard !self.isOver else { return }
+        self.isOver = true
+        self.isUnwanted.store(true, ordering: .relaxed)
+        let state = self.setting.state
+        self.setting.work.submit {
+            self.closeFiles()
+            state.end(.failure(Self.clientIsGone))
+        }
+    }
+}

@@ -1,0 +1,66 @@
+public import HHSocket
+
+/// A file that is being put into a store, or fetched from one: a handle, as `URLSessionTask` is one.
+///
+/// A transfer goes on when its handle is released, for as long as its ``SocketClient`` lives; the handle keeps that. It
+/// ends once: with a result, or with a ``HHSocket/TransferError``.
+public final class Transfer: Sendable {
+    private let client: SocketClient
+    private let state: TransferState
+    private let run: TransferRun
+
+    init(_ run: TransferRun, _ state: TransferState, _ client: SocketClient) {
+        self.run = run
+        self.state = state
+        self.client = client
+    }
+
+    /// How far the transfer is.
+    public var progress: TransferProgress { self.state.progress }
+
+    /// How far the transfer is, now and whenever that changes, until it ends. Each call makes a sequence of its own,
+    /// which keeps nothing but the latest value for its reader.
+    public var progressUpdates: AsyncStream<TransferProgress> { self.state.makeReader() }
+
+    /// Waits for the result. Cancelling the Swift task that waits cancels the transfer.
+    ///
+    /// - Throws: ``HHSocket/TransferError``; with the code `stalled` where nothing has moved for
+    ///   ``TransferClient/Options/timeout``, and `cancelled` after ``cancel(discarding:)`` and when the client is
+    ///   released.
+    public var value: TransferResult {
+        get async throws(TransferError) {
+            let outcome = await withTaskCancellationHandler {
+                await self.state.wait()
+            } onCancel: {
+                self.cancel()
+            }
+            return try outcome.get()
+        }
+    }
+
+    /// The result; nil before the end.
+    public var result: Result<TransferResult, TransferError>? { self.state.outcome }
+
+    /// Cancels the transfer. Returns at once. Without effect after the end.
+    ///
+    /// - Parameter discarding: Whether what was transferred so far is removed: by the server, as soon as it can be
+    ///   reached within the client's timeout, or beside the local file. By default it stays for the next time.
+    public func cancel(discarding: Bool = false) { self.run.cancel(discarding: discarding) }
+}
+
+/// The result of a transfer.
+public struct TransferResult: Hashable, Sendable {
+    /// The name of the file in the store.
+    public var id: TransferID
+    /// The file's size and hash.
+    public var file: TransferFile
+    /// The number of bytes of content that were sent, or that came: less than the file's size where some had been
+    /// transferred before, and more where some were transferred twice.
+    public var bytesMoved: UInt64
+
+    init(id: TransferID, file: TransferFile, bytesMoved: UInt64) {
+        self.id = id
+        self.file = file
+        self.bytesMoved = bytesMoved
+    }
+}

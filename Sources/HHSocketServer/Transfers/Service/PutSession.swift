@@ -1,0 +1,142 @@
+import HHSocket
+import HHSocketMessage
+import NIOCore
+
+/// The server's side of one put: which item of the client may follow, and when it hears how much the store has. No I/O.
+///
+/// ```
+/// waiting --begin--> opening --begun--> receiving --all has come--> whole
+/// ```
+struct PutSession: Sendable {
+    /// The next step of the shell after an item.
+    enum Step: Sendable {
+        /// Nothing: the item belongs to what the client had under way before it heard where to go on.
+        case ignore
+        /// Ask the application and the store.
+        case begin(id: TransferID, file: TransferFile, writer: UInt64)
+        /// Write what comes next, and then call ``wrote()``.
+        case take(ByteBuffer)
+        case report(Report)
+        case fail(TransferError)
+    }
+
+    /// The content of a report, as the client is told it.
+    struct Report: Hashable, Sendable {
+        var offset: UInt64
+        var isChanged = false
+        var isComplete = false
+    }
+
+    private enum Phase: Hashable, Sendable { case waiting, opening, receiving }
+
+    /// The number of bytes after which the client hears at the latest of what has come.
+    static let reportInterval: UInt64 = 128 << 10
+
+    private var phase = Phase.waiting
+    private var size: UInt64 = 0
+    /// Where the next part must begin.
+    private var taken: UInt64 = 0
+    private var reported: UInt64 = 0
+    /// Where parts would go on that are not at their place; nil if the last one was.
+    private var strayEnd: UInt64?
+
+    /// Whether all of the content has come.
+    var isWhole: Bool { self.phase == .receiving && self.taken == self.size }
+
+    // MARK: The store
+
+    /// The store is ready to take what comes after `offset`.
+    mutating func begun(at offset: UInt64, isChanged: Bool) -> Report {
+        self.phase = .receiving
+        self.taken = min(offset, self.size)
+        self.reported = self.taken
+        return Report(offset: self.taken, isChanged: isChanged)
+    }
+
+    /// Whether the client should hear of what was taken before more is.
+    var isReportDue: Bool { self.taken - self.reported >= Self.reportInterval }
+
+    /// The store has written all that was taken. Returns the report that is due.
+    mutating func wrote() -> Report? {
+        guard self.isReportDue else { return nil }
+        self.reported = self.taken
+        return Report(offset: self.taken)
+    }
+
+    /// The store has the whole file.
+    func complete() -> Report { Report(offset: self.size, isComplete: true) }
+
+    // MARK: The client
+
+    mutating func received(_ item: ByteBuffer) -> Step {
+        if let part = TransferPart(item: item) { return self.received(part) }
+        guard let message: Hhsocket_PutRequest = try? item.message() else {
+            return .fail(Self.invalid("an item is no PutRequest"))
+        }
+        switch message.kind {
+        case .begin(let begin): return self.received(begin)
+        case .content(let content):
+            return self.received(TransferPart(offset: content.offset, bytes: ByteBuffer(bytes: content.bytes)))
+        case nil: return .fail(Self.invalid("an item has neither a beginning nor content"))
+        }
+    }
+
+    private mutating func received(_ begin: Hhsocket_PutBegin) -> Step {
+        guard self.phase == .waiting else { return .fail(Self.invalid("a second beginning")) }
+        guard let id = TransferID(begin.id) else { return .fail(.invalidID(begin.id)) }
+        guard let file = TransferFile(begin.file), begin.hasFile else {
+            return .fail(Self.invalid("a beginning without size and SHA-256"))
+        }
+        guard file.size <= UInt64(Int64.max) else { return .fail(Self.invalid("a size that no file has")) }
+        guard begin.writer != 0 else { return .fail(Self.invalid("a beginning without the writer's number")) }
+        self.phase = .opening
+        self.size = file.size
+        return .begin(id: id, file: file, writer: begin.writer)
+    }
+
+    private mutating func received(_ part: TransferPart) -> Step {
+        guard self.phase == .receiving else { return .fail(Self.invalid("content before the beginning")) }
+        let count = UInt64(part.bytes.readableBytes)
+        guard count <= UInt64(TransferPart.maximumLength) else {
+            return .fail(Self.invalid("a part of more than \(TransferPart.maximumLength) bytes"))
+        }
+        guard part.offset <= self.size, count <= self.size - part.offset else {
+            return .fail(Self.invalid("content beyond the size of \(self.size) bytes"))
+        }
+        guard part.offset == self.taken else {
+            // All that was under way behind a part that was at the wrong place is as well. One answer is enough: the
+            // client would go back for each.
+            let isAnswered = self.strayEnd == part.offset
+            self.strayEnd = part.offset + count
+            return isAnswered ? .ignore : .report(Report(offset: self.taken))
+        }
+        self.strayEnd = nil
+        self.taken += count
+        return count == 0 ? .ignore : .take(part.bytes)
+    }
+
+    /// The client has ended its items, and not all has come.
+    func endedEarly() -> TransferError {
+        switch self.phase {
+        case .waiting, .opening: Self.invalid("no beginning")
+        case .receiving: Self.invalid("the content ended after \(self.taken) of \(self.size) bytes")
+        }
+    }
+
+    private static func invalid(_ reason: String) -> TransferError {
+        TransferError(.invalidRequest, "the server was sent \(reason), which breaks the rules of transfers")
+    }
+}
+
+extension TransferError {
+    /// - Parameter text: A stranger's, of any length.
+    static func invalidID(_ text: String) -> TransferError {
+        TransferError(
+            .invalidID,
+            """
+            \(PeerLog.printable(String(text.prefix(200)))) is no id: 1 to \(TransferID.maximumLength) of A-Z a-z 0-9 \
+            . _ -, and neither . nor ..
+            """
+        )
+    }
+}

@@ -1,0 +1,70 @@
+import HHSocket
+
+/// An error that ends a transfer, as the client, the connection and the log are told it.
+struct TransferEnding {
+    /// An error that the application has thrown when it was asked.
+    struct Refusal: Error {
+        var error: any Error
+    }
+
+    /// Sent before the end; nil where the status says all.
+    let told: TransferError?
+    /// The error that the handler throws, which decides on the status.
+    let thrown: any Error
+    /// For the operator; nil where it is the client's affair.
+    let logged: String?
+
+    init(_ error: any Error) {
+        switch error {
+        case let error as TransferError:
+            let isOperators = [.storeFailed, .noRoom, .readOnly].contains(error.code)
+            self.init(
+                told: error,
+                thrown: StatusError(Self.status(error.code)),
+                logged: isOperators ? "\(error)" : nil
+            )
+        case let refusal as Refusal:
+            if let error = refusal.error as? TransferError {
+                self.init(error)
+            } else if let error = refusal.error as? StatusError, error.status == .noPermission {
+                let text = String(buffer: error.body)
+                let told = TransferError(.denied, text.isEmpty ? "the server's application does not allow it" : text)
+                self.init(told: told, thrown: error, logged: nil)
+            } else {
+                self.init(told: nil, thrown: refusal.error, logged: nil)
+            }
+        case let hidden as HiddenFailure:
+            let told = TransferError(.storeFailed, "the server's store failed; its log says why")
+            self.init(told: told, thrown: StatusError(.database), logged: "\(hidden.error)")
+        default:
+            self.init(told: nil, thrown: error, logged: nil)
+        }
+    }
+
+    private init(told: TransferError?, thrown: any Error, logged: String?) {
+        self.told = told
+        self.thrown = thrown
+        self.logged = logged
+    }
+
+    /// The error of a store as a client is told it.
+    static func storeFailure(_ error: any Error) -> any Error {
+        if error is TransferError || error is StatusError || error is CancellationError { return error }
+        return HiddenFailure(error: error)
+    }
+
+    /// An error of a store that may say too much.
+    struct HiddenFailure: Error {
+        var error: any Error
+    }
+
+    /// Never one that asks the client to try again.
+    private static func status(_ code: TransferError.Code) -> Status {
+        switch code {
+        case .notFound: .unknown
+        case .denied, .superseded: .noPermission
+        case .invalidID, .invalidRequest: .illegalFormat
+        default: .database
+        }
+    }
+}

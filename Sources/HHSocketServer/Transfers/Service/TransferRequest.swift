@@ -1,0 +1,35 @@
+public import HHSocket
+
+/// An attempt of a client to use a store, as the application decides on it.
+public struct TransferRequest: Hashable, Sendable {
+    /// The methods of the service.
+    public struct Method: Hashable, Sendable, CustomStringConvertible {
+        private enum Name: String { case put, get, find, discard }
+
+        private let name: Name
+
+        private init(_ name: Name) { self.name = name }
+
+        /// Sends a file, or goes on with it.
+        public static let put = Self(.put)
+        /// Fetches a file.
+        public static let get = Self(.get)
+        /// Asks for the size, hash and time of a file.
+        public static let find = Self(.find)
+        /// Removes an unfinished file that this client has begun to send.
+        public static let discard = Self(.discard)
+
+        public var description: String { self.name.rawValue }
+    }
+
+    public var method: Method
+    public var id: TransferID
+    /// The file to be sent; nil with other methods than ``Method/put``.
+    public var file: TransferFile?
+
+    public init(method: Method, id: TransferID, file: TransferFile? = nil) {
+        self.method = method
+        self.id = id
+        self.file = file
+    }
+}

@@ -1,0 +1,96 @@
+import HHSocket
+import HHSocketMessage
+import NIOCore
+
+/// Gives files.
+extension TransferService {
+    /// The greatest number of bytes in a part. With the item and its frames around it, it fills the memory that is
+    /// allocated for it, and what a handler may send at once.
+    static let longestPart = (256 << 10) - 128
+    /// The number of bytes in the first part of an attempt.
+    static let shortestPart = 8 << 10
+
+    /// The length of the next part, in bytes. A part of which the end does not arrive is lost, so that on a link which
+    /// is cut every few seconds parts must be short: no longer than all before it in this attempt.
+    static func partLength(sent: UInt64, left: UInt64) -> Int {
+        Int(min(UInt64(Self.longestPart), max(UInt64(Self.shortestPart), sent), left))
+    }
+
+    func get(_ stream: ServerStream, _ context: ServerContext) async throws {
+        do {
+            try await self.send(stream, context)
+        } catch {
+            throw await self.end(stream, error, .get, context) { failure in
+                var item = Hhsocket_GetItem()
+                item.kind = .failure(failure)
+                return try ByteBuffer(message: item)
+            }
+        }
+    }
+
+    private func send(_ stream: ServerStream, _ context: ServerContext) async throws {
+        guard let request: Hhsocket_GetRequest = try? stream.request.body.message() else {
+            throw TransferError(.invalidRequest, "the server was sent no GetRequest")
+        }
+        let id = try await self.admit(.get, request.id, nil, context)
+        var busy = Hhsocket_GetItem()
+        busy.busy = true
+        let reader = try await self.fromStore(stream, sign: ByteBuffer(message: busy)) {
+            try await self.store.open(id)
+        }
+        let file = reader.stored.file
+        var offset: UInt64 = 0
+        if request.hasBegun, let begun = TransferFile(request.begun), begun == file {
+            guard request.offset <= file.size else {
+                throw TransferError(
+                    .invalidRequest,
+                    "a client said that it has \(request.offset) bytes of a file of \(file.size)"
+                )
+            }
+            offset = request.offset
+        }
+        var begin = Hhsocket_GetItem()
+        begin.kind = .begin(Self.begin(file, offset))
+        try await stream.send(ByteBuffer(message: begin))
+        guard offset < file.size else { return }
+        try await self.send(reader, from: offset, size: file.size, stream)
+    }
+
+    private static func begin(_ file: TransferFile, _ offset: UInt64) -> Hhsocket_GetBegin {
+        var begin = Hhsocket_GetBegin()
+        begin.file = file.message
+        begin.offset = offset
+        return begin
+    }
+
+    /// Sends the file from `offset` on, and reads one part while the one before it leaves.
+    private func send(
+        _ reader: any TransferReader,
+        from offset: UInt64,
+        size: UInt64,
+        _ stream: ServerStream
+    ) async throws {
+        let first = Self.partLength(sent: 0, left: size - offset)
+        var item = try await self.item(of: reader, at: offset, first)
+        var end = offset + UInt64(first)
+        while end < size {
+            let start = end
+            let count = Self.partLength(sent: start - offset, left: size - start)
+            async let next = self.item(of: reader, at: start, count)
+            try await stream.sendUncompressed(item)
+            item = try await next
+            end = start + UInt64(count)
+        }
+        try await stream.sendUncompressed(item)
+    }
+
+    /// Reads a part.
+    private func item(of reader: any TransferReader, at offset: UInt64, _ count: Int) async throws -> ByteBuffer {
+        try await self.fromStore {
+            if let reader = reader as? any TransferItemReader { return try await reader.item(at: offset, count: count) }
+            let bytes = try await reader.read(at: offset, count: count)
+            guard bytes.readableBytes == count else { throw StatusError(.cancelledByServer) }
+            return TransferPart(offset: offset, bytes: bytes).item
+        }
+    }
+}

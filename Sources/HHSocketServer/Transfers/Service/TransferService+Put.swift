@@ -1,0 +1,159 @@
+import HHSocket
+import HHSocketMessage
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// Takes files.
+extension TransferService {
+    func put(_ stream: ServerStream, _ context: ServerContext) async throws {
+        let end = PutEnd()
+        do {
+            // Another writer may come while this one waits for its client.
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await self.receive(stream, context, end) }
+                group.addTask { try await end.wait() }
+                defer { group.cancelAll() }
+                try await group.next()
+            }
+        } catch {
+            throw await self.end(stream, end.error ?? error, .put, context) { failure in
+                var report = Hhsocket_PutReport()
+                report.failure = failure
+                return try ByteBuffer(message: report)
+            }
+        }
+    }
+
+    private func receive(_ stream: ServerStream, _ context: ServerContext, _ end: PutEnd) async throws {
+        var session = PutSession()
+        var items = stream.items.makeAsyncIterator()
+        guard let first = try await items.next() else { throw session.endedEarly() }
+        let put: TransferPut
+        switch session.received(first) {
+        case .begin(let id, let file, let writer):
+            let id = try await self.admit(.put, id.description, file, context)
+            put = TransferPut(id: id, file: file, writer: writer, owner: context.session.transferOwner)
+        case .fail(let error): throw error
+        case .ignore, .take, .report: throw session.endedEarly()
+        }
+        let beginning = try await self.fromStore(stream, sign: PutSession.busyItem()) {
+            try await self.store.begin(put) { end.resume(throwing: $0) }
+        }
+        switch beginning {
+        case .complete: break
+        case .unfinished(let writer, let isChanged):
+            do {
+                try await stream.send(session.begun(at: writer.offset, isChanged: isChanged).item)
+                try await self.receiveContent(&session, &items, stream, writer)
+            } catch {
+                await writer.close()
+                throw error
+            }
+            await writer.close()
+        }
+        try await stream.send(session.complete().item)
+    }
+
+    private func receiveContent(
+        _ session: inout PutSession,
+        _ items: inout ServerStream.Items.Iterator,
+        _ stream: ServerStream,
+        _ writer: any TransferWriter
+    ) async throws {
+        while !session.isWhole {
+            guard let item = try await items.next() else { throw session.endedEarly() }
+            var step = session.received(item)
+            var parts: [ByteBuffer] = []
+            // What is there already is written together, as far as one report may cover it.
+            while case .take(let bytes) = step {
+                parts.append(bytes)
+                step = .ignore
+                guard !session.isReportDue, !session.isWhole, stream.hasItem,
+                    // If the stream is over, the next item says so; this is written nonetheless.
+                    let item = (try? await items.next()) ?? nil
+                else { break }
+                step = session.received(item)
+            }
+            if !parts.isEmpty {
+                try await self.fromStore { [parts] in try await writer.append(parts) }
+                if let report = session.wrote() { try await stream.send(report.item) }
+            }
+            switch step {
+            case .report(let report): try await stream.send(report.item)
+            case .fail(let error): throw error
+            case .ignore, .take, .begin: break
+            }
+        }
+        try await self.fromStore(stream, sign: PutSession.busyItem()) { try await writer.finish() }
+    }
+}
+
+extension PutSession {
+    static func busyItem() throws -> ByteBuffer {
+        var report = Hhsocket_PutReport()
+        report.busy = true
+        return try ByteBuffer(message: report)
+    }
+}
+
+extension PutSession.Report {
+    var item: ByteBuffer {
+        get throws {
+            var report = Hhsocket_PutReport()
+            report.offset = self.offset
+            report.changed = self.isChanged
+            report.complete = self.isComplete
+            return try ByteBuffer(message: report)
+        }
+    }
+}
+
+extension ServerSession {
+    /// For whom limits of a store count: the client's identity, or its network where it has none.
+    var transferOwner: String {
+        if let identity = self.identity { return "identity \(identity)" }
+        return ClientAddress(self.remoteAddress).map { "address \($0.text)" } ?? "local"
+    }
+}
+
+/// The end of a put that comes from elsewhere.
+final class PutEnd: Sendable {
+    private struct State {
+        var error: (any Error)?
+        var waiter: CheckedContinuation<Void, any Error>?
+        var isCancelled = false
+    }
+
+    private let state = NIOLockedValueBox(State())
+
+    var error: (any Error)? { self.state.withLockedValue { $0.error } }
+
+    func resume(throwing error: any Error) {
+        let waiter = self.state.withLockedValue { state in
+            if state.error == nil { state.error = error }
+            return state.waiter.take()
+        }
+        waiter?.resume(throwing: error)
+    }
+
+    /// Throws when there is an error, or when the task is cancelled.
+    func wait() async throws {
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { (waiter: CheckedContinuation<Void, any Error>) in
+                let error: (any Error)? = self.state.withLockedValue { state in
+                    if let error = state.error { return error }
+                    if state.isCancelled { return CancellationError() }
+                    state.waiter = waiter
+                    return nil
+                }
+                if let error { waiter.resume(throwing: error) }
+            }
+        } onCancel: {
+            let waiter = self.state.withLockedValue { state in
+                state.isCancelled = true
+                return state.waiter.take()
+            }
+            waiter?.resume(throwing: CancellationError())
+        }
+    }
+}

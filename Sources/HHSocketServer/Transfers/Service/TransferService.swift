@@ -1,0 +1,193 @@
+public import HHSocket
+import HHSocketMessage
+import NIOCore
+
+/// Takes and gives the files of a store: the server's side of `TransferClient`.
+///
+/// ```swift
+/// let store = try FolderTransferStore(path: "/srv/photographs")
+/// router.register(TransferService(store: store) { request, context in
+///     guard let identity = context.session.identity else { throw TransferError(.denied, "sign in first") }
+///     guard request.id.description.hasPrefix("\(identity).") else { throw TransferError(.denied, "not yours") }
+/// })
+/// ```
+/// Files may be of any size, and a transfer goes on where it was interrupted, also after a restart of either process. A
+/// client needs streams (``SocketServer/Configuration/streams``).
+public struct TransferService: Sendable {
+    /// Decides whether a client may do something; returns if it may.
+    ///
+    /// A ``HHSocket/TransferError`` that it throws, such as `TransferError(.denied, "why")`, is told to the client,
+    /// which does not try again. A ``StatusError`` is the answer as it is, and 409 and 503 ask the client to try again.
+    /// Any other error is treated as one of a handler (``Router/mapErrors(_:)``).
+    public typealias Authorization = @Sendable (TransferRequest, ServerContext) async throws -> Void
+
+    let store: any TransferStore
+    let types: TransferTypes
+    let authorize: Authorization
+    /// The time between two signs of life of a store that is at work. Clients wait for 20 s by default.
+    var busyInterval = Duration.seconds(5)
+
+    /// - Parameters:
+    ///   - store: Where the files are.
+    ///   - types: The type numbers of the four methods, which clients must know.
+    ///   - authorize: Decides on every request; for a file that is sent, on each attempt. It runs where handlers run.
+    public init(
+        store: any TransferStore,
+        types: TransferTypes = TransferTypes(),
+        authorize: @escaping Authorization
+    ) {
+        self.store = store
+        self.types = types
+        self.authorize = authorize
+    }
+}
+
+extension Router {
+    /// Registers the four methods of transfers.
+    ///
+    /// - Parameters:
+    ///   - transfers: The service.
+    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says. They never block.
+    ///   - limits: The bounds of each method. Streams take as long as files need: the server's timeout for handlers
+    ///     does not apply to them, and a timeout here does.
+    public mutating func register(
+        _ transfers: TransferService,
+        on executor: HandlerExecutor? = nil,
+        limits: RouteLimits = RouteLimits()
+    ) {
+        var streamLimits = limits
+        streamLimits.timeout = limits.timeout ?? .seconds(365 * 86_400)
+        self.stream(transfers.types.put, .bidirectional, on: executor, limits: streamLimits) { stream, context in
+            try await transfers.put(stream, context)
+            return ByteBuffer()
+        }
+        self.stream(transfers.types.get, .serverStreaming, on: executor, limits: streamLimits) { stream, context in
+            try await transfers.get(stream, context)
+            return ByteBuffer()
+        }
+        self.handle(transfers.types.find, on: executor, limits: limits) { request, context in
+            try await transfers.find(request, context)
+        }
+        self.handle(transfers.types.discard, on: executor, limits: limits) { request, context in
+            try await transfers.discard(request, context)
+        }
+    }
+}
+
+// MARK: Calls
+
+extension TransferService {
+    fileprivate func find(_ request: ServerRequest, _ context: ServerContext) async throws -> ByteBuffer {
+        let message: Hhsocket_FindRequest = try request.message()
+        var reply = Hhsocket_FindReply()
+        do {
+            let id = try await self.admit(.find, message.id, nil, context)
+            let stored = try await self.fromStore { try await self.store.find(id) }
+            guard let stored else { throw FolderTransferStore.notFound(id) }
+            reply.file = stored.file.message
+            reply.modified = stored.modifiedNanoseconds
+        } catch {
+            reply.failure = try self.failure(error, .find, context)
+        }
+        return try ByteBuffer(message: reply)
+    }
+
+    fileprivate func discard(_ request: ServerRequest, _ context: ServerContext) async throws -> ByteBuffer {
+        let message: Hhsocket_DiscardRequest = try request.message()
+        var reply = Hhsocket_DiscardReply()
+        do {
+            let id = try await self.admit(.discard, message.id, nil, context)
+            reply.discarded = try await self.fromStore { try await self.store.discard(id, writer: message.writer) }
+        } catch {
+            reply.failure = try self.failure(error, .discard, context)
+        }
+        return try ByteBuffer(message: reply)
+    }
+
+    private func failure(
+        _ error: any Error,
+        _ method: TransferRequest.Method,
+        _ context: ServerContext
+    ) throws -> Hhsocket_TransferFailure {
+        let ending = TransferEnding(error)
+        self.log(ending, method, context)
+        guard let told = ending.told else { throw ending.thrown }
+        return told.failure
+    }
+}
+
+// MARK: What all methods share
+
+extension TransferService {
+    /// Checks an id, and asks the application.
+    func admit(
+        _ method: TransferRequest.Method,
+        _ id: String,
+        _ file: TransferFile?,
+        _ context: ServerContext
+    ) async throws -> TransferID {
+        guard let id = TransferID(id) else { throw TransferError.invalidID(id) }
+        do {
+            try await self.authorize(TransferRequest(method: method, id: id, file: file), context)
+        } catch {
+            throw TransferEnding.Refusal(error: error)
+        }
+        return id
+    }
+
+    /// Marks errors of the store, so that the log alone has their text.
+    func fromStore<Result>(_ body: () async throws -> Result) async throws -> Result {
+        do {
+            return try await body()
+        } catch {
+            throw TransferEnding.storeFailure(error)
+        }
+    }
+
+    /// Has the store do what may take long, such as hashing a file, and sends `sign` until it is done.
+    func fromStore<Result: Sendable>(
+        _ stream: ServerStream,
+        sign: ByteBuffer,
+        _ body: () async throws -> Result
+    ) async throws -> Result {
+        async let _ = self.repeating(sign, on: stream)
+        return try await self.fromStore(body)
+    }
+
+    /// Returns when the task is cancelled, or the stream is over.
+    private func repeating(_ sign: ByteBuffer, on stream: ServerStream) async {
+        while (try? await Task.sleep(for: self.busyInterval)) != nil, (try? await stream.send(sign)) != nil {}
+    }
+
+    func log(_ ending: TransferEnding, _ method: TransferRequest.Method, _ context: ServerContext) {
+        guard let line = ending.logged else { return }
+        let metadata: Logger.Metadata = ["method": "\(method)", "error": "\(line)"]
+        context.session.peerLog.write(.warning, "a transfer has failed", metadata, by: context.logger)
+    }
+
+    /// Tells the client of a stream how it ends.
+    ///
+    /// - Parameter item: The item that carries a failure.
+    /// - Returns: The error that the handler throws.
+    func end(
+        _ stream: ServerStream,
+        _ error: any Error,
+        _ method: TransferRequest.Method,
+        _ context: ServerContext,
+        _ item: (Hhsocket_TransferFailure) throws -> ByteBuffer
+    ) async -> any Error {
+        let ending = TransferEnding(error)
+        self.log(ending, method, context)
+        if let told = ending.told, let item = try? item(told.failure) { try? await stream.send(item) }
+        return ending.thrown
+    }
+}
+
+extension TransferFile {
+    var message: Hhsocket_TransferFile {
+        var message = Hhsocket_TransferFile()
+        message.size = self.size
+        message.sha256 = .init(self.sha256.bytes)
+        return message
+    }
+}

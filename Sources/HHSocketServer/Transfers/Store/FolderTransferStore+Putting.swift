@@ -1,0 +1,258 @@
+public import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// How a put begins, and what ends it.
+extension FolderTransferStore {
+    public func begin(
+        _ put: TransferPut,
+        onEnd: @escaping @Sendable (any Error) -> Void
+    ) async throws -> TransferBeginning {
+        for id in self.state.withLockedValue({ [now = self.fileSystem.now()] in $0.ledger.expired(now: now) }) {
+            try? await self.inTurn(of: id) { try self.removeIfExpired(id) }
+        }
+        var hashed: HashRecord?
+        // A file that changes again and again is not the one that is put.
+        for attempt in 0..<4 {
+            let begun = try await self.inTurn(of: put.id) { [hashed] in
+                try self.beginNow(put, hashed, mayHash: attempt < 3, onEnd)
+            }
+            switch begun {
+            case .complete: return .complete
+            case .unfinished(let writer, let isChanged): return .unfinished(writer, changed: isChanged)
+            case .needsHash: hashed = try await self.hash(of: put.id)
+            }
+        }
+        throw StatusError(.cancelledByServer)
+    }
+
+    public func discard(_ id: TransferID, writer: UInt64) async throws -> Bool {
+        try await self.inTurn(of: id) {
+            try self.withRoot { root in
+                try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
+                    guard let found = try self.readUnfinished(id, in: folder), found.record.writer == writer else {
+                        return false
+                    }
+                    self.end(id, StatusError(.cancelledByServer))
+                    try self.removeUnfinished(found.record, in: folder)
+                    return true
+                } ?? false
+            }
+        }
+    }
+
+    enum Begun: Sendable {
+        case complete
+        case unfinished(FolderTransferWriter, isChanged: Bool)
+        /// The file that is whole may be the one.
+        case needsHash
+    }
+
+    private func beginNow(
+        _ put: TransferPut,
+        _ hashed: HashRecord?,
+        mayHash: Bool,
+        _ onEnd: @escaping @Sendable (any Error) -> Void
+    ) throws -> Begun {
+        try self.withRoot { root in
+            let visible = try self.visible(put.id, in: root)
+            try Self.checkMayReplace(visible, put.id)
+            if case .file(let status) = visible, status.size == put.file.size {
+                let known =
+                    hashed?.key == FileKey(status) ? hashed : try self.knownHash(of: put.id, status, in: root)
+                if known == nil, mayHash { return .needsHash }
+                if let known, known.digest == put.file.sha256 {
+                    try self.settle(put, known, in: root)
+                    return .complete
+                }
+            }
+            let begun = try self.withFolder(FolderNames.unfinished, in: root, makes: true) { folder in
+                try self.beginUnfinished(put, in: folder, onEnd)
+            }
+            guard let begun else { throw TransferError(.storeFailed, "the server's store has no folder") }
+            return begun
+        }
+    }
+
+    static func checkMayReplace(_ visible: Visible, _ id: TransferID) throws(TransferError) {
+        switch visible {
+        case .nothing, .file, .other: break
+        case .folder:
+            throw TransferError(.storeFailed, "\(id) is the name of a folder in the server's store: choose another id")
+        case .otherCase(let name): throw Self.otherCase(id, name)
+        }
+    }
+
+    private static func otherCase(_ id: TransferID, _ name: String) -> TransferError {
+        TransferError(
+            .invalidID,
+            "the server's store cannot tell \(id) from \(name), which it has: choose an id that differs otherwise"
+        )
+    }
+
+    /// The file is there already. Makes sure that it will be after a power cut, as after any put.
+    private func settle(_ put: TransferPut, _ known: HashRecord, in root: CInt) throws {
+        let isDurable = self.state.withLockedValue { state in
+            state.hashes[put.id].map { $0.isDurable && $0.record == known } ?? false
+        }
+        if !isDurable {
+            do throws(SystemError) {
+                let descriptor = try self.fileSystem.openForReading(put.id.description, in: root)
+                defer { self.fileSystem.close(descriptor) }
+                try self.fileSystem.synchronize(descriptor)
+                try self.fileSystem.synchronize(root)
+            } catch {
+                // Where nothing can be written, nothing waits to be.
+                if !error.isReadOnly { throw error }
+            }
+            if self.state.withLockedValue({ $0.hashes[put.id]?.record == known }) {
+                self.remember(KnownHash(record: known, isDurable: true))
+            }
+        }
+        // What a put may have left that ended just before it had tidied up.
+        guard self.state.withLockedValue({ $0.live[put.id] == nil }) else { return }
+        _ = try? self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
+            guard let found = try self.readUnfinished(put.id, in: folder), found.record.file == put.file else { return }
+            try self.removeUnfinished(found.record, in: folder)
+        }
+    }
+
+    // MARK: The unfinished file
+
+    private func beginUnfinished(
+        _ put: TransferPut,
+        in folder: CInt,
+        _ onEnd: @escaping @Sendable (any Error) -> Void
+    ) throws -> Begun {
+        let found = try self.readUnfinished(put.id, in: folder)
+        let now = self.fileSystem.now()
+        // Somebody has removed it.
+        if found == nil { self.end(put.id, StatusError(.cancelledByServer)) }
+        let (plan, isLive) = try self.state.withLockedValue { state in
+            if let found {
+                let (received, touched) = (found.status.size, found.touched)
+                state.ledger.found(found.record, received: received, touched: touched)
+            } else {
+                state.ledger.remove(put.id)
+            }
+            return (try state.ledger.plan(put, now: now), state.live[put.id] != nil)
+        }
+        // It is open where a writer is at work. Otherwise another process may be.
+        let old = isLive ? nil : try found.map { try self.openUnfinished($0.record, in: folder) }
+        let content: UnfinishedContent
+        do {
+            if plan.isRecordNew { try self.write(plan.record, in: folder) }
+            content =
+                if plan.isContentKept, let found {
+                    try self.continued(put, plan, found, old)
+                } else {
+                    try self.renewed(put, plan, found?.record, old, in: folder)
+                }
+        } catch {
+            if let old { self.fileSystem.close(old) }
+            self.clearAway(put.id, after: error, wasThere: found != nil, in: folder)
+            throw error
+        }
+        let live = LivePut(put.id, content, onEnd: onEnd)
+        self.state.withLockedValue { state in
+            state.live[put.id] = live
+            state.ledger.opened(plan.record, received: content.offset, now: now)
+        }
+        return .unfinished(FolderTransferWriter(self, live, offset: content.offset), isChanged: plan.isChanged)
+    }
+
+    /// Takes over what has come of this content.
+    private func continued(
+        _ put: TransferPut,
+        _ plan: UnfinishedLedger.Plan,
+        _ found: Unfinished,
+        _ old: CInt?
+    ) throws -> UnfinishedContent {
+        guard let old else {
+            // The hash goes on as well.
+            guard let content = self.end(put.id, Self.reason(plan, put.id), closes: false) else {
+                throw StatusError(.overloaded)
+            }
+            return content
+        }
+        let status = try self.fileSystem.status(old)
+        let hash = self.takePartialHash(of: .unfinished(put.id), FileKey(status))
+        return UnfinishedContent(old, put.file, offset: status.size, hash: hash ?? PartialHash())
+    }
+
+    /// Begins the content of which the record tells.
+    private func renewed(
+        _ put: TransferPut,
+        _ plan: UnfinishedLedger.Plan,
+        _ former: UnfinishedRecord?,
+        _ old: CInt?,
+        in folder: CInt
+    ) throws -> UnfinishedContent {
+        self.end(put.id, Self.reason(plan, put.id))
+        if let former {
+            try self.fileSystem.removeIfPresent(FolderNames.content(put.id, former.file.sha256), in: folder)
+        }
+        let name = FolderNames.content(put.id, put.file.sha256)
+        // One of which no record tells.
+        try self.fileSystem.removeIfPresent(name, in: folder)
+        let descriptor = try self.fileSystem.create(name, in: folder)
+        _ = self.fileSystem.lock(descriptor)
+        if let old { self.fileSystem.close(old) }
+        return UnfinishedContent(descriptor, put.file)
+    }
+
+    private static func reason(_ plan: UnfinishedLedger.Plan, _ id: TransferID) -> any Error {
+        if plan.supersedes { return UnfinishedLedger.superseded(id) }
+        return StatusError(.cancelledByServer)
+    }
+
+    private func openUnfinished(_ record: UnfinishedRecord, in folder: CInt) throws -> CInt {
+        let name = FolderNames.content(record.id, record.file.sha256)
+        let descriptor = try self.fileSystem.openForWriting(name, in: folder)
+        guard self.fileSystem.lock(descriptor) else {
+            self.fileSystem.close(descriptor)
+            // The client tries again, until that process has ended.
+            throw StatusError(.overloaded)
+        }
+        return descriptor
+    }
+
+    private func write(_ record: UnfinishedRecord, in folder: CInt) throws(SystemError) {
+        try self.fileSystem.replace(
+            FolderNames.record(record.id),
+            in: folder,
+            with: record.bytes,
+            temporary: FolderNames.temporary(record.id),
+            // So that a power cut does not cost hours; for small files it would take longer than to send them again.
+            isDurable: record.file.size >= 64 << 20
+        )
+    }
+
+    /// Removes what cannot be continued after a failure to begin.
+    private func clearAway(_ id: TransferID, after error: any Error, wasThere: Bool, in folder: CInt) {
+        let isShortage = (error as? SystemError)?.isShortage ?? false
+        guard !wasThere || isShortage else { return }
+        self.end(id, error is SystemError ? (error as? SystemError)?.asTransferError ?? error : error)
+        self.removeAll(of: id, in: folder)
+    }
+
+    // MARK: The end of a writer's work
+
+    /// Ends the work of the writer that may be at work.
+    ///
+    /// - Parameter closes: Whether its content is closed; else it is handed over.
+    @discardableResult
+    func end(_ id: TransferID, _ error: (any Error)?, closes: Bool = true) -> UnfinishedContent? {
+        let live: LivePut? = self.state.withLockedValue { $0.live.removeValue(forKey: id) }
+        guard let content = live?.end(error) else { return nil }
+        if closes { self.fileSystem.close(content.descriptor) }
+        return content
+    }
+
+    /// Forgets a writer whose work has ended.
+    func forget(_ live: LivePut) {
+        self.state.withLockedValue { state in
+            if state.live[live.id] === live { state.live[live.id] = nil }
+        }
+    }
+}

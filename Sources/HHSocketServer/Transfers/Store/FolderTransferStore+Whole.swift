@@ -1,0 +1,306 @@
+public import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Files that are whole, and their hashes.
+extension FolderTransferStore {
+    public func find(_ id: TransferID) async throws -> StoredFile? {
+        guard let record = try await self.hash(of: id) else { return nil }
+        return StoredFile(record)
+    }
+
+    public func open(_ id: TransferID) async throws -> any TransferReader {
+        var hashed: HashRecord?
+        // A file that changes again and again is not served.
+        for _ in 0..<4 {
+            let opened = try await self.onThread(of: id) { [hashed] in try self.openNow(id, hashed) }
+            switch opened {
+            case .reader(let reader): return reader
+            case .absent: throw Self.notFound(id)
+            case .needsHash:
+                hashed = try await self.hash(of: id)
+                if hashed == nil { throw Self.notFound(id) }
+            }
+        }
+        throw StatusError(.cancelledByServer)
+    }
+
+    static func notFound(_ id: TransferID) -> TransferError {
+        TransferError(.notFound, "the server's store has no file \(id)")
+    }
+
+    private enum Opened: Sendable {
+        case reader(FolderTransferReader)
+        case absent
+        case needsHash
+    }
+
+    private func openNow(_ id: TransferID, _ hashed: HashRecord?) throws -> Opened {
+        try self.withRoot { root in
+            guard case .file(let descriptor, let status) = try self.openVisible(id, in: root) else { return .absent }
+            let file = OpenDescriptor(descriptor, self.fileSystem)
+            let record = hashed?.key == FileKey(status) ? hashed : try self.knownHash(of: id, status, in: root)
+            guard let record else { return .needsHash }
+            return .reader(FolderTransferReader(self, id, file, record))
+        }
+    }
+
+    // MARK: What is visible
+
+    enum Visible {
+        case nothing
+        case file(FileStatus)
+        case folder
+        /// A link, a pipe or something else that is no file.
+        case other
+        /// The file of an id that the file system takes for the same.
+        case otherCase(name: String)
+    }
+
+    func visible(_ id: TransferID, in root: CInt) throws -> Visible {
+        let status = try self.fileSystem.statusIfPresent(of: id.description, in: root)
+        guard let status else { return .nothing }
+        if let name = try self.otherName(of: id, status, in: root) { return .otherCase(name: name) }
+        switch status.kind {
+        case .regular: return .file(status)
+        case .folder: return .folder
+        case .other: return .other
+        }
+    }
+
+    /// The name that is really there, if the file system has found one that differs in case.
+    private func otherName(of id: TransferID, _ status: FileStatus, in root: CInt) throws -> String? {
+        // The hash of a file that is in memory was found under this very id.
+        let known = self.state.withLockedValue { $0.hashes[id]?.record.key }
+        guard known != FileKey(status), let other = FolderNames.otherCase(id),
+            try self.fileSystem.statusIfPresent(of: other, in: root)?.inode == status.inode
+        else { return nil }
+        var found: String?
+        try self.fileSystem.forEachName(in: root) { name in
+            if name == id.description {
+                found = nil
+                return false
+            }
+            if FolderNames.differOnlyInCase(name, id) { found = name }
+            return true
+        }
+        return found
+    }
+
+    private enum OpenedFile {
+        case file(CInt, FileStatus)
+        case absent
+    }
+
+    private func openVisible(_ id: TransferID, in root: CInt) throws -> OpenedFile {
+        guard case .file = try self.visible(id, in: root) else { return .absent }
+        let descriptor: CInt
+        do throws(SystemError) {
+            descriptor = try self.fileSystem.openForReading(id.description, in: root)
+        } catch {
+            // It has become something else meanwhile.
+            if [ENOENT, ELOOP, ENXIO].contains(error.code) { return .absent }
+            // Reading has nothing to do with a store that cannot be written.
+            guard error.isReadOnly else { throw error }
+            throw TransferError(.storeFailed, "the server may not read the file \(id)")
+        }
+        do {
+            let status = try self.fileSystem.status(descriptor)
+            if status.kind == .regular { return .file(descriptor, status) }
+        } catch {
+            self.fileSystem.close(descriptor)
+            throw error
+        }
+        self.fileSystem.close(descriptor)
+        return .absent
+    }
+
+    // MARK: Hashes
+
+    /// The hash of a file, made if it must be, together with others who want it.
+    ///
+    /// - Throws: `CancellationError` if the task is cancelled. What has been hashed is kept for the next attempt.
+    func hash(of id: TransferID) async throws -> HashRecord? {
+        while true {
+            switch try await self.inTurn(of: id, { try self.hashOn(id) }) {
+            case .absent: return nil
+            case .done(let record): return record
+            case .goesOn: try Task.checkCancellation()
+            }
+        }
+    }
+
+    private enum Hashing: Sendable {
+        case absent
+        case done(HashRecord)
+        case goesOn
+    }
+
+    /// Hashes a part of a file.
+    private func hashOn(_ id: TransferID) throws -> Hashing {
+        try self.withRoot { root in
+            guard case .file(let descriptor, let status) = try self.openVisible(id, in: root) else {
+                self.state.withLockedValue { $0.hashes[id] = nil }
+                return .absent
+            }
+            defer { self.fileSystem.close(descriptor) }
+            if let record = try self.knownHash(of: id, status, in: root) { return .done(record) }
+            let key = FileKey(status)
+            var hash = self.takePartialHash(of: .whole(id), key) ?? PartialHash()
+            let start = hash.position
+            try hash.read(descriptor, upTo: status.size, limit: Self.hashLimit, self.fileSystem)
+            guard hash.position == status.size else {
+                // It is shorter than it was.
+                if hash.position == start { throw StatusError(.cancelledByServer) }
+                self.keep(hash, of: .whole(id), key)
+                return .goesOn
+            }
+            // It may have changed meanwhile; then all begins again.
+            guard try FileKey(self.fileSystem.status(descriptor)) == key else { return .goesOn }
+            let record = HashRecord(id: id, key: key, digest: hash.digest)
+            self.keep(record, isDurable: false, in: root)
+            return .done(record)
+        }
+    }
+
+    /// The hash of a file, if it is kept.
+    func knownHash(of id: TransferID, _ status: FileStatus, in root: CInt) throws -> HashRecord? {
+        let key = FileKey(status)
+        if let known = self.state.withLockedValue({ $0.hashes[id] })?.record, known.key == key { return known }
+        // Hashes that cannot be read are made again.
+        let bytes = try? self.withFolder(FolderNames.hashes, in: root, makes: false) { folder in
+            try self.fileSystem.contents(of: id.description, in: folder, limit: SealedRecord.maximumLength)
+        }
+        guard let bytes = bytes ?? nil, let record = HashRecord(bytes: bytes), record.id == id, record.key == key
+        else { return nil }
+        self.remember(KnownHash(record: record, isDurable: false))
+        return record
+    }
+
+    /// Keeps a hash in memory and on the disk, where it can be written.
+    func keep(_ record: HashRecord, isDurable: Bool, in root: CInt) {
+        // A file that has just changed may change again before the clock of the file system has moved.
+        guard isDurable || record.isSettled(now: self.fileSystem.now()) else { return }
+        self.remember(KnownHash(record: record, isDurable: isDurable))
+        _ = try? self.withFolder(FolderNames.hashes, in: root, makes: true) { folder in
+            try self.fileSystem.replace(
+                record.id.description,
+                in: folder,
+                with: record.bytes,
+                temporary: FolderNames.temporary(record.id),
+                isDurable: false
+            )
+        }
+    }
+
+    func remember(_ hash: KnownHash) {
+        self.state.withLockedValue { state in
+            state.hashes[hash.record.id] = hash
+            if state.hashes.count > Self.maximumHashes, let any = state.hashes.keys.first { state.hashes[any] = nil }
+        }
+    }
+
+    func takePartialHash(of name: PartialName, _ key: FileKey) -> PartialHash? {
+        let partial = self.state.withLockedValue { $0.partial.removeValue(forKey: name) }
+        return partial?.key == key ? partial?.hash : nil
+    }
+
+    func keep(_ hash: PartialHash, of name: PartialName, _ key: FileKey) {
+        self.state.withLockedValue { state in
+            state.partial[name] = (key, hash)
+            if state.partial.count > Self.maximumPartialHashes, let any = state.partial.keys.first {
+                state.partial[any] = nil
+            }
+        }
+    }
+}
+
+extension HashRecord {
+    /// The time for which a file must not have changed, in milliseconds: longer than the step of any file system's
+    /// clock.
+    private static let settlingTime: UInt64 = 3_000
+
+    func isSettled(now: UInt64) -> Bool {
+        let modified = UInt64(clamping: max(self.key.modified, self.key.changed) / 1_000_000)
+        return modified < now && now - modified > Self.settlingTime
+    }
+}
+
+extension StoredFile {
+    init(_ record: HashRecord) {
+        self.init(
+            file: TransferFile(size: record.key.size, sha256: record.digest),
+            modified: .nanoseconds(max(0, record.key.modified))
+        )
+    }
+}
+
+/// A descriptor that is closed with its last reference.
+final class OpenDescriptor: Sendable {
+    let descriptor: CInt
+    private let fileSystem: any StoreFileSystem
+
+    init(_ descriptor: CInt, _ fileSystem: any StoreFileSystem) {
+        self.descriptor = descriptor
+        self.fileSystem = fileSystem
+    }
+
+    deinit { self.fileSystem.close(self.descriptor) }
+}
+
+/// A file of a ``FolderTransferStore`` that is whole, open to be read.
+struct FolderTransferReader: TransferItemReader {
+    let stored: StoredFile
+    private let store: FolderTransferStore
+    private let id: TransferID
+    private let file: OpenDescriptor
+    private let key: FileKey
+
+    init(_ store: FolderTransferStore, _ id: TransferID, _ file: OpenDescriptor, _ record: HashRecord) {
+        self.stored = StoredFile(record)
+        self.store = store
+        self.id = id
+        self.file = file
+        self.key = record.key
+    }
+
+    func read(at offset: UInt64, count: Int) async throws -> ByteBuffer {
+        try await self.store.onThread(of: self.id) {
+            var bytes = ByteBuffer()
+            try bytes.writeWithUnsafeMutableBytes(minimumWritableBytes: count) { memory in
+                try self.fill(UnsafeMutableRawBufferPointer(rebasing: memory[..<count]), at: offset)
+                return count
+            }
+            return bytes
+        }
+    }
+
+    func item(at offset: UInt64, count: Int) async throws -> ByteBuffer {
+        try await self.store.onThread(of: self.id) {
+            try TransferPart.item(offset: offset, count: count) { memory throws(any Error) in
+                try self.fill(memory, at: offset)
+            }
+        }
+    }
+
+    private func fill(_ memory: UnsafeMutableRawBufferPointer, at offset: UInt64) throws {
+        let fileSystem = self.store.fileSystem
+        let count = try fileSystem.read(self.file.descriptor, into: memory, at: offset)
+        // A program that writes into the file, instead of replacing it, would make a mixture of it. Removing its name
+        // changes nothing but the time of the last change.
+        let status = try fileSystem.status(self.file.descriptor)
+        guard count == memory.count, status.size == self.key.size, status.modified == self.key.modified else {
+            throw StatusError(.cancelledByServer)
+        }
+    }
+}

@@ -1,0 +1,197 @@
+public import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// The files of transfers in a folder: that of an id is `FOLDER/ID`.
+///
+/// ```swift
+/// let store = try FolderTransferStore(path: "/srv/photographs")
+/// router.register(TransferService(store: store) { request, context in
+///     guard context.session.identity != nil else { throw TransferError(.denied, "sign in first") }
+/// })
+/// ```
+/// A file becomes visible there in one step, when it is whole, has the hash that was announced, and is on the disk; one
+/// that is replaced is read to its end by those who have begun. Files that are put there by other programs are served
+/// as well; they should be moved there, not written. Links, pipes and folders are not served; a put replaces a link or
+/// a pipe of its name, and fails where that is a folder's.
+///
+/// All else that the store keeps is in folders whose names are no ids: `+unfinished` has the files that are not whole,
+/// within ``TransferLimits``, and `+hashes` the hashes of those that are. A damaged file in either is discarded. A put
+/// that finds the disk full is removed at once. Where the folder cannot be written, files are served, unfinished ones
+/// are kept, and puts fail with the code `readOnly`; no restart is needed when it can be written again. Where the file
+/// system does not distinguish upper and lower case, an id is refused that differs from an existing one only in case.
+///
+/// A second process may use the same folder, such as during an update: an unfinished file is written by one of them.
+/// Files are read and written in pieces, by threads of its own.
+public final class FolderTransferStore: TransferStore {
+    struct State {
+        var ledger: UnfinishedLedger
+        var live: [TransferID: LivePut] = [:]
+        /// The hashes of files that are whole.
+        var hashes: [TransferID: KnownHash] = [:]
+        /// Hashes that are not complete.
+        var partial: [PartialName: (key: FileKey, hash: PartialHash)] = [:]
+    }
+
+    struct KnownHash {
+        var record: HashRecord
+        /// Whether the file is known to survive a power cut.
+        var isDurable: Bool
+    }
+
+    /// Whose hash is not complete.
+    enum PartialName: Hashable {
+        case whole(TransferID)
+        case unfinished(TransferID)
+    }
+
+    /// The number of hashes in memory.
+    static let maximumHashes = 4_096
+    static let maximumPartialHashes = 64
+    /// The number of bytes that are hashed in a turn.
+    static let hashLimit: UInt64 = 8 << 20
+    /// The number of threads: what waits for the disk should not hold up what does not.
+    private static let threadCount = 4
+
+    /// The folder's absolute path.
+    public let path: String
+    let fileSystem: any StoreFileSystem
+    private let threads = BlockingThreads(count: FolderTransferStore.threadCount)
+    private let turns = Turns<TransferID>()
+    let state: NIOLockedValueBox<State>
+    private let sweeper = NIOLockedValueBox<Task<Void, Never>?>(nil)
+
+    /// Opens a store. Reads the folder, so it is not for an event loop.
+    ///
+    /// - Parameters:
+    ///   - path: The folder. It is made if its parent exists.
+    ///   - limits: The bounds of unfinished files.
+    /// - Throws: ``HHSocket/TransferError`` with the code `storeFailed` if it cannot be made or read, or is no folder.
+    public convenience init(path: String, limits: TransferLimits = TransferLimits()) throws(TransferError) {
+        try self.init(path: Self.absolute(path), limits: limits, PosixFileSystem())
+        self.startSweeping()
+    }
+
+    init(path: String, limits: TransferLimits = TransferLimits(), _ fileSystem: any StoreFileSystem)
+        throws(TransferError)
+    {
+        self.path = path
+        self.fileSystem = fileSystem
+        self.state = NIOLockedValueBox(State(ledger: UnfinishedLedger(limits: limits)))
+        do {
+            try self.prepare()
+        } catch {
+            throw TransferError(.storeFailed, "the folder \(path) cannot be a store of transfers: \(error)")
+        }
+    }
+
+    deinit {
+        self.sweeper.withLockedValue { $0 }?.cancel()
+        self.threads.shutdown()
+    }
+
+    private static func absolute(_ path: String) -> String {
+        guard !path.isEmpty, !path.hasPrefix("/"), let current = getcwd(nil, 0) else { return path }
+        defer { free(current) }
+        return "\(String(cString: current))/\(path)"
+    }
+
+    private func prepare() throws {
+        do throws(SystemError) {
+            self.fileSystem.close(try self.fileSystem.openFolder(path: self.path))
+        } catch {
+            guard error.isAbsence else { throw error }
+            try self.fileSystem.makeFolder(path: self.path)
+        }
+        // What cannot be read or removed now does not keep files from being served.
+        for id in try self.unfinishedIDs() { try? self.tidy(id) }
+    }
+
+    /// Removes unfinished files that are too old, once an hour, for as long as the store is there.
+    private func startSweeping() {
+        let task = Task { [weak self] in
+            while !Task.isCancelled {
+                try? await Task.sleep(for: .seconds(3_600))
+                guard !Task.isCancelled, let self else { return }
+                await self.sweep()
+            }
+        }
+        self.sweeper.withLockedValue { $0 = task }
+    }
+
+    // MARK: Threads and turns
+
+    /// Runs `body` on a thread, whether or not the task is cancelled.
+    func onThread<Result: Sendable>(
+        of id: TransferID,
+        _ body: @escaping @Sendable () throws -> Result
+    ) async throws -> Result {
+        try await withCheckedThrowingContinuation { continuation in
+            self.threads.submit(for: UInt64(bitPattern: Int64(id.hashValue))) {
+                continuation.resume(
+                    with: Swift.Result {
+                        do {
+                            return try body()
+                        } catch let error as SystemError {
+                            throw error.asTransferError
+                        }
+                    }
+                )
+            }
+        }
+    }
+
+    /// Runs `body` on a thread, when nothing else is done with this id.
+    func inTurn<Result: Sendable>(
+        of id: TransferID,
+        _ body: @escaping @Sendable () throws -> Result
+    ) async throws -> Result {
+        await self.turns.take(id)
+        defer { self.turns.give(id) }
+        return try await self.onThread(of: id, body)
+    }
+
+    func inBackground(_ body: @escaping @Sendable () -> Void) { self.threads.submit(body) }
+
+    // MARK: Folders
+
+    func withRoot<Result>(_ body: (CInt) throws -> Result) throws -> Result {
+        let root = try self.fileSystem.openFolder(path: self.path)
+        defer { self.fileSystem.close(root) }
+        return try body(root)
+    }
+
+    /// - Parameter makes: Whether it is made if it is not there; else the result is nil.
+    func withFolder<Result>(
+        _ name: String,
+        in root: CInt,
+        makes: Bool,
+        _ body: (CInt) throws -> Result
+    ) throws -> Result? {
+        let folder: CInt
+        do throws(SystemError) {
+            folder = try self.fileSystem.openFolder(name, in: root)
+        } catch {
+            guard error.isAbsence else { throw error }
+            guard makes else { return nil }
+            do throws(SystemError) {
+                try self.fileSystem.makeFolder(name, in: root)
+            } catch {
+                if error.code != EEXIST { throw error }
+            }
+            folder = try self.fileSystem.openFolder(name, in: root)
+        }
+        defer { self.fileSystem.close(folder) }
+        return try body(folder)
+    }
+}

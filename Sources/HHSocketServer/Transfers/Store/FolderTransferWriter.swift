@@ -1,0 +1,173 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// The writer of an unfinished file of a ``FolderTransferStore``.
+struct FolderTransferWriter: TransferWriter {
+    let offset: UInt64
+    private let store: FolderTransferStore
+    private let live: LivePut
+
+    init(_ store: FolderTransferStore, _ live: LivePut, offset: UInt64) {
+        self.store = store
+        self.live = live
+        self.offset = offset
+    }
+
+    func append(_ parts: [ByteBuffer]) async throws {
+        try await self.store.inTurn(of: self.live.id) { try self.store.append(parts, to: self.live) }
+    }
+
+    func finish() async throws {
+        // What an earlier process has left is hashed again. In parts, so that others get their turn.
+        while try await !self.store.inTurn(of: self.live.id, { try self.store.catchUp(self.live) }) {
+            try Task.checkCancellation()
+        }
+        try await self.store.inTurn(of: self.live.id) { try self.store.finish(self.live) }
+    }
+
+    func close() async {
+        try? await self.store.inTurn(of: self.live.id) { self.store.close(self.live) }
+    }
+}
+
+extension FolderTransferStore {
+    fileprivate func append(_ parts: [ByteBuffer], to live: LivePut) throws {
+        do {
+            let flushes = try live.withContent { content in
+                try content.append(parts, self.fileSystem)
+                return content.takeFlush()
+            }
+            if flushes { try self.flush(live) }
+        } catch let error as SystemError {
+            if error.isShortage { self.remove(live, error.asTransferError) }
+            throw error
+        }
+    }
+
+    /// Has the disk write while more comes.
+    private func flush(_ live: LivePut) throws {
+        let digest = try live.withContent { $0.file.sha256 }
+        self.inBackground {
+            try? self.withRoot { root in
+                _ = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
+                    // A descriptor of its own, since the writer's may be closed at any time.
+                    let name = FolderNames.content(live.id, digest)
+                    let descriptor = try self.fileSystem.openForReading(name, in: folder)
+                    defer { self.fileSystem.close(descriptor) }
+                    self.fileSystem.flush(descriptor)
+                }
+            }
+        }
+    }
+
+    /// Hashes on. Returns whether all has been hashed.
+    fileprivate func catchUp(_ live: LivePut) throws -> Bool {
+        try live.withContent { content in
+            try content.catchUp(limit: Self.hashLimit, self.fileSystem)
+            return content.isHashed
+        }
+    }
+
+    fileprivate func close(_ live: LivePut) {
+        self.forget(live)
+        guard let content = live.end(nil) else { return }
+        let status = try? self.fileSystem.status(content.descriptor)
+        if let status { self.keep(content.hash, of: .unfinished(live.id), FileKey(status)) }
+        let now = self.fileSystem.now()
+        let record = self.state.withLockedValue { state in
+            state.ledger.closed(live.id, received: status?.size ?? content.offset, now: now)
+            return state.ledger.entries[live.id]?.record
+        }
+        // Nothing is lost with it, and announcing files costs a client nothing.
+        if content.offset == 0, status?.size == 0, let record, record.superseded.isEmpty {
+            try? self.withRoot { root in
+                _ = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
+                    try self.removeUnfinished(record, in: folder)
+                }
+            }
+        }
+        self.fileSystem.close(content.descriptor)
+    }
+
+    /// Ends the work of a writer whose file cannot be continued, and removes it.
+    private func remove(_ live: LivePut, _ error: any Error) {
+        self.forget(live)
+        let content = live.end(error)
+        try? self.withRoot { root in
+            _ = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
+                self.removeAll(of: live.id, in: folder)
+            }
+        }
+        // If that has failed, the space at least is free.
+        if let content { self.fileSystem.close(content.descriptor) }
+    }
+
+    // MARK: Finishing
+
+    fileprivate func finish(_ live: LivePut) throws {
+        let (descriptor, file, digest) = try live.withContent { content in
+            guard content.offset == content.file.size, content.isHashed else {
+                throw TransferError(
+                    .invalidRequest,
+                    "the content ended after \(content.offset) of \(content.file.size) bytes"
+                )
+            }
+            return (content.descriptor, content.file, content.hash.digest)
+        }
+        guard digest == file.sha256 else {
+            let error = TransferError(
+                .wrongHash,
+                "the content that came has the SHA-256 \(digest), and \(file.sha256) was announced; it was discarded"
+            )
+            self.remove(live, error)
+            throw error
+        }
+        do {
+            try self.fileSystem.synchronize(descriptor)
+        } catch {
+            // After such a failure the system may report that all is well though it is not.
+            if !error.isReadOnly { self.remove(live, error.asTransferError) }
+            throw error
+        }
+        try self.withRoot { root in
+            do {
+                try Self.checkMayReplace(self.visible(live.id, in: root), live.id)
+            } catch let error as TransferError {
+                self.remove(live, error)
+                throw error
+            }
+            try self.publish(live, file, in: root)
+        }
+    }
+
+    /// Makes the file visible.
+    private func publish(_ live: LivePut, _ file: TransferFile, in root: CInt) throws {
+        let published = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
+            do throws(SystemError) {
+                let name = FolderNames.content(live.id, file.sha256)
+                try self.fileSystem.rename(name, in: folder, to: live.id.description, in: root)
+            } catch {
+                if error.isShortage || error.isAbsence { self.remove(live, error.asTransferError) }
+                throw error
+            }
+            // From here on the file is there, whatever happens.
+            self.forget(live)
+            let content = live.end(nil)
+            defer { if let content { self.fileSystem.close(content.descriptor) } }
+            try? self.fileSystem.removeIfPresent(FolderNames.record(live.id), in: folder)
+            self.state.withLockedValue { $0.ledger.remove(live.id) }
+            try self.fileSystem.synchronize(root)
+            if let content, let status = try? self.fileSystem.status(content.descriptor) {
+                let record = HashRecord(id: live.id, key: FileKey(status), digest: file.sha256)
+                self.keep(record, isDurable: true, in: root)
+            }
+            return true
+        }
+        guard published == true else {
+            let error = TransferError(.storeFailed, "the unfinished file was removed from the server's store")
+            self.remove(live, error)
+            throw error
+        }
+    }
+}

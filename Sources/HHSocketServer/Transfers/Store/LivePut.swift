@@ -1,0 +1,47 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// A writer at work on an unfinished file.
+///
+/// Its content is touched within turns of its id alone, so the lock is never waited for.
+final class LivePut: Sendable {
+    private struct State {
+        var content: UnfinishedContent?
+        /// Why there is no content any more.
+        var end: any Error = TransferError(.invalidRequest, "the file is whole or was closed")
+    }
+
+    let id: TransferID
+    private let onEnd: @Sendable (any Error) -> Void
+    private let state: NIOLockedValueBox<State>
+
+    init(_ id: TransferID, _ content: UnfinishedContent, onEnd: @escaping @Sendable (any Error) -> Void) {
+        self.id = id
+        self.onEnd = onEnd
+        self.state = NIOLockedValueBox(State(content: content))
+    }
+
+    /// Works on the content.
+    ///
+    /// - Throws: Why it cannot, if the writer's work has ended.
+    func withContent<Result>(_ body: (inout UnfinishedContent) throws -> Result) throws -> Result {
+        try self.state.withLockedValue { state in
+            guard var content = state.content.take() else { throw state.end }
+            defer { state.content = content }
+            return try body(&content)
+        }
+    }
+
+    /// Ends the writer's work, and hands its content over. Nil if it has ended before.
+    ///
+    /// - Parameter error: What the writer is told; nil: it has ended by itself.
+    func end(_ error: (any Error)?) -> UnfinishedContent? {
+        let content = self.state.withLockedValue { state in
+            if state.content != nil, let error { state.end = error }
+            return state.content.take()
+        }
+        if content != nil, let error { self.onEnd(error) }
+        return content
+    }
+}

@@ -1,0 +1,56 @@
+import HHSocket
+import NIOCore
+
+/// Bytes in a small file, with a hash by which damage is found.
+enum SealedRecord {
+    /// The greatest length of such a file.
+    static let maximumLength = 8 << 10
+
+    /// - Parameter kind: What stands at the beginning: four letters and a version.
+    static func seal(_ kind: String, _ write: (inout ByteBuffer) -> Void) -> [UInt8] {
+        var record = ByteBuffer(string: kind)
+        write(&record)
+        var hash = SHA256()
+        record.withUnsafeReadableBytes { hash.update($0) }
+        record.writeBytes(hash.finalize())
+        return Array(buffer: record)
+    }
+
+    /// Returns what `read` makes of the bytes between; nil if it does not read all of them, if they are damaged, or
+    /// of another kind.
+    static func open<Content>(
+        _ bytes: [UInt8],
+        _ kind: String,
+        _ read: (inout ByteBuffer) -> Content?
+    ) -> Content? {
+        guard bytes.count <= Self.maximumLength, bytes.count >= SHA256.byteCount else { return nil }
+        let count = bytes.count - SHA256.byteCount
+        var hash = SHA256()
+        bytes.withUnsafeBytes { hash.update(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
+        guard hash.finalize() == Array(bytes[count...]) else { return nil }
+        var record = ByteBuffer(bytes: bytes[..<count])
+        guard record.readString(length: kind.utf8.count) == kind, let content = read(&record),
+            record.readableBytes == 0
+        else { return nil }
+        return content
+    }
+}
+
+extension ByteBuffer {
+    mutating func writeShortString(_ text: String) {
+        let bytes = text.utf8.prefix(Int(UInt16.max))
+        self.writeInteger(UInt16(bytes.count))
+        self.writeBytes(bytes)
+    }
+
+    mutating func readShortString() -> String? {
+        guard let length = self.readInteger(as: UInt16.self) else { return nil }
+        return self.readString(length: Int(length))
+    }
+
+    mutating func writeDigest(_ digest: TransferDigest) { self.writeBytes(digest.bytes) }
+
+    mutating func readDigest() -> TransferDigest? {
+        self.readBytes(length: TransferDigest.byteCount).flatMap { TransferDigest(bytes: $0) }
+    }
+}

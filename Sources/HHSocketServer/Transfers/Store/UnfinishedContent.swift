@@ -1,0 +1,103 @@
+import HHSocket
+import NIOCore
+
+/// The hash of the beginning of a file.
+struct PartialHash: Sendable {
+    /// The number of bytes that are read at a time.
+    private static let pieceLength = 256 << 10
+
+    private(set) var hash = SHA256()
+    /// The number of bytes that are in it.
+    private(set) var position: UInt64 = 0
+
+    var digest: TransferDigest { TransferDigest(self.hash) }
+
+    /// Adds bytes that follow.
+    mutating func add(_ bytes: UnsafeRawBufferPointer) {
+        self.hash.update(bytes)
+        self.position += UInt64(bytes.count)
+    }
+
+    /// Reads on in the file, up to `end`, but not more than `limit` bytes. Stops where the file is shorter.
+    mutating func read(
+        _ descriptor: CInt,
+        upTo end: UInt64,
+        limit: UInt64,
+        _ fileSystem: any StoreFileSystem
+    ) throws(SystemError) {
+        guard self.position < end else { return }
+        let end = min(end, self.position + limit)
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.pieceLength, alignment: 16)
+        defer { memory.deallocate() }
+        while self.position < end {
+            let count = Int(min(UInt64(memory.count), end - self.position))
+            let piece = UnsafeMutableRawBufferPointer(rebasing: memory[..<count])
+            let read = try fileSystem.read(descriptor, into: piece, at: self.position)
+            guard read > 0 else { return }
+            self.add(UnsafeRawBufferPointer(rebasing: piece[..<read]))
+        }
+    }
+}
+
+/// The content of an unfinished file, open to be continued.
+///
+/// Of content that is there already the hash is made beside what comes, so that the writer need not wait for it: with
+/// each part eight times as much of the rest.
+struct UnfinishedContent: Sendable {
+    let descriptor: CInt
+    let file: TransferFile
+    /// The number of bytes that have been written.
+    private(set) var offset: UInt64
+    private(set) var hash: PartialHash
+    /// Where the disk was last asked to write.
+    private var flushed: UInt64
+
+    /// The number of bytes after which the disk is asked to write, so that it does not get all in the end.
+    private static let flushInterval: UInt64 = 64 << 20
+
+    init(_ descriptor: CInt, _ file: TransferFile, offset: UInt64 = 0, hash: PartialHash = PartialHash()) {
+        self.descriptor = descriptor
+        self.file = file
+        self.offset = offset
+        self.hash = hash.position <= offset ? hash : PartialHash()
+        self.flushed = offset
+    }
+
+    /// Whether all that has been written is in the hash.
+    var isHashed: Bool { self.hash.position == self.offset }
+
+    mutating func append(_ parts: [ByteBuffer], _ fileSystem: any StoreFileSystem) throws {
+        for part in parts {
+            guard UInt64(part.readableBytes) <= self.file.size - self.offset else {
+                throw TransferError(.invalidRequest, "content came beyond the file's size of \(self.file.size) bytes")
+            }
+            try part.withUnsafeReadableBytes { bytes in
+                try fileSystem.writeAll(self.descriptor, bytes, at: self.offset)
+                let isHashed = self.isHashed
+                self.offset += UInt64(bytes.count)
+                if isHashed {
+                    self.hash.add(bytes)
+                } else {
+                    let limit = max(1 << 20, 8 * UInt64(bytes.count))
+                    try self.hash.read(self.descriptor, upTo: self.offset, limit: limit, fileSystem)
+                }
+            }
+        }
+    }
+
+    /// Hashes on.
+    mutating func catchUp(limit: UInt64, _ fileSystem: any StoreFileSystem) throws(SystemError) {
+        let start = self.hash.position
+        try self.hash.read(self.descriptor, upTo: self.offset, limit: limit, fileSystem)
+        guard self.isHashed || self.hash.position > start else {
+            throw SystemError(failingTo: "read an unfinished file, which is shorter than it was")
+        }
+    }
+
+    /// Whether enough has come for the disk to begin.
+    mutating func takeFlush() -> Bool {
+        guard self.offset - self.flushed >= Self.flushInterval else { return false }
+        self.flushed = self.offset
+        return true
+    }
+}

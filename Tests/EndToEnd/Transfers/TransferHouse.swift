@@ -1,0 +1,124 @@
+import Foundation
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import TestSupport
+import Testing
+
+/// A server with a store in a folder, a link to it that may break, and a client behind that.
+struct TransferHouse {
+    let folder: TemporaryFolder
+    let server: SocketServer
+    let link: CuttingRelay
+    let client: SocketClient
+    let transfers: TransferClient
+
+    /// The folder of the store.
+    var store: String { self.folder.file("store") }
+
+    /// Runs `body`, and ends everything.
+    ///
+    /// - Parameters:
+    ///   - wrap: Makes the store that is served of the folder's.
+    ///   - allow: The bytes that each connection of the link may carry.
+    static func with(
+        limits: TransferLimits = TransferLimits(),
+        timeout: Duration = patience,
+        wrap: (FolderTransferStore) -> any TransferStore = { $0 },
+        authorize: @escaping TransferService.Authorization = { _, _ in },
+        allow: @escaping @Sendable (Int) -> CuttingRelay.Allowance = { _ in .unlimited },
+        _ body: (TransferHouse) async throws -> Void
+    ) async throws {
+        let folder = try TemporaryFolder()
+        let store = try FolderTransferStore(path: folder.file("store"), limits: limits)
+        var router = Router.echo
+        router.register(TransferService(store: wrap(store), authorize: authorize))
+        let server = SocketServer(configuration: .init(), router: router)
+        try await server.start()
+        let link = try await CuttingRelay(to: try #require(server.address), allow: allow)
+        let client = Self.client(of: link.endpoint)
+        var options = TransferClient.Options()
+        options.timeout = timeout
+        let house = TransferHouse(
+            folder: folder,
+            server: server,
+            link: link,
+            client: client,
+            transfers: TransferClient(client, options: options)
+        )
+        let result = await Result { try await body(house) }
+        await client.close()
+        await server.shutdown(gracePeriod: .zero)
+        try result.get()
+        withExtendedLifetime((folder, link)) {}
+    }
+
+    /// Another client of the store.
+    static func client(of server: Endpoint) -> SocketClient {
+        .connecting(to: server) { $0.streams = StreamPolicy() }
+    }
+
+    /// Writes a file of random bytes.
+    ///
+    /// - Returns: Its path, and what it is.
+    func file(_ name: String, _ size: Int, seed: UInt64 = 1) throws -> (path: String, file: TransferFile) {
+        var generator = SeededGenerator(seed: seed)
+        let bytes = Data(generator.bytes(size))
+        let path = self.folder.file(name)
+        try bytes.write(to: URL(fileURLWithPath: path))
+        return (path, Self.describe(bytes))
+    }
+
+    static func describe(_ bytes: Data) -> TransferFile {
+        var hash = SHA256()
+        bytes.withUnsafeBytes { hash.update($0) }
+        return TransferFile(size: UInt64(bytes.count), sha256: TransferDigest(hash))
+    }
+
+    static func describe(_ path: String) throws -> TransferFile {
+        self.describe(try Data(contentsOf: URL(fileURLWithPath: path)))
+    }
+
+    /// Loses the client's connection.
+    ///
+    /// - Parameter allow: The bytes that the connections after it may carry, by their number from 0.
+    func reconnect(allowing allow: @escaping @Sendable (Int) -> CuttingRelay.Allowance) async throws {
+        _ = try await self.client.data(for: SocketRequest(type: 101))
+        let base = self.link.connectionCount
+        self.link.allow { allow($0 - base) }
+        self.link.cut()
+    }
+
+    /// The names of the files that can be seen in the store.
+    func visible() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: self.store).filter { !$0.hasPrefix("+") }.sorted()
+    }
+
+    /// The hidden files of gets in the folder.
+    func hidden() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: self.folder.path).filter { $0.hasPrefix(".") }
+    }
+
+    /// Waits until a transfer has moved by some bytes, or is over.
+    func progress(of transfer: Transfer, atLeast count: UInt64) async throws {
+        try await eventually("\(count) bytes of progress") {
+            transfer.progress.completed >= count || transfer.result != nil
+        }
+    }
+}
+
+/// Returns the error of a transfer that fails.
+func failure(of transfer: Transfer, _ location: SourceLocation = #_sourceLocation) async throws -> TransferError {
+    let outcome = await Result { try await transfer.value }
+    guard case .failure(let error) = outcome, let error = error as? TransferError else {
+        Issue.record("it did not fail: \(outcome)", sourceLocation: location)
+        throw Unexpected(description: "no failure")
+    }
+    return error
+}
+
+/// Parses a literal that is an id.
+func id(_ text: String) -> TransferID {
+    guard let id = TransferID(text) else { preconditionFailure("\(text) is no id") }
+    return id
+}

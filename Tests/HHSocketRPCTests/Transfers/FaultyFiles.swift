@@ -1,0 +1,137 @@
+import Foundation
+import NIOConcurrencyHelpers
+
+@testable import HHSocketRPC
+
+/// The system's files, with faults that a test asks for.
+final class FaultyFiles: TransferFiles {
+    enum Call: Hashable, Sendable {
+        case open, statusOfFile, statusAtPath, read, write, truncate, permissions, synchronize, lock, rename, remove,
+            names
+    }
+
+    /// A fault: the number of calls that succeed before, and what comes then.
+    struct Fault: Sendable {
+        var after = 0
+        /// The system's number; nil: nothing fails.
+        var error: CInt?
+        /// Called instead of an error, before the call goes on.
+        var instead: (@Sendable () -> Void)?
+    }
+
+    private struct State {
+        var faults: [Call: Fault] = [:]
+        var counts: [Call: Int] = [:]
+        var openFiles: Set<CInt> = []
+        /// The most bytes that a call reads or writes; nil for all.
+        var shortest: Int?
+    }
+
+    private let system = SystemFiles()
+    private let state = NIOLockedValueBox(State())
+
+    /// Has a call fail, from then on.
+    func fail(_ call: Call, after count: Int = 0, with error: CInt) {
+        self.state.withLockedValue { $0.faults[call] = Fault(after: count, error: error) }
+    }
+
+    /// Does something before a call, once.
+    func before(_ call: Call, after count: Int = 0, _ body: @escaping @Sendable () -> Void) {
+        self.state.withLockedValue { $0.faults[call] = Fault(after: count, instead: body) }
+    }
+
+    func heal() { self.state.withLockedValue { $0.faults = [:] } }
+
+    /// Has each call read and write no more than this.
+    func shorten(to bytes: Int) { self.state.withLockedValue { $0.shortest = bytes } }
+
+    func count(_ call: Call) -> Int { self.state.withLockedValue { $0.counts[call] ?? 0 } }
+
+    /// The number of files that are open.
+    var openCount: Int { self.state.withLockedValue { $0.openFiles.count } }
+
+    private func enter(_ call: Call, _ path: String = "") throws(FileFailure) {
+        let fault = self.state.withLockedValue { state -> Fault? in
+            state.counts[call, default: 0] += 1
+            guard var fault = state.faults[call] else { return nil }
+            guard fault.after == 0 else {
+                fault.after -= 1
+                state.faults[call] = fault
+                return nil
+            }
+            if fault.instead != nil { state.faults[call] = nil }
+            return fault
+        }
+        fault?.instead?()
+        if let error = fault?.error { throw FileFailure(number: error, call: "cannot \(call)", path: path) }
+    }
+
+    func open(_ path: String, _ access: FileAccess) throws(FileFailure) -> CInt {
+        try self.enter(.open, path)
+        let file = try self.system.open(path, access)
+        self.state.withLockedValue { _ = $0.openFiles.insert(file) }
+        return file
+    }
+
+    func close(_ file: CInt) {
+        self.state.withLockedValue { _ = $0.openFiles.remove(file) }
+        self.system.close(file)
+    }
+
+    func status(of file: CInt) throws(FileFailure) -> FileStatus {
+        try self.enter(.statusOfFile)
+        return try self.system.status(of: file)
+    }
+
+    func status(at path: String) throws(FileFailure) -> FileStatus? {
+        try self.enter(.statusAtPath, path)
+        return try self.system.status(at: path)
+    }
+
+    func read(_ file: CInt, at offset: UInt64, into buffer: UnsafeMutableRawBufferPointer) throws(FileFailure) -> Int {
+        try self.enter(.read)
+        let count = min(buffer.count, self.state.withLockedValue { $0.shortest } ?? .max)
+        return try self.system.read(file, at: offset, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]))
+    }
+
+    func write(_ file: CInt, at offset: UInt64, _ bytes: UnsafeRawBufferPointer) throws(FileFailure) -> Int {
+        try self.enter(.write)
+        let count = min(bytes.count, self.state.withLockedValue { $0.shortest } ?? .max)
+        return try self.system.write(file, at: offset, UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+    }
+
+    func truncate(_ file: CInt, to length: UInt64) throws(FileFailure) {
+        try self.enter(.truncate)
+        try self.system.truncate(file, to: length)
+    }
+
+    func setPermissions(_ file: CInt, _ permissions: UInt16) throws(FileFailure) {
+        try self.enter(.permissions)
+        try self.system.setPermissions(file, permissions)
+    }
+
+    func synchronize(_ file: CInt) throws(FileFailure) {
+        try self.enter(.synchronize)
+        try self.system.synchronize(file)
+    }
+
+    func lock(_ file: CInt) throws(FileFailure) -> Bool {
+        try self.enter(.lock)
+        return try self.system.lock(file)
+    }
+
+    func rename(_ path: String, to newPath: String) throws(FileFailure) {
+        try self.enter(.rename, path)
+        try self.system.rename(path, to: newPath)
+    }
+
+    func remove(_ path: String) throws(FileFailure) {
+        try self.enter(.remove, path)
+        try self.system.remove(path)
+    }
+
+    func names(in folder: String, prefix: String) throws(FileFailure) -> [String] {
+        try self.enter(.names, folder)
+        return try self.system.names(in: folder, prefix: prefix)
+    }
+}

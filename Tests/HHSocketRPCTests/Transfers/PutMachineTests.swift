@@ -1,0 +1,331 @@
+import HHSocket
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+extension PutMachine.Action {
+    /// The action as text.
+    var text: String {
+        switch self {
+        case .prepare: "prepare"
+        case .open: "open"
+        case .read(let piece): "read \(piece.offset)+\(piece.length)"
+        case .send(let piece): "send \(piece.offset)+\(piece.length)"
+        case .finish: "finish"
+        case .abandon: "abandon"
+        case .leave: "leave"
+        case .prove: "prove"
+        case .rehash: "rehash"
+        case .tell(let progress): "tell \(progress.completed)/\(progress.total)"
+        case .end(.success): "end"
+        case .end(.failure(let error)): "end \(error.code)"
+        }
+    }
+}
+
+extension TransferFile {
+    /// A file of this size, whose hash is of a number.
+    static func sample(_ size: UInt64, _ content: UInt8 = 1) -> TransferFile {
+        let digest = TransferDigest(bytes: [UInt8](repeating: content, count: 32))
+        return TransferFile(size: size, sha256: digest ?? TransferDigest(SHA256()))
+    }
+}
+
+@Suite struct PutMachineTests {
+    private typealias Machine = PutMachine<SeededGenerator>
+
+    private static let now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+    private var now: NIODeadline { Self.now }
+    private let lost = SocketError(.connectionLost, message: "lost", delivery: .sentUnknown)
+
+    /// A machine whose first stream is open.
+    private func machine(_ size: UInt64, piece: UInt64 = 100, window: UInt64 = 1_000) -> Machine {
+        var settings = Machine.Settings()
+        settings.pieceLength = piece
+        settings.window = window
+        var machine = Machine("put of f", settings: settings, generator: SeededGenerator(seed: 1))
+        #expect(machine.start().map(\.text) == ["prepare"])
+        #expect(machine.prepared(.sample(size), now: self.now).map(\.text) == ["tell 0/\(size)", "open"])
+        machine.opened(now: self.now)
+        return machine
+    }
+
+    /// Reports an offset.
+    private func report(_ machine: inout Machine, _ offset: UInt64, changed: Bool = false, complete: Bool = false)
+        -> [String]
+    {
+        machine.received(.init(offset: offset, changed: changed, complete: complete), now: self.now).map(\.text)
+    }
+
+    private func fail(_ machine: inout Machine, _ code: TransferError.Code) -> [String] {
+        machine.received(.init(offset: 0, failure: TransferError(code, "")), now: self.now).map(\.text)
+    }
+
+    /// Reads and sends until nothing more may be; every piece has room at once.
+    private func run(_ machine: inout Machine, _ actions: [Machine.Action]) -> [String] {
+        var texts: [String] = []
+        var waiting = actions
+        while !waiting.isEmpty {
+            let action = waiting.removeFirst()
+            texts.append(action.text)
+            switch action {
+            case .read(let piece): waiting += machine.wasRead(piece, now: self.now)
+            case .send: waiting += machine.hasRoom(now: self.now)
+            default: break
+            }
+        }
+        return texts
+    }
+
+    @Test func onePieceIsReadAheadAndSentWhenThereIsRoom() {
+        var machine = self.machine(250)
+        let first = machine.received(.init(offset: 0), now: self.now)
+        #expect(first.map(\.text) == ["tell 0/250", "read 0+100"])
+        let sends = machine.wasRead(.init(number: 1, offset: 0, length: 100), now: self.now)
+        #expect(sends.map(\.text) == ["send 0+100", "read 100+100"])
+        #expect(machine.wasRead(.init(number: 2, offset: 100, length: 100), now: self.now).isEmpty)
+        #expect(machine.hasRoom(now: self.now).map(\.text) == ["send 100+100", "read 200+50"])
+        #expect(machine.hasRoom(now: self.now).isEmpty)
+        let last = machine.wasRead(.init(number: 3, offset: 200, length: 50), now: self.now)
+        #expect(last.map(\.text) == ["send 200+50", "finish"])
+        #expect(self.report(&machine, 250, complete: true) == ["tell 250/250", "end"])
+        #expect(machine.bytesSent == 250)
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test func aFileThatIsThereAlreadyIsNotSent() {
+        var machine = self.machine(250)
+        #expect(self.report(&machine, 250, complete: true) == ["tell 250/250", "end"])
+        #expect(machine.bytesSent == 0)
+    }
+
+    @Test func anEmptyFileHasNoContent() {
+        var machine = self.machine(0)
+        #expect(self.report(&machine, 0) == ["tell 0/0", "finish"])
+        #expect(self.report(&machine, 0, complete: true) == ["tell 0/0", "end"])
+    }
+
+    @Test func contentGoesOnWhereTheServerStands() {
+        var machine = self.machine(250)
+        #expect(self.report(&machine, 130) == ["tell 130/250", "read 130+100"])
+    }
+
+    @Test func noMoreThanTheWindowIsUnderWay() {
+        var machine = self.machine(5_000)
+        let texts = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(texts.last == "send 900+100")
+        #expect(self.report(&machine, 50).last == "tell 50/5000")
+        #expect(self.report(&machine, 100).last == "read 1000+100")
+    }
+
+    @Test func aReportThatIsNoProgressOfWhatWasSentHasItGoOnFromThere() {
+        var machine = self.machine(5_000)
+        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        _ = self.report(&machine, 300)
+        #expect(self.report(&machine, 200) == ["tell 200/5000", "read 200+100"])
+        // The eight pieces that were under way are answered in the same way.
+        for _ in 0..<8 { #expect(self.report(&machine, 200).isEmpty) }
+        let ahead = machine.received(.init(offset: 4_000), now: self.now)
+        #expect(ahead.map(\.text) == ["tell 4000/5000", "read 4000+100"])
+    }
+
+    @Test func aPieceThatWasReadBeforeTheOffsetChangedIsNotSent() {
+        var machine = self.machine(5_000)
+        _ = machine.received(.init(offset: 0), now: self.now)
+        #expect(self.report(&machine, 40) == ["tell 40/5000", "read 40+100"])
+        #expect(machine.wasRead(.init(number: 1, offset: 0, length: 100), now: self.now).isEmpty)
+        let sends = machine.wasRead(.init(number: 2, offset: 40, length: 100), now: self.now)
+        #expect(sends.first?.text == "send 40+100")
+    }
+
+    @Test func aServerThatNeverAgreesWithWhatIsSentIsTriedAgainLater() {
+        var machine = self.machine(5_000)
+        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        var texts: [String] = []
+        for offset in [900, 800, 700, 600] as [UInt64] { texts = self.report(&machine, offset) }
+        // 900 was progress; the others were not.
+        #expect(texts == ["tell 600/5000", "read 600+100"])
+        #expect(self.report(&machine, 500) == ["abandon"])
+    }
+
+    @Test func anOffsetBeyondTheFileIsAgainstTheRules() {
+        var machine = self.machine(250)
+        #expect(self.report(&machine, 251) == ["abandon", "end invalidRequest"])
+    }
+
+    @Test func aServerThatIsBusyIsWaitedFor() {
+        var machine = self.machine(100)
+        var now = self.now
+        for _ in 0..<100 {
+            now = now + .seconds(19)
+            #expect(machine.received(.init(offset: 0, busy: true), now: now).isEmpty)
+            #expect(machine.timePassed(now: now).isEmpty)
+        }
+        // It says how much it has when it knows.
+        #expect(machine.received(.init(offset: 50), now: now).map(\.text) == ["tell 50/100", "read 50+50"])
+        // And is left when it says nothing any more.
+        var texts: [String] = []
+        for _ in 0..<25 {
+            now = now + .seconds(1)
+            texts += machine.timePassed(now: now).map(\.text)
+        }
+        #expect(texts == ["abandon", "leave"])
+    }
+
+    @Test func aReportOfAllThatWasSentIsASignOfLife() {
+        var machine = self.machine(100)
+        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(self.report(&machine, 100) == ["tell 100/100"])
+        // The server hashes, for an hour, and says so every ten seconds.
+        for second in stride(from: Int64(10), through: 3_600, by: 10) {
+            let time = self.now + .seconds(second)
+            while let deadline = machine.nextDeadline, deadline <= time {
+                #expect(machine.timePassed(now: deadline).isEmpty)
+            }
+            #expect(machine.received(.init(offset: 100), now: time).isEmpty)
+        }
+    }
+
+    @Test(arguments: [
+        TransferError.Code.superseded, .invalidID, .denied, .noRoom, .readOnly, .quota, .invalidRequest, .storeFailed,
+    ])
+    func otherFailuresOfTheStoreAreFinal(_ code: TransferError.Code) {
+        var machine = self.machine(250)
+        #expect(self.fail(&machine, code) == ["abandon", "end \(code)"])
+        #expect(machine.streamEnded(self.lost, now: self.now).isEmpty)
+        #expect(machine.timePassed(now: self.now + .hours(1)).isEmpty)
+    }
+
+    @Test func aLostConnectionIsFollowedByAnotherAttemptFromWhereTheServerStands() throws {
+        var machine = self.machine(250)
+        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(machine.streamEnded(self.lost, now: self.now).map(\.text) == ["abandon"])
+        let deadline = try #require(machine.nextDeadline)
+        #expect(deadline <= self.now + .seconds(1))
+        #expect(machine.timePassed(now: deadline).map(\.text) == ["abandon", "open"])
+        #expect(self.report(&machine, 170) == ["tell 170/250", "read 170+80"])
+    }
+
+    @Test func anEndWithoutTheWordThatTheFileIsWholeIsTriedAgain() {
+        var machine = self.machine(100)
+        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(machine.streamEnded(nil, now: self.now).map(\.text) == ["abandon"])
+        #expect(!machine.isOver)
+    }
+
+    @Test func aWrongHashHasTheSourceLookedAtAndTheContentSentOnceMore() {
+        var machine = self.machine(100)
+        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(self.fail(&machine, .wrongHash) == ["abandon", "rehash"])
+        #expect(machine.streamEnded(self.lost, now: self.now).isEmpty)
+        // However long that takes.
+        #expect(machine.nextDeadline == nil)
+        #expect(machine.rehashed(.sample(100), now: self.now + .hours(1)).map(\.text) == ["tell 0/100", "open"])
+        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(self.fail(&machine, .wrongHash) == ["abandon", "rehash"])
+        #expect(machine.rehashed(.sample(100), now: self.now).map(\.text) == ["abandon", "end wrongHash"])
+    }
+
+    @Test func aWrongHashOfASourceThatHasChangedIsThat() {
+        var machine = self.machine(100)
+        _ = self.fail(&machine, .wrongHash)
+        #expect(machine.rehashed(.sample(100, 2), now: self.now).map(\.text) == ["abandon", "end sourceChanged"])
+    }
+
+    @Test func changedIsCounted() {
+        var machine = self.machine(100)
+        let actions = machine.received(.init(offset: 0, changed: true), now: self.now)
+        guard case .tell(let progress)? = actions.first else {
+            Issue.record("\(actions.map(\.text))")
+            return
+        }
+        #expect(progress.changes == 1)
+    }
+
+    @Test func sixtyFourKibibytesOfReportsOrAcknowledgementsProveTheConnection() {
+        var machine = self.machine(1 << 20, piece: 65_536, window: 1 << 20)
+        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(machine.acknowledged(65_535, now: self.now).isEmpty)
+        #expect(machine.acknowledged(1, now: self.now).map(\.text) == ["prove"])
+        var other = self.machine(1 << 20, piece: 65_536, window: 1 << 20)
+        _ = self.run(&other, other.received(.init(offset: 0), now: self.now))
+        #expect(self.report(&other, 131_072).contains("prove"))
+        // What was there before is no movement.
+        var third = self.machine(1 << 20, piece: 65_536, window: 1 << 20)
+        #expect(!self.report(&third, 131_072).contains("prove"))
+    }
+
+    @Test func piecesAreShortUntilTheServerHasGotMore() throws {
+        var machine = self.machine(10 << 20, piece: 262_144, window: 4 << 20)
+        var lengths: [UInt64] = []
+        var offset: UInt64 = 1 << 20
+        var actions = machine.received(.init(offset: offset), now: self.now)
+        while lengths.count < 10, !actions.isEmpty {
+            switch actions.removeFirst() {
+            case .read(let piece):
+                lengths.append(piece.length)
+                actions += machine.wasRead(piece, now: self.now)
+            case .send(let piece):
+                offset = piece.end
+                actions += machine.received(.init(offset: offset), now: self.now)
+                actions += machine.hasRoom(now: self.now)
+            default: break
+            }
+        }
+        #expect(lengths.first == 8_192)
+        #expect(lengths == lengths.sorted() && lengths.last == 262_144)
+        // Each attempt begins with short ones.
+        _ = machine.streamEnded(self.lost, now: self.now)
+        while let deadline = machine.nextDeadline, machine.timePassed(now: deadline).isEmpty {}
+        let again = machine.received(.init(offset: offset), now: self.now)
+        #expect(again.last?.text == "read \(offset)+8192")
+    }
+
+    @Test func aSlowLinkThatIsCutAgainAndAgainGetsOn() {
+        var machine = self.machine(1 << 20, piece: 262_144, window: 4 << 20)
+        // No more than 30 kB pass before each cut, and what is not whole is lost.
+        var (offset, attempts, now) = (UInt64(0), 0, self.now)
+        while !machine.isOver, attempts < 100 {
+            attempts += 1
+            var passed: UInt64 = 0
+            var actions = machine.received(.init(offset: offset), now: now)
+            while !actions.isEmpty {
+                switch actions.removeFirst() {
+                case .read(let piece): actions += machine.wasRead(piece, now: now)
+                case .send(let piece):
+                    passed += piece.length
+                    guard passed <= 30_000 else {
+                        actions = []
+                        continue
+                    }
+                    offset = piece.end
+                    actions += machine.hasRoom(now: now)
+                case .finish: actions += machine.received(.init(offset: offset, complete: true), now: now)
+                default: break
+                }
+            }
+            _ = machine.streamEnded(self.lost, now: now)
+            while let deadline = machine.nextDeadline {
+                now = deadline
+                if !machine.timePassed(now: now).isEmpty { break }
+            }
+        }
+        #expect(offset == 1 << 20 && machine.isOver && attempts < 60)
+    }
+
+    @Test func cancellingEndsItOnce() {
+        var machine = self.machine(100)
+        #expect(machine.cancel().map(\.text) == ["abandon", "end cancelled"])
+        #expect(machine.cancel().isEmpty)
+        #expect(machine.failed(TransferError(.fileFailed, "")).isEmpty)
+        #expect(machine.clientGaveUp(self.lost).isEmpty)
+        #expect(machine.connectionChanged(now: self.now).isEmpty)
+    }
+
+    @Test func aClientThatHasGivenUpEndsIt() {
+        var machine = self.machine(100)
+        #expect(machine.clientGaveUp(self.lost).map(\.text) == ["abandon", "end connectionFailed"])
+    }
+}

@@ -1,0 +1,137 @@
+import Foundation
+import HHSocket
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+/// Files that are put into a store.
+@Suite(.tags(.io)) struct TransferSourceTests {
+    private let folder: TemporaryFolder
+    private let files = FaultyFiles()
+
+    init() throws { self.folder = try TemporaryFolder() }
+
+    private func source(_ path: String, pieceLength: Int = 1_000) -> FileSource {
+        FileSource(path, what: "put", pieceLength: pieceLength, files: self.files)
+    }
+
+    private func code(_ body: () throws(TransferError) -> Void) -> TransferError.Code? {
+        do throws(TransferError) {
+            try body()
+            return nil
+        } catch {
+            return error.code
+        }
+    }
+
+    @Test func aFileIsDescribedAndReadInPieces() throws {
+        let text = String(repeating: "0123456789", count: 250)
+        let source = self.source(try self.folder.write(text, to: "f"))
+        self.files.shorten(to: 7)
+        let file = try self.describe(source)
+        var hash = SHA256()
+        Array(text.utf8).withUnsafeBytes { hash.update($0) }
+        #expect(file == TransferFile(size: 2_500, sha256: TransferDigest(hash)))
+        let part = try #require(TransferPart(item: try source.item(offset: 1_000, length: 25)))
+        #expect(part.offset == 1_000 && String(buffer: part.bytes) == "0123456789012345678901234".prefix(25))
+        source.close()
+        #expect(self.files.openCount == 0)
+    }
+
+    @Test func onlyPlainFilesAreRead() throws {
+        let pipe = self.folder.file("pipe")
+        #expect(mkfifo(pipe, 0o600) == 0)
+        for path in [pipe, self.folder.path, "/dev/null"] {
+            let source = self.source(path)
+            #expect(
+                self.code { () throws(TransferError) in _ = try self.describe(source) } == .fileFailed,
+                "\(path)"
+            )
+        }
+        let none = self.source(self.folder.file("none"))
+        #expect(self.code { () throws(TransferError) in _ = try self.describe(none) } == .fileFailed)
+        #expect(self.files.openCount == 0)
+    }
+
+    @Test func anErrorOfTheSystemNamesTheFile() throws {
+        let path = try self.folder.write("text", to: "f")
+        self.files.fail(.read, with: EIO)
+        let source = self.source(path)
+        do throws(TransferError) {
+            _ = try self.describe(source)
+            Issue.record("read")
+        } catch {
+            #expect(error.message.contains(path) && error.message.contains("Input/output error"))
+        }
+    }
+
+    @Test func aLargeFileIsHashedInSteps() throws {
+        let text = String(repeating: "x", count: 40 << 20)
+        let source = self.source(try self.folder.write(text, to: "f"), pieceLength: 1 << 20)
+        #expect(try source.describe() == nil)
+        #expect(self.files.count(.read) == 16)
+        #expect(try source.describe() == nil)
+        let file = try #require(try source.describe())
+        #expect(file.size == 40 << 20)
+        // It begins anew.
+        #expect(try self.describe(source) == file)
+    }
+
+    /// Describes a source in as many steps as that takes.
+    private func describe(_ source: FileSource) throws(TransferError) -> TransferFile {
+        while true {
+            if let file = try source.describe() { return file }
+        }
+    }
+
+    enum Change: CaseIterable { case longer, shorter, rewritten, replaced }
+
+    @Test(arguments: Change.allCases) func aFileThatChangesIsNoticed(_ change: Change) throws {
+        let path = try self.folder.write(String(repeating: "x", count: 5_000), to: "f")
+        let source = self.source(path)
+        _ = try self.describe(source)
+        switch change {
+        case .longer:
+            let handle = try #require(FileHandle(forWritingAtPath: path))
+            try handle.seekToEnd()
+            try handle.write(contentsOf: Data([1]))
+        case .shorter: #expect(truncate(path, 4_999) == 0)
+        case .rewritten:
+            // The clock of files is not as fine as a test is fast.
+            var times = [timeval(tv_sec: 1_000, tv_usec: 1), timeval(tv_sec: 1_000, tv_usec: 1)]
+            #expect(utimes(path, &times) == 0)
+        case .replaced:
+            let other = try self.folder.write(String(repeating: "y", count: 5_000), to: "g")
+            #expect(rename(other, path) == 0)
+        }
+        #expect(
+            self.code { () throws(TransferError) in _ = try source.item(offset: 0, length: 100) } == .sourceChanged
+        )
+    }
+
+    @Test func aFileThatChangesWhileItIsHashedIsNoticed() throws {
+        let path = try self.folder.write(String(repeating: "x", count: 5_000), to: "f")
+        self.files.before(.read, after: 3) { truncate(path, 100) }
+        let source = self.source(path)
+        #expect(self.code { () throws(TransferError) in _ = try self.describe(source) } == .sourceChanged)
+    }
+
+    @Test func oneThatIsRemovedIsReadToItsEnd() throws {
+        let path = try self.folder.write(String(repeating: "x", count: 5_000), to: "f")
+        let source = self.source(path)
+        _ = try self.describe(source)
+        #expect(unlink(path) == 0)
+        #expect(try source.item(offset: 4_000, length: 1_000).readableBytes > 1_000)
+    }
+
+    @Test func bytesInMemoryAreASourceToo() throws {
+        var buffer = ByteBuffer(string: "skipped content")
+        buffer.moveReaderIndex(forwardBy: 8)
+        let source = MemorySource(buffer)
+        #expect(try source.describe()?.size == 7)
+        let part = try #require(TransferPart(item: try source.item(offset: 3, length: 4)))
+        #expect(part.offset == 3 && String(buffer: part.bytes) == "tent")
+    }
+}

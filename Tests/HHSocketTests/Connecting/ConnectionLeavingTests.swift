@@ -1,0 +1,87 @@
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocket
+
+/// Connections that are left since nothing moves on them, and those that have been of use.
+@Suite struct ConnectionLeavingTests {
+    private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+    private let first = ConnectionID(number: 1)
+    private let second = ConnectionID(number: 2)
+
+    private func readyMachine(_ servers: [Endpoint] = [serverA], seed: UInt64 = 1) -> Machine {
+        var machine = Machine(servers: servers, generator: SeededGenerator(seed: seed))
+        _ = machine.connect(now: self.start)
+        _ = machine.connected(self.first, now: self.start)
+        return machine
+    }
+
+    @Test func oneIsLeftForANewOneToTheSameServerIfThereIsNoOther() {
+        var machine = self.readyMachine()
+        #expect(machine.leave(self.first, now: self.start).deeds == ["open 2 a:1"])
+        // Calls go on until there is another.
+        #expect(machine.isReady)
+        #expect(machine.connected(self.second, now: self.start).deeds == ["ready 2 a:1", "drain 1"])
+    }
+
+    @Test func anotherServerIsAskedFirstAndThePresentOneNext() {
+        var machine = self.readyMachine([serverA, serverB])
+        #expect(machine.leave(self.first, now: self.start).deeds == ["open 2 b:2"])
+        #expect(machine.connectFailed(self.second, refused(serverB), now: self.start).deeds == ["open 3 a:1"])
+    }
+
+    @Test func oneThatCannotBeReplacedStays() {
+        var machine = self.readyMachine()
+        _ = machine.leave(self.first, now: self.start)
+        let actions = machine.connectFailed(self.second, refused(serverA), now: self.start)
+        #expect(actions.texts.last == "report switch failed connectionRefused")
+        #expect(machine.current?.id == self.first)
+    }
+
+    @Test func oneThatIsNotReadyAnyMoreOrLeftAlreadyIsNotLeftAgain() {
+        var machine = self.readyMachine()
+        #expect(machine.leave(self.second, now: self.start).deeds.isEmpty)
+        _ = machine.leave(self.first, now: self.start)
+        #expect(machine.leave(self.first, now: self.start).deeds.isEmpty)
+        _ = machine.connected(self.second, now: self.start)
+        #expect(machine.leave(self.first, now: self.start).deeds.isEmpty)
+    }
+
+    /// When it turns out that a connection has been of use: before its loss or after.
+    private enum Proof { case before, after }
+
+    /// The waits of a connection that is lost as soon as it is ready, again and again.
+    private func waits(_ count: Int, proves: Proof?) throws -> [TimeAmount] {
+        var machine = self.readyMachine(seed: 3)
+        var now = self.start
+        var waits: [TimeAmount] = []
+        for number in 1...UInt64(count) {
+            let id = ConnectionID(number: number)
+            if proves == .before { _ = machine.connectionIsProved(id, now: now) }
+            _ = machine.connectionLost(id, lostError, now: now)
+            if proves == .after { _ = machine.connectionIsProved(id, now: now) }
+            let timer = try #require(machine.nextDeadline)
+            waits.append(timer - now)
+            now = timer
+            _ = machine.timerFired(now: now)
+            _ = machine.connected(ConnectionID(number: number + 1), now: now)
+        }
+        return waits
+    }
+
+    @Test func oneThatHasBeenOfUseHasTheBackoffStartOver() throws {
+        #expect(try self.waits(30, proves: .before).allSatisfy { $0 <= .seconds(1) })
+        #expect(try self.waits(30, proves: .after).allSatisfy { $0 <= .seconds(1) })
+        #expect(try self.waits(30, proves: nil).contains { $0 > .seconds(10) })
+    }
+
+    @Test func whatIsSaidOfAnotherConnectionIsIgnored() throws {
+        var machine = self.readyMachine()
+        _ = machine.connectionIsProved(self.second, now: self.start)
+        #expect(machine.current?.isProved == false)
+        _ = machine.connectionIsProved(self.first, now: self.start)
+        #expect(machine.current?.isProved == true)
+    }
+}

@@ -1,0 +1,163 @@
+package import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+
+/// A link between clients and a server, on 127.0.0.1, that breaks: it hands on bytes of both directions until a
+/// connection has had as many as the test allows it, and then closes both ends.
+///
+/// No more is read on one side than the other takes, so that it needs little memory and slows down whoever sends.
+package final class CuttingRelay: Sendable {
+    /// The bytes that a connection may carry.
+    package struct Allowance: Sendable {
+        /// From the client.
+        package var up: Int
+        /// From the server.
+        package var down: Int
+
+        package init(up: Int = .max, down: Int = .max) {
+            self.up = up
+            self.down = down
+        }
+
+        package static let unlimited = Self()
+    }
+
+    fileprivate struct State {
+        var server: Endpoint
+        var allow: @Sendable (Int) -> Allowance
+        var connections = 0
+        var open: [Int: any Channel] = [:]
+        var up = 0
+        var down = 0
+    }
+
+    package let endpoint: Endpoint
+    private let state: NIOLockedValueBox<State>
+    private let channel: any Channel
+
+    /// - Parameters:
+    ///   - server: Where connections lead.
+    ///   - allow: Called for each connection, with its number from 0.
+    package init(
+        to server: Endpoint,
+        allow: @escaping @Sendable (Int) -> Allowance = { _ in .unlimited }
+    ) async throws {
+        let state = NIOLockedValueBox(State(server: server, allow: allow))
+        self.state = state
+        let group = MultiThreadedEventLoopGroup.singletonMultiThreadedEventLoopGroup
+        self.channel = try await ServerBootstrap(group: group)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.autoRead, value: false)
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelInitializer { client in Self.accept(client, state) }
+            .bind(host: "127.0.0.1", port: 0)
+            .get()
+        self.endpoint = Endpoint(host: "127.0.0.1", port: self.channel.localAddress?.port ?? 0)
+    }
+
+    deinit {
+        self.channel.close(promise: nil)
+        self.cut()
+    }
+
+    /// The number of connections so far.
+    package var connectionCount: Int { self.state.withLockedValue { $0.connections } }
+    /// The number of bytes that clients have sent, and that were handed on.
+    package var bytesUp: Int { self.state.withLockedValue { $0.up } }
+    /// The number of bytes that the server has sent, and that were handed on.
+    package var bytesDown: Int { self.state.withLockedValue { $0.down } }
+
+    /// Connections that are made from now on lead to another server.
+    package func lead(to server: Endpoint) { self.state.withLockedValue { $0.server = server } }
+
+    /// Connections that are made from now on may carry this much.
+    package func allow(_ allow: @escaping @Sendable (Int) -> Allowance) {
+        self.state.withLockedValue { $0.allow = allow }
+    }
+
+    /// Closes every connection.
+    package func cut() {
+        for channel in self.state.withLockedValue({ Array($0.open.values) }) { channel.close(promise: nil) }
+    }
+
+    private static func accept(
+        _ client: any Channel,
+        _ state: NIOLockedValueBox<State>
+    ) -> EventLoopFuture<Void> {
+        let (number, server, allowance) = state.withLockedValue { state in
+            let number = state.connections
+            state.connections += 1
+            state.open[number] = client
+            return (number, state.server, state.allow(number))
+        }
+        client.closeFuture.whenComplete { _ in
+            state.withLockedValue { _ = $0.open.removeValue(forKey: number) }
+        }
+        return ClientBootstrap(group: client.eventLoop)
+            .channelOption(.autoRead, value: false)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .connect(host: server.host, port: server.port)
+            .flatMap { other in
+                client.eventLoop.makeCompletedFuture {
+                    try client.pipeline.syncOperations.addHandler(
+                        Half(to: other, allowance.up) { count in state.withLockedValue { $0.up += count } }
+                    )
+                    try other.pipeline.syncOperations.addHandler(
+                        Half(to: client, allowance.down) { count in state.withLockedValue { $0.down += count } }
+                    )
+                    other.read()
+                }
+            }
+            .flatMapErrorThrowing { error in
+                client.close(promise: nil)
+                throw error
+            }
+    }
+
+    /// One direction of a connection.
+    private final class Half: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+
+        private let other: any Channel
+        private var allowance: Int
+        private let note: @Sendable (Int) -> Void
+
+        init(to other: any Channel, _ allowance: Int, _ note: @escaping @Sendable (Int) -> Void) {
+            self.other = other
+            self.allowance = allowance
+            self.note = note
+        }
+
+        func channelActive(context: ChannelHandlerContext) {
+            context.read()
+            context.fireChannelActive()
+        }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            var bytes = self.unwrapInboundIn(data)
+            let count = min(bytes.readableBytes, self.allowance)
+            self.allowance -= count
+            self.note(count)
+            guard let part = bytes.readSlice(length: count) else { return }
+            let isOver = self.allowance == 0
+            let (channel, other) = (context.channel, self.other)
+            self.other.writeAndFlush(part).whenComplete { _ in
+                if isOver {
+                    channel.close(promise: nil)
+                    other.close(promise: nil)
+                } else {
+                    channel.read()
+                }
+            }
+        }
+
+        func channelInactive(context: ChannelHandlerContext) {
+            let other = self.other
+            // Behind what was written before.
+            other.writeAndFlush(ByteBuffer()).whenComplete { _ in other.close(promise: nil) }
+        }
+
+        func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+    }
+}

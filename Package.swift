@@ -110,6 +110,7 @@ let package = Package(
         .target(
             name: "HHSocketRPC",
             dependencies: [
+                "CHHSocket",
                 "HHSocket",
                 "HHSocketMessage",
                 .product(name: "Atomics", package: "swift-atomics"),
@@ -154,6 +155,7 @@ let package = Package(
         .target(
             name: "HHSocketServer",
             dependencies: [
+                "CHHSocket",
                 "HHSocket",
                 "HHSocketMessage",
                 .product(name: "Atomics", package: "swift-atomics"),

@@ -1,9 +1,11 @@
-// Processor time, which Swift cannot ask for everywhere: in release builds the module of `timespec` is not the C library's.
+// Processor time, and the members of times, which Swift cannot ask for everywhere: the compiler takes another module than
+// the C library's for that of `timespec`, depending on what else is compiled with it.
 
 #ifndef CHHSOCKET_CLOCK_H
 #define CHHSOCKET_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -11,6 +13,12 @@ extern "C" {
 
 /// The processor time of the calling thread, in nanoseconds.
 uint64_t chhsocket_thread_time(void);
+
+/// The whole seconds of a time.
+static inline int64_t chhsocket_seconds(struct timespec time) { return (int64_t)time.tv_sec; }
+
+/// The nanoseconds of a time that are no whole seconds.
+static inline int64_t chhsocket_nanoseconds(struct timespec time) { return (int64_t)time.tv_nsec; }
 
 #ifdef __cplusplus
 }

@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// The SHA-256 of a file's content.
 public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
     /// The number of its bytes.
@@ -53,5 +59,13 @@ public struct TransferFile: Hashable, Sendable {
     package init?(_ message: Hhsocket_TransferFile) {
         guard let digest = TransferDigest(bytes: message.sha256) else { return nil }
         self.init(size: message.size, sha256: digest)
+    }
+
+    /// The description as it is sent.
+    package var message: Hhsocket_TransferFile {
+        var message = Hhsocket_TransferFile()
+        message.size = self.size
+        message.sha256 = Data(self.sha256.bytes)
+        return message
     }
 }

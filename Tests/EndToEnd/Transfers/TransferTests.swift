@@ -261,9 +261,15 @@ import Testing
 
     // MARK: Several
 
+    /// The bytes that the slower of two transfers has when the other one ends.
+    private func slower(_ one: Transfer, _ other: Transfer) async throws -> UInt64 {
+        try await eventually("one of two has ended") { one.result != nil || other.result != nil }
+        return min(one.progress.completed, other.progress.completed)
+    }
+
     @Test func severalTransfersShareTheLinkAndLeaveCallsAlone() async throws {
         try await TransferHouse.with { house in
-            let size = 8 << 20
+            let size = 16 << 20
             let sources = try (0..<4).map { try house.file("source\($0)", size, seed: UInt64($0)) }
             for number in 2..<4 {
                 _ = try await house.transfers.put(sources[number].path, id: id("there\(number)")).value
@@ -274,6 +280,8 @@ import Testing
                 transfers.append(house.transfers.get(id("there\(number + 2)"), to: house.folder.file("b\(number)")))
             }
             let all = transfers
+            async let slowerPut = self.slower(all[0], all[2])
+            async let slowerGet = self.slower(all[1], all[3])
             var answered = 0
             while all.contains(where: { $0.result == nil }) {
                 let body = ByteBuffer(string: "call \(answered)")
@@ -282,6 +290,9 @@ import Testing
             }
             // Each call waits for some pieces, not for whole files.
             #expect(answered >= 10)
+            // Alike, but for the time at which each began.
+            #expect(try await slowerPut >= UInt64(size / 4))
+            #expect(try await slowerGet >= UInt64(size / 4))
             for transfer in all { _ = try await transfer.value }
             for number in 0..<2 {
                 #expect(try TransferHouse.describe("\(house.store)/a\(number)") == sources[number].file)

@@ -1,5 +1,5 @@
+import CHHSocket
 import HHSocket
-import NIOPosix
 
 #if canImport(Darwin)
 import Darwin
@@ -164,8 +164,8 @@ extension FileStatus {
         #else
         let time = information.st_mtim
         #endif
-        self.modifiedSeconds = Int64(time.tv_sec)
-        self.modifiedNanoseconds = Int64(time.tv_nsec)
+        self.modifiedSeconds = chhsocket_seconds(time)
+        self.modifiedNanoseconds = chhsocket_nanoseconds(time)
         self.permissions = UInt16(truncatingIfNeeded: information.st_mode & 0o7777)
     }
 }

@@ -1,3 +1,4 @@
+import CHHSocket
 import NIOConcurrencyHelpers
 import NIOPosix
 
@@ -30,8 +31,8 @@ struct FileVersion: Hashable, Sendable {
         #else
         let time = information.st_mtim
         #endif
-        self.modifiedSeconds = Int64(time.tv_sec)
-        self.modifiedNanoseconds = Int64(time.tv_nsec)
+        self.modifiedSeconds = chhsocket_seconds(time)
+        self.modifiedNanoseconds = chhsocket_nanoseconds(time)
     }
 }
 

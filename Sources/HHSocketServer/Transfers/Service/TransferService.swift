@@ -182,12 +182,3 @@ extension TransferService {
         return ending.thrown
     }
 }
-
-extension TransferFile {
-    var message: Hhsocket_TransferFile {
-        var message = Hhsocket_TransferFile()
-        message.size = self.size
-        message.sha256 = .init(self.sha256.bytes)
-        return message
-    }
-}

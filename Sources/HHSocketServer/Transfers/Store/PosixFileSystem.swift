@@ -1,3 +1,5 @@
+import CHHSocket
+
 #if canImport(Glibc)
 import Glibc
 #elseif canImport(Musl)
@@ -148,7 +150,7 @@ struct PosixFileSystem: StoreFileSystem {
     func now() -> UInt64 {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
-        return UInt64(clamping: Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000)
+        return UInt64(clamping: chhsocket_seconds(time) * 1_000 + chhsocket_nanoseconds(time) / 1_000_000)
     }
 
     private static func descriptor(_ attempt: String, _ open: () -> CInt) throws(SystemError) -> Descriptor {
@@ -184,7 +186,8 @@ extension FileStatus {
 
     /// Any time can be set for a file, so this must not trap.
     private static func nanoseconds(_ time: timespec) -> Int64 {
-        Int64(time.tv_sec).multipliedReportingOverflow(by: 1_000_000_000).partialValue &+ Int64(time.tv_nsec)
+        chhsocket_seconds(time).multipliedReportingOverflow(by: 1_000_000_000).partialValue
+            &+ chhsocket_nanoseconds(time)
     }
 }
 

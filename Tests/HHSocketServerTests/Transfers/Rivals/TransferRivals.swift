@@ -130,6 +130,7 @@ struct TransferRivals {
             self.files.restart()
         }
         self.store = try FolderTransferStore(path: "/store", self.files)
+        self.check()
     }
 
     // MARK: What goes its way
@@ -147,7 +148,6 @@ struct TransferRivals {
             let deadlines = self.puts.compactMap(\.machine.nextDeadline) + [self.get?.nextDeadline].compactMap { $0 }
             if let next = deadlines.min() { self.now = max(self.now, next) }
         }
-        self.check()
     }
 
     /// - Returns: False if nobody can make this move.
@@ -192,6 +192,7 @@ struct TransferRivals {
         if self.fault == .losesContent { self.files.delete("+unfinished") }
         if let file = await stream.serve(self.store, fault: self.fault), self.published.last != file {
             self.published.append(file)
+            self.check()
         }
     }
 

@@ -49,7 +49,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/Files Examples/STOMP Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser test-dissector soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -101,6 +101,9 @@ stomp-broker: dependencies ## run a RabbitMQ of its own on stomp://127.0.0.1:616
 test-dissector: programs = tshark
 test-dissector: dependencies ## read recorded captures with Tools/wireshark/hhsocket.lua, and compare with the expected text
 	Tools/wireshark/test
+
+test-deployment: ## check the files of Examples/Deployment, as far as their checkers are there
+	Scripts/test-deployment
 
 test-browser: programs = $(if $(BROWSER),node:nodejs chromium)
 test-browser: dependencies ## test the JavaScript client of Examples/browser in node, if there is one; with BROWSER=1 its page in Chromium too

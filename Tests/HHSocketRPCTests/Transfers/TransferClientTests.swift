@@ -230,6 +230,20 @@ import Testing
         #expect(self.names == ["copy"])
     }
 
+    @Test func anOutputGetsNothingOfAFileThatReplacesAnother() async throws {
+        let (old, new) = (Self.bytes(1_000_000), Self.bytes(900_000, seed: 2))
+        self.store.with { ($0.whole, $0.cuts, $0.replacement) = (old, [400_000], new) }
+        let path = try self.folder.write("", to: "output")
+        let output = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
+        let error = try await self.error(
+            of: self.transfers().get(self.id("f"), toDescriptor: output.fileDescriptor)
+        )
+        #expect(error.code == .sourceChanged)
+        try output.close()
+        let written = try Data(contentsOf: URL(fileURLWithPath: path))
+        #expect(written.count == 400_000 && old.starts(with: written))
+    }
+
     @Test func whatIsDamagedOnTheWayIsFetchedOnceMore() async throws {
         let bytes = Self.bytes(300_000)
         self.store.with { ($0.whole, $0.damages) = (bytes, 1) }

@@ -186,6 +186,12 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
                 "800003E8 00000032 00000021 000000180A0E0A0674656E616E74120461636D6510DC0B1A036B2D3168656C6C6F 731F0868"
         ),
         GoldenFrame(
+            name: "the beginning of a put",
+            direction: .request,
+            frame: Frame(type: 8, serial: 50, payload: Self.payload(Self.beginning)),
+            hex: "00000008 00000032 0000003B \(Self.beginning) B6290FDD"
+        ),
+        GoldenFrame(
             name: "a request with a compressed body",
             direction: .request,
             frame: Frame(
@@ -208,6 +214,12 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
                 "C00003E8 00000033 000000C8 00000026 000000100A0E0A06726567696F6E120465752D31789CCB48CDC9C9D751C820950200280E1301 C41E0B82"
         ),
     ]
+
+    private static let beginning =
+        """
+        0A390A0161122B0903000000000000001220BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD19070000000\
+        0000000
+        """
 
     private static func payload(_ hex: String) -> ByteBuffer { ByteBuffer(bytes: HHSocketTests.bytes(hex: hex)) }
 }

@@ -173,11 +173,13 @@ final class GetRun: TransferRun, @unchecked Sendable {
     }
 
     private func create(_ file: TransferFile) {
-        let sink = self.sink
+        let (sink, isUnwanted) = (self.sink, self.isUnwanted)
         self.setting.work.submit {
             do throws(TransferError) {
                 try sink.create(file)
             } catch {
+                // What has come of the file meanwhile belongs nowhere.
+                isUnwanted.store(true, ordering: .relaxed)
                 self.postHere { run, turn in run.perform(run.machine.failed(error), in: &turn) }
             }
         }

@@ -106,7 +106,11 @@ import Darwin
                 try await waiting.value
                 if let end = ended.value, end.exitCode != 128 + SIGKILL { outcome = end }
             }
-            #expect(outcome?.exitCode == 0, "\(String(describing: outcome))")
+            if outcome?.exitCode != 0 {
+                server.signal(SIGTERM)
+                Issue.record("the client: \(String(describing: outcome)), the server: \(try await server.outcome())")
+                return
+            }
             #expect(kills >= 2)
         }
         #expect(try place.read("store/a") == place.content)

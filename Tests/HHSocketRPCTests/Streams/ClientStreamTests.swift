@@ -278,7 +278,8 @@ import Testing
 
     @Test func aDeadlineCoversTheWholeStream() async throws {
         let peer = try await Peer()
-        let (stream, serial) = try await peer.open { $0.timeout = .milliseconds(100) }
+        // Long enough for the item to come.
+        let (stream, serial) = try await peer.open { $0.timeout = .seconds(2) }
         try await peer.send(Peer.item(serial, "1"))
         let (texts, error) = try await stream.allTexts()
         #expect(texts == ["1"] && error?.code == .timeout)

@@ -81,7 +81,7 @@ private let quick: UInt32 = 102
                     else { return }
                 }
             }
-            let frame = try await client.response(within: .seconds(30))
+            let frame = try await client.response(within: .seconds(120))
             #expect(frame.type == FrameType.goAway)
             try await client.ended()
             sending.cancel()

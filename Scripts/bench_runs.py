@@ -4,6 +4,7 @@ bench` against `hhsocket serve`, both processes on one core, and how readings ar
 import json
 import os
 import resource
+import socket
 import statistics
 import subprocess
 import sys
@@ -82,6 +83,13 @@ def ratio(values):
 
 def is_linux():
     return sys.platform.startswith("linux")
+
+
+def free_port():
+    """A port of 127.0.0.1 at which nothing listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def available_core():

@@ -520,37 +520,36 @@ end
 
 local dissect_message
 
+-- What the preferences say of the servers of a format.
+local function ports_of(has_checksum)
+    return has_checksum and hhsocket.prefs.ports or hhsocket.prefs.plain_ports
+end
+
+-- Whether a packet goes to the server: as the connection was recognised, as the preferences say, or, after "Decode as", to the
+-- lower port.
 local function is_to_server(pinfo, ports)
-    return contains(ports, pinfo.dst_port)
+    local client_port = connection_of().client_port
+    if client_port then
+        return pinfo.src_port == client_port
+    elseif contains(ports, pinfo.dst_port) then
+        return true
+    end
+    return not contains(ports, pinfo.src_port) and pinfo.dst_port < pinfo.src_port
+end
+
+local function dissect(tvb, pinfo, root, has_checksum)
+    if websocket_mask() then
+        return dissect_message(tvb, pinfo, root, has_checksum)
+    end
+    return dissect_tcp(tvb, pinfo, root, is_to_server(pinfo, ports_of(has_checksum)), has_checksum)
 end
 
 function hhsocket.dissector(tvb, pinfo, root)
-    local connection = connection_of()
-    if websocket_mask() then
-        return dissect_message(tvb, pinfo, root, true)
-    end
-    -- Those that were recognised, and "Decode as".
-    local to_server = is_to_server(pinfo, hhsocket.prefs.ports)
-    if connection.client_port then
-        to_server = pinfo.src_port == connection.client_port
-    elseif not to_server and not contains(hhsocket.prefs.ports, pinfo.src_port) then
-        to_server = pinfo.dst_port < pinfo.src_port
-    end
-    return dissect_tcp(tvb, pinfo, root, to_server, true)
+    return dissect(tvb, pinfo, root, true)
 end
 
 function plain.dissector(tvb, pinfo, root)
-    local connection = connection_of()
-    if websocket_mask() then
-        return dissect_message(tvb, pinfo, root, false)
-    end
-    local to_server = is_to_server(pinfo, hhsocket.prefs.plain_ports)
-    if connection.client_port then
-        to_server = pinfo.src_port == connection.client_port
-    elseif not to_server and not contains(hhsocket.prefs.plain_ports, pinfo.src_port) then
-        to_server = pinfo.dst_port < pinfo.src_port
-    end
-    return dissect_tcp(tvb, pinfo, root, to_server, false)
+    return dissect(tvb, pinfo, root, false)
 end
 
 -- The first bytes of a client: a hello, or a request or a ping whose checksum is right.
@@ -629,20 +628,20 @@ local subprotocols = DissectorTable.get("ws.protocol")
 subprotocols:add("hhsocket.1", hhsocket)
 subprotocols:add("hhsocket.1.plain", plain)
 
-local registered, registered_plain = "", ""
+-- The ports for which each format was registered last.
+local registered = { [hhsocket] = "", [plain] = "" }
+
+local function register(proto, has_checksum)
+    if registered[proto] ~= "" then
+        tcp_ports:remove(registered[proto], proto)
+    end
+    registered[proto] = tostring(ports_of(has_checksum))
+    if registered[proto] ~= "" then
+        tcp_ports:add(registered[proto], proto)
+    end
+end
 
 function hhsocket.prefs_changed()
-    if registered ~= "" then
-        tcp_ports:remove(registered, hhsocket)
-    end
-    if registered_plain ~= "" then
-        tcp_ports:remove(registered_plain, plain)
-    end
-    registered, registered_plain = tostring(hhsocket.prefs.ports), tostring(hhsocket.prefs.plain_ports)
-    if registered ~= "" then
-        tcp_ports:add(registered, hhsocket)
-    end
-    if registered_plain ~= "" then
-        tcp_ports:add(registered_plain, plain)
-    end
+    register(hhsocket, true)
+    register(plain, false)
 end

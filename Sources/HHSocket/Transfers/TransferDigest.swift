@@ -36,6 +36,9 @@ public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
 
     package init(_ hash: SHA256) { self.bytes = hash.finalize() }
 
+    /// The digest of content that is in memory.
+    package init(of content: UnsafeRawBufferPointer) { self.bytes = SHA256.hash(of: content) }
+
     /// 64 hexadecimal digits, lower case.
     public var description: String {
         let digits = Array("0123456789abcdef".utf8)
@@ -53,6 +56,11 @@ public struct TransferFile: Hashable, Sendable {
     public init(size: UInt64, sha256: TransferDigest) {
         self.size = size
         self.sha256 = sha256
+    }
+
+    /// The description of content that is in memory.
+    package init(of content: UnsafeRawBufferPointer) {
+        self.init(size: UInt64(content.count), sha256: TransferDigest(of: content))
     }
 
     /// Nil if the hash is not 32 bytes long, as a stranger's may be.

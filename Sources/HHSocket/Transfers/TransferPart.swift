@@ -7,6 +7,18 @@ package import NIOCore
 package struct TransferPart: Hashable, Sendable {
     /// The greatest number of bytes in a part.
     package static let maximumLength = 1 << 20
+    /// The number of bytes in the first parts of an attempt.
+    package static let shortestLength: UInt64 = 8 << 10
+
+    /// The length of the next part, in bytes. A part of which the end does not arrive is lost, so that on a link which
+    /// is cut every few seconds parts must be short: no longer than all before them in this attempt.
+    ///
+    /// - Parameters:
+    ///   - moved: The number of bytes that were transferred before in this attempt.
+    ///   - longest: The greatest length.
+    package static func length(after moved: UInt64, longest: UInt64) -> UInt64 {
+        min(longest, max(Self.shortestLength, moved))
+    }
 
     /// Where in the file it begins.
     package var offset: UInt64

@@ -1,4 +1,5 @@
 import Foundation
+import HHSocket
 import NIOCore
 
 #if canImport(Glibc)
@@ -21,8 +22,8 @@ enum StandardOutput {
     }
 
     static func write(_ bytes: ByteBuffer) throws(Closed) {
-        let isComplete = bytes.withUnsafeReadableBytes { writeAll($0, to: STDOUT_FILENO) }
-        if !isComplete { throw Closed() }
+        let error = bytes.withUnsafeReadableBytes { writeAll($0, to: STDOUT_FILENO) }
+        if error != nil { throw Closed() }
     }
 }
 
@@ -37,21 +38,4 @@ enum StandardError {
     static func line(_ text: String) {
         self.write(text + "\n")
     }
-}
-
-private func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: CInt) -> Bool {
-    var rest = bytes
-    while let start = rest.baseAddress, !rest.isEmpty {
-        let count = write(descriptor, start, rest.count)
-        if count > 0 {
-            rest = UnsafeRawBufferPointer(rebasing: rest[count...])
-        } else if errno == EAGAIN || errno == EWOULDBLOCK {
-            // The descriptor is non-blocking: wait until it is writable.
-            var waiting = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-            _ = poll(&waiting, 1, -1)
-        } else if errno != EINTR {
-            return false
-        }
-    }
-    return true
 }

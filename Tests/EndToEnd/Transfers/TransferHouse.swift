@@ -70,9 +70,7 @@ struct TransferHouse {
     }
 
     static func describe(_ bytes: Data) -> TransferFile {
-        var hash = SHA256()
-        bytes.withUnsafeBytes { hash.update($0) }
-        return TransferFile(size: UInt64(bytes.count), sha256: TransferDigest(hash))
+        bytes.withUnsafeBytes { TransferFile(of: $0) }
     }
 
     static func describe(_ path: String) throws -> TransferFile {

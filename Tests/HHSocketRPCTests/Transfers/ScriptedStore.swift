@@ -86,9 +86,7 @@ extension ScriptedStore.State {
     typealias Reaction = MockServer.Reaction
 
     static func describe(_ content: [UInt8]) -> TransferFile {
-        var hash = SHA256()
-        content.withUnsafeBytes { hash.update($0) }
-        return TransferFile(size: UInt64(content.count), sha256: TransferDigest(hash))
+        content.withUnsafeBytes { TransferFile(of: $0) }
     }
 
     // MARK: Put

@@ -18,9 +18,7 @@ import Testing
     private var path: String { self.folder.file("copy") }
 
     private static func describe(_ text: String) -> TransferFile {
-        var hash = SHA256()
-        Array(text.utf8).withUnsafeBytes { hash.update($0) }
-        return TransferFile(size: UInt64(text.utf8.count), sha256: TransferDigest(hash))
+        Array(text.utf8).withUnsafeBytes { TransferFile(of: $0) }
     }
 
     private func sink(_ path: String? = nil) -> FileSink {

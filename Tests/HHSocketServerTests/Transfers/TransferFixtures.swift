@@ -9,9 +9,7 @@ import Testing
 
 extension TransferFile {
     init(of bytes: [UInt8]) {
-        var hash = SHA256()
-        bytes.withUnsafeBytes { hash.update($0) }
-        self.init(size: UInt64(bytes.count), sha256: TransferDigest(hash))
+        self = bytes.withUnsafeBytes { Self(of: $0) }
     }
 }
 

@@ -47,20 +47,8 @@ final class DescriptorSink: TransferSink, @unchecked Sendable {
 
     func append(_ content: ByteBuffer) throws(TransferError) -> UInt64 {
         let number: CInt? = content.withUnsafeReadableBytes { bytes in
-            var rest = bytes
-            while let start = rest.baseAddress, !rest.isEmpty {
-                let count = write(self.descriptor, start, rest.count)
-                if count > 0 {
-                    self.hash.update(UnsafeRawBufferPointer(rebasing: rest[..<count]))
-                    rest = UnsafeRawBufferPointer(rebasing: rest[count...])
-                } else if errno == EAGAIN || errno == EWOULDBLOCK {
-                    // The descriptor does not block: wait until it can be written.
-                    var waiting = pollfd(fd: self.descriptor, events: Int16(POLLOUT), revents: 0)
-                    _ = poll(&waiting, 1, -1)
-                } else if errno != EINTR {
-                    return errno
-                }
-            }
+            if let number = writeAll(bytes, to: self.descriptor) { return number }
+            self.hash.update(bytes)
             return nil
         }
         if let number {

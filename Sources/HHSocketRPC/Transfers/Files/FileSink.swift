@@ -56,10 +56,9 @@ final class FileSink: TransferSink, @unchecked Sendable {
 
     /// The beginning of the names of what was begun for this file: its own name may be as long as a name can be.
     private var ownPrefix: String {
-        var hash = SHA256()
         var name = self.name
-        name.withUTF8 { hash.update(UnsafeRawBufferPointer($0)) }
-        return "\(Self.prefix)\(TransferDigest(hash).description.prefix(32))-"
+        let digest = name.withUTF8 { TransferDigest(of: UnsafeRawBufferPointer($0)) }
+        return "\(Self.prefix)\(digest.description.prefix(32))-"
     }
 
     private func unfinishedPath(of file: TransferFile) -> String {

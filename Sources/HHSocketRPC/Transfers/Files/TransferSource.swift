@@ -21,9 +21,7 @@ final class MemorySource: TransferSource {
     }
 
     func describe() throws(TransferError) -> TransferFile? {
-        var hash = SHA256()
-        self.bytes.withUnsafeReadableBytes { hash.update($0) }
-        return TransferFile(size: UInt64(self.bytes.readableBytes), sha256: TransferDigest(hash))
+        self.bytes.withUnsafeReadableBytes { TransferFile(of: $0) }
     }
 
     func item(offset: UInt64, length: UInt64) throws(TransferError) -> ByteBuffer {

@@ -92,8 +92,6 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case over
     }
 
-    /// The length of the first pieces of an attempt, in bytes.
-    static var shortestPiece: UInt64 { 8 << 10 }
     /// The number of answers to wrong offsets in a row after which an attempt is given up.
     static var maximumMismatches: Int { 3 }
 
@@ -314,11 +312,10 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return Piece(number: self.lastPiece + 1, offset: sending.next, length: length)
     }
 
-    /// The length of the next piece. A piece of which the end does not arrive is lost, so that on a link which is cut
-    /// every few seconds pieces must be short: no longer than what the server has got so far in this attempt.
+    /// The length of the next piece, before the end of the file: by what the server has got so far in this attempt.
     private func pieceLength(_ sending: Sending) -> UInt64 {
         let got = sending.reported.map { $0 > sending.first ? $0 - sending.first : 0 } ?? 0
-        return min(self.settings.pieceLength, max(Self.shortestPiece, got))
+        return TransferPart.length(after: got, longest: self.settings.pieceLength)
     }
 
     /// The peer's TCP has acknowledged bytes of the stream.

@@ -161,8 +161,7 @@ class TransferRun: @unchecked Sendable {
     // MARK: The connection
 
     func leaveConnection(in turn: inout Turn) {
-        guard let connection = self.connection.take() else { return self.post { $0.connectionChanged(in: &$1) } }
-        guard connection == self.core.hot.connectionID else {
+        guard let connection = self.connection.take(), connection == self.core.hot.connectionID else {
             // It has been left already.
             return self.post { $0.connectionChanged(in: &$1) }
         }

@@ -7,13 +7,9 @@ extension TransferService {
     /// The greatest number of bytes in a part. With the item and its frames around it, it fills the memory that is
     /// allocated for it, and what a handler may send at once.
     static let longestPart = (256 << 10) - 128
-    /// The number of bytes in the first part of an attempt.
-    static let shortestPart = 8 << 10
 
-    /// The length of the next part, in bytes. A part of which the end does not arrive is lost, so that on a link which
-    /// is cut every few seconds parts must be short: no longer than all before it in this attempt.
     static func partLength(sent: UInt64, left: UInt64) -> Int {
-        Int(min(UInt64(Self.longestPart), max(UInt64(Self.shortestPart), sent), left))
+        Int(min(TransferPart.length(after: sent, longest: UInt64(Self.longestPart)), left))
     }
 
     func get(_ stream: ServerStream, _ context: ServerContext) async throws {

@@ -10,9 +10,7 @@ enum SealedRecord {
     static func seal(_ kind: String, _ write: (inout ByteBuffer) -> Void) -> [UInt8] {
         var record = ByteBuffer(string: kind)
         write(&record)
-        var hash = SHA256()
-        record.withUnsafeReadableBytes { hash.update($0) }
-        record.writeBytes(hash.finalize())
+        record.writeBytes(record.withUnsafeReadableBytes { SHA256.hash(of: $0) })
         return Array(buffer: record)
     }
 
@@ -25,9 +23,8 @@ enum SealedRecord {
     ) -> Content? {
         guard bytes.count <= Self.maximumLength, bytes.count >= SHA256.byteCount else { return nil }
         let count = bytes.count - SHA256.byteCount
-        var hash = SHA256()
-        bytes.withUnsafeBytes { hash.update(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
-        guard hash.finalize() == Array(bytes[count...]) else { return nil }
+        let hash = bytes.withUnsafeBytes { SHA256.hash(of: UnsafeRawBufferPointer(rebasing: $0[..<count])) }
+        guard hash == Array(bytes[count...]) else { return nil }
         var record = ByteBuffer(bytes: bytes[..<count])
         guard record.readString(length: kind.utf8.count) == kind, let content = read(&record),
             record.readableBytes == 0

@@ -30,9 +30,7 @@ struct UnfinishedRecord: Hashable, Sendable {
     /// The name that stands for an owner, which may be a long one.
     static func short(_ owner: String) -> String {
         guard owner.utf8.count > Self.maximumOwnerLength else { return owner }
-        var hash = SHA256()
-        Array(owner.utf8).withUnsafeBytes { hash.update($0) }
-        return "sha256 \(TransferDigest(hash))"
+        return "sha256 \(Array(owner.utf8).withUnsafeBytes { TransferDigest(of: $0) })"
     }
 
     /// Notes that `put` goes on with the file, or begins it with another content.

@@ -1,0 +1,29 @@
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+/// Writes all bytes to an open descriptor, such as standard output. Where that does not block, waits until it can be
+/// written.
+///
+/// - Returns: The system's error; nil if all has been written.
+package func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: CInt) -> CInt? {
+    var rest = bytes
+    while let start = rest.baseAddress, !rest.isEmpty {
+        let count = write(descriptor, start, rest.count)
+        if count > 0 {
+            rest = UnsafeRawBufferPointer(rebasing: rest[count...])
+        } else if errno == EAGAIN || errno == EWOULDBLOCK {
+            var waiting = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+            _ = poll(&waiting, 1, -1)
+        } else if errno != EINTR {
+            return errno
+        }
+    }
+    return nil
+}

@@ -469,7 +469,7 @@ public final class SocketServer: Service {
     }
 
     private var loops: [ServerLoop] { self.running?.loops ?? [] }
-    private var core: ServerCore? { self.running?.core }
+    var core: ServerCore? { self.running?.core }
 
     private static func total(_ loops: [ServerLoop]) -> ServerStatistics {
         loops.reduce(into: ServerStatistics()) { $0 += $1.counters.statistics }

@@ -25,6 +25,9 @@ final class BlockingThreads: Sendable {
         self.pool = NIOThreadPool(numberOfThreads: self.count)
     }
 
+    /// The number of pieces of work that wait for a thread.
+    var waitingCount: Int { self.state.withLockedValue { $0.queue.count } }
+
     /// Runs `body` on a thread, when it is the turn of `owner`, such as a connection, and of `body` among its work.
     ///
     /// - Throws: What `body` throws; `CancellationError` if the task was cancelled before `body` began, or the threads

@@ -28,10 +28,11 @@ private let quick: UInt32 = 102
         try await withServer(configuration, router) { server in
             let greedy = try await HostileClient.connect(to: server.address)
             for serial in 50..<150 as Range<UInt32> { await greedy.perform(.request(block, serial: serial, "greedy")) }
-            try await eventually("a hundred requests in flight") { server.requestsInFlight == 100 }
+            // A request is in flight before its handler has come to the threads.
+            try await eventually("all but one wait") { server.core?.threads.waitingCount == 99 }
             let modest = try await HostileClient.connect(to: server.address)
             await modest.perform(.request(block, serial: 50, "modest"))
-            try await eventually("one more") { server.requestsInFlight == 101 }
+            try await eventually("one more") { server.core?.threads.waitingCount == 100 }
             for _ in 0..<101 { release.signal() }
             #expect(try await modest.response().status == .ok)
             _ = try await greedy.responses(100)

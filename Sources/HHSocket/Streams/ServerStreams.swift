@@ -203,6 +203,9 @@ package struct ServerStreams {
         self.core.took(id, receipt, now: now)
     }
 
+    /// Grants more on a stream than hello announced: for one of which much is to come. The window never shrinks.
+    package mutating func widen(_ id: StreamID, to window: UInt64) { self.core.widen(id, to: window) }
+
     /// The application gets no more items of a stream, which goes on.
     package mutating func release(_ id: StreamID) { self.core.release(id.key) }
 

@@ -116,6 +116,11 @@ struct StreamCore {
             return credit
         }
 
+        /// The credit with which its window is as wide as this; nil if that grants nothing.
+        mutating func widen(to window: UInt64) -> UInt64? {
+            self.isOver || self.hasInputEnded ? nil : self.window.widen(to: window)
+        }
+
         /// Whatever makes an item one that the stream ends by, beside its length; nil if there is nothing.
         ///
         /// - Parameters:
@@ -361,6 +366,14 @@ struct StreamCore {
         self.scheduler.sendCredit(credit, of: due.1)
     }
 
+    /// Grants more on a stream than hello announced: for one of which much is to come. The window never shrinks.
+    mutating func widen(_ id: StreamID, to window: UInt64) {
+        guard let due = self.streams.with(id.key, { ($0.widen(to: window), $0.lane) }), let credit = due.0 else {
+            return
+        }
+        self.scheduler.sendCredit(credit, of: due.1)
+    }
+
     // MARK: Items
 
     /// A frame of an item has come, of whatever stream.
@@ -573,12 +586,12 @@ struct StreamCore {
         self.streams[key]?.alarm = self.timers.set(from + limit, StreamID(key: key))
     }
 
-    /// The time by which ``timePassed(now:)`` must be called, at the latest.
     /// Moves what the shell is to do behind what is there.
     mutating func takeActions(into actions: inout [StreamAction]) {
         while let action = self.actions.popFirst() { actions.append(action) }
     }
 
+    /// The time by which ``timePassed(now:)`` must be called, at the latest.
     var nextDeadline: NIODeadline? { self.timers.nextDeadline }
 
     /// Whether there is no stream, nothing has come in part, and there is nothing to send or to do.

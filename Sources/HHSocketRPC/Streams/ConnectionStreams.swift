@@ -165,6 +165,13 @@ final class ConnectionStreams {
         self.sendItems(of: call, id, isFinished: isFinished, in: &turn)
     }
 
+    /// Has the server send so much before the application has taken it, where that is more than the window of hello.
+    func widen(_ call: StreamCall, to window: UInt64, in turn: inout Turn) {
+        guard let id = call.flight.id else { return }
+        self.machine.widen(id, to: window)
+        self.goOn(in: &turn)
+    }
+
     /// The application wants none of the items that have come.
     func release(_ call: StreamCall, in turn: inout Turn) {
         guard let id = call.flight.id else { return }

@@ -178,6 +178,13 @@ extension ServerConnection {
         return true
     }
 
+    /// Much is to come of a stream.
+    func widenStream(_ id: StreamID, to window: UInt64, in turn: inout Turn) {
+        guard let streams = self.streams, self.hot.phase == .open else { return }
+        streams.machine.widen(id, to: window)
+        self.tendStreams(streams, in: &turn)
+    }
+
     /// An item of a stream could not be read.
     func failStream(_ id: StreamID, _ status: Status, in turn: inout Turn) {
         guard let streams = self.streams, self.hot.phase == .open else { return }

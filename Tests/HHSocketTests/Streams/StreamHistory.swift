@@ -8,6 +8,7 @@ enum StreamHistory {
         case open(StreamKind, FramePriority, Int)
         case send(Int, length: Int, isUp: Bool)
         case take(Int, Int, isUp: Bool)
+        case widen(Int, window: UInt32, isUp: Bool)
         case finish(Int)
         case answer(Int, length: Int)
         case cancel(Int)
@@ -25,6 +26,7 @@ enum StreamHistory {
                 "open(\(kind.clientStreams), \(kind.serverStreams), \(priority.rawValue), \(length))"
             case .send(let index, let length, let isUp): "send(\(index), \(length), \(isUp ? "up" : "down"))"
             case .take(let index, let count, let isUp): "take(\(index), \(count), \(isUp ? "up" : "down"))"
+            case .widen(let index, let window, let isUp): "widen(\(index), \(window), \(isUp ? "up" : "down"))"
             case .finish(let index): "finish(\(index))"
             case .answer(let index, let length): "answer(\(index), \(length))"
             case .cancel(let index): "cancel(\(index))"
@@ -95,7 +97,8 @@ enum StreamHistory {
             case 126..<129: return .push(number(0...3) == 0 ? number(0...200_000) : number(0...100))
             case 129..<160: return .pump(number(1...20), isUp: isUp)
             case 160..<192: return .deliver(number(1...200) * number(1...1_000), isUp: isUp)
-            case 192..<195: return .pass(number(1...20))
+            case 192: return .widen(number(0...7), window: window(), isUp: isUp)
+            case 193..<195: return .pass(number(1...20))
             case 195: return number(0...2) == 0 ? .damage(isUp: isUp) : .pass(1)
             case 196: return number(0...3) == 0 ? .drain : .pass(1)
             case 197: return number(0...9) == 0 ? .endPatience : .pass(1)
@@ -137,6 +140,7 @@ enum StreamHistory {
         case .open(let kind, let priority, let length): world.open(kind, priority, openingLength: length)
         case .send(let number, let length, let isUp): try world.send(index(number), length: length, isUp: isUp)
         case .take(let number, let count, let isUp): world.take(index(number), count, isUp: isUp)
+        case .widen(let number, let window, let isUp): world.widen(index(number), to: window, isUp: isUp)
         case .finish(let number): world.finish(index(number))
         case .answer(let number, let length): world.answer(index(number), length: length)
         case .cancel(let number): try world.cancel(index(number))
@@ -161,8 +165,7 @@ enum StreamHistory {
         for stream in world.streams {
             let up = stream.up.inbox.reduce(0) { $0 + $1.payload.readableBytes }
             let down = stream.down.inbox.reduce(0) { $0 + $1.payload.readableBytes }
-            guard up <= Int(script.terms.server.stream) + script.longestItem,
-                down <= Int(script.terms.client.stream) + script.longestItem
+            guard up <= Int(stream.up.window) + script.longestItem, down <= Int(stream.down.window) + script.longestItem
             else { throw Broken("\(stream.serial): more waits than a window and an item") }
             lastUp += stream.up.inbox.reduce(into: ItemReceipt()) { $0 += $1.receipt }.lastCost
             lastDown += stream.down.inbox.reduce(into: ItemReceipt()) { $0 += $1.receipt }.lastCost

@@ -70,8 +70,15 @@ struct ItemFlow {
     var maySend = true
     /// What the frames of its items have cost so far.
     var sent: UInt64 = 0
+    /// The widest window of its receiver.
+    var window: UInt64
     /// The largest credit that the sender has got.
     var credit: UInt64
+
+    init(_ window: UInt64) {
+        self.window = window
+        self.credit = window
+    }
 }
 
 /// A stream as both applications see it.
@@ -171,8 +178,8 @@ struct StreamWorld {
                 serial: serial,
                 kind: kind,
                 client: id,
-                up: ItemFlow(credit: UInt64(self.terms.server.stream)),
-                down: ItemFlow(credit: UInt64(self.terms.client.stream))
+                up: ItemFlow(UInt64(self.terms.server.stream)),
+                down: ItemFlow(UInt64(self.terms.client.stream))
             )
         )
     }
@@ -277,6 +284,20 @@ struct StreamWorld {
             self.client.took(self.streams[index].client, receipt, now: self.now)
         }
         return taken
+    }
+
+    /// The receiver of a stream's items grants more of them.
+    mutating func widen(_ index: Int, to window: UInt32, isUp: Bool) {
+        guard self.streams.indices.contains(index) else { return }
+        let window = UInt64(window)
+        if isUp {
+            guard let id = self.streams[index].server else { return }
+            self.streams[index].up.window = max(self.streams[index].up.window, window)
+            self.server.widen(id, to: window)
+        } else {
+            self.streams[index].down.window = max(self.streams[index].down.window, window)
+            self.client.widen(self.streams[index].client, to: window)
+        }
     }
 
     mutating func pass(_ time: TimeAmount) throws {

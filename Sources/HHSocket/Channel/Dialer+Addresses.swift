@@ -12,18 +12,18 @@ extension Dialer {
     ///
     /// Where the system's order of address families is wanted, the bootstrap looks a name up and races its addresses;
     /// otherwise both is done here.
-    func connect(_ id: ConnectionID, _ endpoint: Endpoint) -> EventLoopFuture<any Channel> {
-        if let path = endpoint.unixPath { return self.bootstrap(id).connect(unixDomainSocketPath: path) }
+    func connect(_ id: ConnectionID, _ endpoint: Endpoint, hasTLS: Bool) -> EventLoopFuture<any Channel> {
+        if let path = endpoint.unixPath { return self.bootstrap(id, hasTLS).connect(unixDomainSocketPath: path) }
         let families = self.configuration.addressFamilies
         guard families != .any, !endpoint.isAddress else {
-            return self.bootstrap(id).connect(host: endpoint.host, port: endpoint.port)
+            return self.bootstrap(id, hasTLS).connect(host: endpoint.host, port: endpoint.port)
         }
         return self.lookUp(endpoint.host, families).flatMap { addresses in
             AddressRacer(
                 addresses,
                 on: self.eventLoop,
                 isWanted: { self.attempts[id] != nil },
-                connect: { self.bootstrap(id).connect(host: $0, port: endpoint.port) }
+                connect: { self.bootstrap(id, hasTLS).connect(host: $0, port: endpoint.port) }
             ).run()
         }
         .map { channel in
@@ -50,8 +50,8 @@ extension Dialer {
         }
     }
 
-    private func bootstrap(_ id: ConnectionID) -> any NIOClientTCPBootstrapProtocol {
-        self.bootstrap()
+    private func bootstrap(_ id: ConnectionID, _ hasTLS: Bool) -> any NIOClientTCPBootstrapProtocol {
+        self.bootstrap(hasTLS)
             // Ours ends all of the attempt, and knows how far it got.
             .connectTimeout(.hours(24))
             .channelInitializer { channel in
@@ -62,7 +62,14 @@ extension Dialer {
             }
     }
 
-    private func bootstrap() -> any NIOClientTCPBootstrapProtocol {
+    /// The greatest number of bytes that are read at once.
+    private static let longestRead = 256 << 10
+    /// The greatest number where there is TLS, which decrypts what has come into one buffer. It is used again only if
+    /// nothing of it is kept: if more were read, whole frames would be in it, whose payloads keep it. From less the
+    /// payloads of long frames are put together, in buffers of their own.
+    private static let longestSealedRead = 64 << 10
+
+    private func bootstrap(_ hasTLS: Bool) -> any NIOClientTCPBootstrapProtocol {
         if let world = self.world { return world.makeBootstrap() }
         #if canImport(NIOTransportServices)
         // Network.framework's event loops have connections of their own.
@@ -75,9 +82,14 @@ extension Dialer {
         return ClientBootstrap(group: self.eventLoop)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             .channelOption(.writeBufferWaterMark, value: LinkChannel.waterMarks)
+            .channelOption(.maxMessagesPerRead, value: UInt(hasTLS ? 1 : 4))
             .channelOption(
                 .recvAllocator,
-                value: AdaptiveRecvByteBufferAllocator(minimum: 2 << 10, initial: 16 << 10, maximum: 256 << 10)
+                value: AdaptiveRecvByteBufferAllocator(
+                    minimum: 2 << 10,
+                    initial: 16 << 10,
+                    maximum: hasTLS ? Self.longestSealedRead : Self.longestRead
+                )
             )
     }
 }

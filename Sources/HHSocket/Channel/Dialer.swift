@@ -118,7 +118,7 @@ final class Dialer: @unchecked Sendable {
         self.attempts[id]?.stage = .connecting
         return self.prepareTLS(id, plan)
             .flatMap { context in
-                self.connect(id, plan.proxy?.endpoint ?? plan.server)
+                self.connect(id, plan.proxy?.endpoint ?? plan.server, hasTLS: plan.tls != nil)
                     .flatMap { channel in self.tunnel(channel, id, plan).map { channel } }
                     .flatMap { channel in self.secure(channel, id, plan, context).map { channel } }
             }

@@ -7,6 +7,12 @@ package import NIOCore
 package struct TransferPart: Hashable, Sendable {
     /// The greatest number of bytes in a part.
     package static let maximumLength = 1 << 20
+    /// The greatest number of bytes in a part whose item fills one frame, so that nobody puts it together from pieces.
+    /// Four of them, with what frames cost, are within the window of a stream where hello says nothing of it.
+    package static let lengthInOneFrame = StreamFrames.maximumPieceLength - 64
+    /// The window of a stream that brings content, where hello announced less, in what frames cost: neither side waits
+    /// for the other's credit while it reads or writes a file.
+    package static let window: UInt64 = 1 << 20
     /// The number of bytes in the first parts of an attempt.
     package static let shortestLength: UInt64 = 8 << 10
 
@@ -66,6 +72,38 @@ package struct TransferPart: Hashable, Sendable {
         }
         try outcome.get()
         return item
+    }
+
+    /// Makes items of the content from `offset` on, each of which fills one frame but for the last.
+    ///
+    /// - Parameters:
+    ///   - count: The number of bytes.
+    ///   - read: Fills the memory that it is given with the bytes from an offset on, or throws.
+    package static func items<Failure: Error>(
+        offset: UInt64,
+        count: Int,
+        read: (UnsafeMutableRawBufferPointer, _ offset: UInt64) throws(Failure) -> Void
+    ) throws(Failure) -> [ByteBuffer] {
+        var items: [ByteBuffer] = []
+        var done = 0
+        while done < count {
+            let (start, length) = (offset + UInt64(done), min(Self.lengthInOneFrame, count - done))
+            items.append(
+                try Self.item(offset: start, count: length) { (memory) throws(Failure) in try read(memory, start) }
+            )
+            done += length
+        }
+        return items
+    }
+
+    /// Makes items, as ``items(offset:count:read:)`` does, of content that is in memory.
+    package static func items(offset: UInt64, of content: ByteBuffer) -> [ByteBuffer] {
+        content.withUnsafeReadableBytes { bytes in
+            Self.items(offset: offset, count: bytes.count) { memory, start in
+                let place = Int(start - offset)
+                memory.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[place..<(place + memory.count)]))
+            }
+        }
     }
 
     /// The part as an item.

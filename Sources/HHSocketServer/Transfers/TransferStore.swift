@@ -113,7 +113,7 @@ public protocol TransferWriter: Sendable {
     func close() async
 }
 
-/// Reads a part right into the item that carries it.
+/// Reads content right into the items that carry it.
 protocol TransferItemReader: TransferReader {
-    func item(at offset: UInt64, count: Int) async throws -> ByteBuffer
+    func items(at offset: UInt64, count: Int) async throws -> [ByteBuffer]
 }

@@ -33,13 +33,14 @@ import Testing
         }
     }
 
-    @Test func theClientHearsEvery128KiB() async throws {
+    /// Where much has come, 512 KiB are written before the client hears of them.
+    @Test func theClientHearsHowFarTheServerIs() async throws {
         try await withTransfers { calls, _, _ in
             for pieceLength in [1_000, 65_536, 131_072] {
                 let reports = try await calls.put("a\(pieceLength)", Self.megabyte, pieceLength: pieceLength)
                 var last: UInt64 = 0
                 for report in reports {
-                    #expect(report.offset - last <= UInt64(128 << 10) + UInt64(pieceLength))
+                    #expect(report.offset - last <= PutSession.longestInterval + UInt64(pieceLength))
                     last = report.offset
                 }
                 #expect(last == 1 << 20)
@@ -368,15 +369,15 @@ import Testing
     }
 
     /// The part of each attempt that a connection must carry for anything to be gained.
-    @Test func partsGrow() {
+    @Test func piecesGrow() {
         var lengths: [Int] = []
         var sent: UInt64 = 0
         while sent < 1_000_000 {
-            lengths.append(TransferService.partLength(sent: sent, left: 1_000_000 - sent))
+            lengths.append(TransferService.pieceLength(sent: sent, left: 1_000_000 - sent))
             sent += UInt64(lengths[lengths.count - 1])
         }
         #expect(lengths.prefix(6) == [8_192, 8_192, 16_384, 32_768, 65_536, 131_072])
-        #expect(lengths[6...].dropLast().allSatisfy { $0 == TransferService.longestPart })
+        #expect(lengths[6...].dropLast().allSatisfy { $0 == TransferService.longestPiece })
         #expect(lengths.reduce(0, +) == 1_000_000)
     }
 

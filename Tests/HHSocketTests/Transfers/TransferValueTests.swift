@@ -98,6 +98,23 @@ import Testing
         #expect(try Hhsocket_GetItem(serializedBytes: part.item.readableBytesView).content == message.content)
     }
 
+    /// What is sent of a long piece: items that one frame carries each, and that fill a stream's first window by fours.
+    @Test(arguments: [0, 1, 65_472, 65_473, 300_000])
+    func aPieceIsCutIntoItemsOfAFrame(count: Int) throws {
+        var generator = SeededGenerator(seed: UInt64(count))
+        let content = generator.bytes(count)
+        let items = TransferPart.items(offset: 7, of: ByteBuffer(bytes: content))
+        var whole: [UInt8] = []
+        for item in items {
+            #expect(StreamFrames.cost(item.readableBytes) <= UInt64(StreamWindows.defaultStream) / 4)
+            let part = try #require(TransferPart(item: item))
+            #expect(part.offset == 7 + UInt64(whole.count))
+            #expect(part.bytes.readableBytes == TransferPart.lengthInOneFrame || items.last == item)
+            whole += Array(buffer: part.bytes)
+        }
+        #expect(whole == content)
+    }
+
     @Test func everythingElseIsNone() {
         let item = TransferPart(offset: 7, bytes: ByteBuffer(string: "content")).item
         for length in 0..<item.readableBytes {

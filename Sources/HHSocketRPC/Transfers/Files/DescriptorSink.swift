@@ -45,7 +45,12 @@ final class DescriptorSink: TransferSink, @unchecked Sendable {
         self.file = file
     }
 
-    func append(_ content: ByteBuffer) throws(TransferError) -> UInt64 {
+    func append(_ contents: [ByteBuffer]) throws(TransferError) -> UInt64 {
+        for content in contents { try self.append(content) }
+        return self.length
+    }
+
+    private func append(_ content: ByteBuffer) throws(TransferError) {
         let number: CInt? = content.withUnsafeReadableBytes { bytes in
             if let number = writeAll(bytes, to: self.descriptor) { return number }
             self.hash.update(bytes)
@@ -58,7 +63,6 @@ final class DescriptorSink: TransferSink, @unchecked Sendable {
             )
         }
         self.length += UInt64(content.readableBytes)
-        return self.length
     }
 
     func finish() throws(TransferError) -> Bool {

@@ -252,8 +252,14 @@ final class FileSink: TransferSink, @unchecked Sendable {
         return file
     }
 
-    func append(_ content: ByteBuffer) throws(TransferError) -> UInt64 {
+    func append(_ contents: [ByteBuffer]) throws(TransferError) -> UInt64 {
         guard var opened = self.opened else { throw self.isGone }
+        defer { self.opened = opened }
+        for content in contents { try self.append(content, to: &opened) }
+        return opened.written.length
+    }
+
+    private func append(_ content: ByteBuffer, to opened: inout Opened) throws(TransferError) {
         let failure: FileFailure? = content.withUnsafeReadableBytes { bytes in
             var rest = bytes
             do throws(FileFailure) {
@@ -267,9 +273,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
                 return error
             }
         }
-        self.opened = opened
         if let failure { throw self.error(failure) }
-        return opened.written.length
     }
 
     private var isGone: TransferError {

@@ -7,10 +7,11 @@ protocol TransferSink: AnyObject, Sendable {
     func prepare() throws(TransferError) -> Preparation
     /// Discards what was begun, and begins a file.
     func create(_ file: TransferFile) throws(TransferError)
-    /// Appends content.
+    /// Appends content, in order.
     ///
+    /// - Parameter contents: At least one.
     /// - Returns: The length of what has been written.
-    func append(_ content: ByteBuffer) throws(TransferError) -> UInt64
+    func append(_ contents: [ByteBuffer]) throws(TransferError) -> UInt64
     /// Puts the file into its place.
     ///
     /// - Returns: False if its hash is another one.
@@ -45,9 +46,11 @@ final class MemorySink: TransferSink, @unchecked Sendable {
         self.file = file
     }
 
-    func append(_ content: ByteBuffer) throws(TransferError) -> UInt64 {
-        content.withUnsafeReadableBytes { self.hash.update($0) }
-        self.content.writeImmutableBuffer(content)
+    func append(_ contents: [ByteBuffer]) throws(TransferError) -> UInt64 {
+        for content in contents {
+            content.withUnsafeReadableBytes { self.hash.update($0) }
+            self.content.writeImmutableBuffer(content)
+        }
         return UInt64(self.content.readableBytes)
     }
 

@@ -7,8 +7,8 @@ protocol TransferSource: AnyObject, Sendable {
     ///
     /// - Returns: Its description, once all parts have been looked at; nil before.
     func describe() throws(TransferError) -> TransferFile?
-    /// Reads a piece as an item.
-    func item(offset: UInt64, length: UInt64) throws(TransferError) -> ByteBuffer
+    /// Reads a piece as items.
+    func items(offset: UInt64, length: UInt64) throws(TransferError) -> [ByteBuffer]
     func close()
 }
 
@@ -24,12 +24,12 @@ final class MemorySource: TransferSource {
         self.bytes.withUnsafeReadableBytes { TransferFile(of: $0) }
     }
 
-    func item(offset: UInt64, length: UInt64) throws(TransferError) -> ByteBuffer {
+    func items(offset: UInt64, length: UInt64) throws(TransferError) -> [ByteBuffer] {
         let start = self.bytes.readerIndex + Int(offset)
         guard let slice = self.bytes.getSlice(at: start, length: Int(length)) else {
             throw TransferError(.sourceChanged, "the bytes to put are fewer than announced")
         }
-        return TransferPart(offset: offset, bytes: slice).item
+        return TransferPart.items(offset: offset, of: slice)
     }
 
     func close() {}
@@ -91,13 +91,14 @@ final class FileSource: TransferSource, @unchecked Sendable {
         return TransferFile(size: status.size, sha256: TransferDigest(hashed.hash))
     }
 
-    func item(offset: UInt64, length: UInt64) throws(TransferError) -> ByteBuffer {
+    func items(offset: UInt64, length: UInt64) throws(TransferError) -> [ByteBuffer] {
         let (file, status) = try self.open()
-        let item = try TransferPart.item(offset: offset, count: Int(length)) { (memory) throws(TransferError) in
+        let items = try TransferPart.items(offset: offset, count: Int(length)) {
+            (memory, offset) throws(TransferError) in
             try self.fill(memory, file, at: offset)
         }
         try self.check(file, status)
-        return item
+        return items
     }
 
     private func open() throws(TransferError) -> (file: CInt, status: FileStatus) {

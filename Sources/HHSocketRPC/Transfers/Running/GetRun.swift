@@ -2,6 +2,7 @@ import Atomics
 import DequeModule
 import HHSocket
 import HHSocketMessage
+import NIOConcurrencyHelpers
 import NIOCore
 
 /// A get that has begun: performs what ``GetMachine`` decides.
@@ -14,6 +15,8 @@ final class GetRun: TransferRun, @unchecked Sendable {
     private let id: TransferID
     /// The content that has just come.
     private var content: ByteBuffer?
+    /// The content that waits for its turn to be written, to which more may be added.
+    private var batch: ContentBatch?
     /// The number of bytes that have come and are not written.
     private var unwritten = 0
     private var isPaused = false
@@ -44,6 +47,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
     override func streamOpened(in turn: inout Turn) {
         self.machine.opened(now: turn.now)
         self.receivedBytes = 0
+        self.widenWindow(in: &turn)
     }
 
     override func received(_ item: ByteBuffer, in turn: inout Turn) {
@@ -124,7 +128,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
         case .open(let begun): self.open(begun)
         case .create(let file): self.create(file)
         case .write: self.write()
-        case .discard: self.setting.work.submit { [sink] in sink.discard() }
+        case .discard: self.submit { [sink] in sink.discard() }
         case .finish: self.finish()
         case .abandon: self.abandonStream()
         case .leave: self.leaveConnection(in: &turn)
@@ -174,7 +178,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
 
     private func create(_ file: TransferFile) {
         let (sink, isUnwanted) = (self.sink, self.isUnwanted)
-        self.setting.work.submit {
+        self.submit {
             do throws(TransferError) {
                 try sink.create(file)
             } catch {
@@ -187,16 +191,20 @@ final class GetRun: TransferRun, @unchecked Sendable {
 
     private func write() {
         guard let content = self.content.take() else { return }
-        let (sink, isUnwanted) = (self.sink, self.isUnwanted)
         self.unwritten += content.readableBytes
         self.pauseOrResume()
+        if let batch = self.batch, batch.add(content) { return }
+        let (sink, isUnwanted, batch) = (self.sink, self.isUnwanted, ContentBatch(content))
+        self.batch = batch
         self.setting.work.submit {
+            let contents = batch.take()
             // After a failure nothing more is written.
             guard !isUnwanted.load(ordering: .relaxed) else { return }
-            let result = Result { () throws(TransferError) in try sink.append(content) }
+            let result = Result { () throws(TransferError) in try sink.append(contents) }
             if case .failure = result { isUnwanted.store(true, ordering: .relaxed) }
+            let count = contents.reduce(0) { $0 + $1.readableBytes }
             self.postHere { run, turn in
-                run.unwritten -= content.readableBytes
+                run.unwritten -= count
                 run.pauseOrResume()
                 switch result {
                 case .success(let length): run.perform(run.machine.wrote(length), in: &turn)
@@ -204,6 +212,12 @@ final class GetRun: TransferRun, @unchecked Sendable {
                 }
             }
         }
+    }
+
+    /// Has the file's thread do something behind all content that has come, and before what will come.
+    private func submit(_ job: @escaping FileWork.Job) {
+        self.batch = nil
+        self.setting.work.submit(job)
     }
 
     /// A server waits while the disk is slower than it.
@@ -219,7 +233,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
 
     private func finish() {
         let (sink, isUnwanted) = (self.sink, self.isUnwanted)
-        self.setting.work.submit {
+        self.submit {
             guard !isUnwanted.load(ordering: .relaxed) else { return }
             let outcome: Machine.Finish
             do throws(TransferError) {
@@ -230,4 +244,21 @@ final class GetRun: TransferRun, @unchecked Sendable {
             self.postHere { run, turn in run.perform(run.machine.finished(outcome, now: turn.now), in: &turn) }
         }
     }
+}
+
+/// Content that is written together, once the file's thread has come to it.
+private final class ContentBatch: Sendable {
+    /// Nil once it has been taken.
+    private let contents: NIOLockedValueBox<[ByteBuffer]?>
+
+    init(_ first: ByteBuffer) {
+        self.contents = NIOLockedValueBox([first])
+    }
+
+    /// Adds what comes next.
+    ///
+    /// - Returns: False if it has been taken.
+    func add(_ content: ByteBuffer) -> Bool { self.contents.withLockedValue { $0?.append(content) } != nil }
+
+    func take() -> [ByteBuffer] { self.contents.withLockedValue { $0.take() } ?? [] }
 }

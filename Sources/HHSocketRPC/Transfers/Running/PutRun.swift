@@ -15,8 +15,8 @@ final class PutRun: TransferRun, @unchecked Sendable {
     private var file: TransferFile?
     /// The number of the writer, which all attempts send.
     private let writer = UInt64.random(in: 1...UInt64.max)
-    /// The piece that was read last, as an item.
-    private var item: (number: UInt64, bytes: ByteBuffer)?
+    /// The piece that was read last, as items.
+    private var items: (number: UInt64, bytes: [ByteBuffer])?
     private var share = AcknowledgedShare()
     /// Whether enough has moved on the connection.
     private var isProved = false
@@ -112,7 +112,7 @@ final class PutRun: TransferRun, @unchecked Sendable {
         case .send(let piece): self.send(piece, in: &turn)
         case .finish: self.call?.finish()
         case .abandon:
-            self.item = nil
+            self.items = nil
             self.abandonStream()
         case .leave: self.leaveConnection(in: &turn)
         case .prove:
@@ -160,7 +160,7 @@ final class PutRun: TransferRun, @unchecked Sendable {
         begin.writer = self.writer
         var message = Hhsocket_PutRequest()
         message.begin = begin
-        self.item = nil
+        self.items = nil
         self.openStream(self.setting.types.put, .bidirectional)
         // A message without required fields, of this size, can always be encoded.
         guard let bytes = try? message.serializedBytes() else { return }
@@ -171,12 +171,12 @@ final class PutRun: TransferRun, @unchecked Sendable {
         let source = self.source
         self.setting.work.submit {
             let result = Result { () throws(TransferError) in
-                try source.item(offset: piece.offset, length: piece.length)
+                try source.items(offset: piece.offset, length: piece.length)
             }
             self.postHere { run, turn in
                 switch result {
                 case .success(let bytes):
-                    run.item = (piece.number, bytes)
+                    run.items = (piece.number, bytes)
                     run.perform(run.machine.wasRead(piece, now: turn.now), in: &turn)
                 case .failure(let error):
                     run.perform(run.machine.failed(error), in: &turn)
@@ -186,13 +186,18 @@ final class PutRun: TransferRun, @unchecked Sendable {
     }
 
     private func send(_ piece: Machine.Piece, in turn: inout Turn) {
-        guard let item = self.item.take(), item.number == piece.number, let call = self.call else { return }
-        switch call.put(item.bytes) {
-        // The stream is over, and its end is about to be told.
-        case .refused: return
-        case .goOn: break
-        case .wait:
-            let waits = call.awaitRoom(
+        guard let items = self.items.take(), items.number == piece.number, let call = self.call else { return }
+        var waits = false
+        for item in items.bytes {
+            switch call.put(item) {
+            // The stream is over, and its end is about to be told.
+            case .refused: return
+            case .goOn: waits = false
+            case .wait: waits = true
+            }
+        }
+        if waits {
+            let isRegistered = call.awaitRoom(
                 .handler { result in
                     guard case .success = result else { return }
                     self.postHere { run, turn in
@@ -200,7 +205,7 @@ final class PutRun: TransferRun, @unchecked Sendable {
                     }
                 }
             )
-            if waits { return }
+            if isRegistered { return }
         }
         self.hasRoom(in: &turn)
     }

@@ -158,6 +158,12 @@ class TransferRun: @unchecked Sendable {
         return self.core.connection(connection)?.streams?.traffic(of: call, asksSystem: asksSystem)
     }
 
+    /// Has the server send more than the window of hello before that is taken.
+    func widenWindow(in turn: inout Turn) {
+        guard let call = self.call, let connection = self.connection else { return }
+        self.core.connection(connection)?.streams?.widen(call, to: TransferPart.window, in: &turn)
+    }
+
     // MARK: The connection
 
     func leaveConnection(in turn: inout Turn) {

@@ -29,8 +29,10 @@ struct PutSession: Sendable {
 
     private enum Phase: Hashable, Sendable { case waiting, opening, receiving }
 
-    /// The number of bytes after which the client hears at the latest of what has come.
+    /// The number of bytes after which the client hears of what has come, once nothing more is there.
     static let reportInterval: UInt64 = 128 << 10
+    /// The number of bytes after which the client hears at the latest of what has come.
+    static let longestInterval: UInt64 = 512 << 10
 
     private var phase = Phase.waiting
     private var size: UInt64 = 0
@@ -54,11 +56,11 @@ struct PutSession: Sendable {
     }
 
     /// Whether the client should hear of what was taken before more is.
-    var isReportDue: Bool { self.taken - self.reported >= Self.reportInterval }
+    var mustReport: Bool { self.taken - self.reported >= Self.longestInterval }
 
     /// The store has written all that was taken. Returns the report that is due.
     mutating func wrote() -> Report? {
-        guard self.isReportDue else { return nil }
+        guard self.taken - self.reported >= Self.reportInterval else { return nil }
         self.reported = self.taken
         return Report(offset: self.taken)
     }

@@ -4,12 +4,12 @@ import NIOCore
 
 /// Gives files.
 extension TransferService {
-    /// The greatest number of bytes in a part. With the item and its frames around it, it fills the memory that is
-    /// allocated for it, and what a handler may send at once.
-    static let longestPart = (256 << 10) - 128
+    /// The greatest number of bytes that are read at once: with what frames cost, what a handler may send before its
+    /// connection has looked.
+    static let longestPiece = 4 * TransferPart.lengthInOneFrame
 
-    static func partLength(sent: UInt64, left: UInt64) -> Int {
-        Int(min(TransferPart.length(after: sent, longest: UInt64(Self.longestPart)), left))
+    static func pieceLength(sent: UInt64, left: UInt64) -> Int {
+        Int(min(TransferPart.length(after: sent, longest: UInt64(Self.longestPiece)), left))
     }
 
     func get(_ stream: ServerStream, _ context: ServerContext) async throws {
@@ -59,34 +59,36 @@ extension TransferService {
         return begin
     }
 
-    /// Sends the file from `offset` on, and reads one part while the one before it leaves.
+    /// Sends the file from `offset` on, and reads one piece while the one before it leaves.
     private func send(
         _ reader: any TransferReader,
         from offset: UInt64,
         size: UInt64,
         _ stream: ServerStream
     ) async throws {
-        let first = Self.partLength(sent: 0, left: size - offset)
-        var item = try await self.item(of: reader, at: offset, first)
+        let first = Self.pieceLength(sent: 0, left: size - offset)
+        var items = try await self.items(of: reader, at: offset, first)
         var end = offset + UInt64(first)
         while end < size {
             let start = end
-            let count = Self.partLength(sent: start - offset, left: size - start)
-            async let next = self.item(of: reader, at: start, count)
-            try await stream.sendUncompressed(item)
-            item = try await next
+            let count = Self.pieceLength(sent: start - offset, left: size - start)
+            async let next = self.items(of: reader, at: start, count)
+            for item in items { try await stream.sendUncompressed(item) }
+            items = try await next
             end = start + UInt64(count)
         }
-        try await stream.sendUncompressed(item)
+        for item in items { try await stream.sendUncompressed(item) }
     }
 
-    /// Reads a part.
-    private func item(of reader: any TransferReader, at offset: UInt64, _ count: Int) async throws -> ByteBuffer {
+    /// Reads a piece, as items.
+    private func items(of reader: any TransferReader, at offset: UInt64, _ count: Int) async throws -> [ByteBuffer] {
         try await self.fromStore {
-            if let reader = reader as? any TransferItemReader { return try await reader.item(at: offset, count: count) }
+            if let reader = reader as? any TransferItemReader {
+                return try await reader.items(at: offset, count: count)
+            }
             let bytes = try await reader.read(at: offset, count: count)
             guard bytes.readableBytes == count else { throw StatusError(.cancelledByServer) }
-            return TransferPart(offset: offset, bytes: bytes).item
+            return TransferPart.items(offset: offset, of: bytes)
         }
     }
 }

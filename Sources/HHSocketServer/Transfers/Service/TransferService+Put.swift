@@ -42,6 +42,7 @@ extension TransferService {
         switch beginning {
         case .complete: break
         case .unfinished(let writer, let isChanged):
+            stream.widen(to: TransferPart.window)
             do {
                 try await stream.send(session.begun(at: writer.offset, isChanged: isChanged).item)
                 try await self.receiveContent(&session, &items, stream, writer)
@@ -68,7 +69,7 @@ extension TransferService {
             while case .take(let bytes) = step {
                 parts.append(bytes)
                 step = .ignore
-                guard !session.isReportDue, !session.isWhole, stream.hasItem,
+                guard !session.mustReport, !session.isWhole, stream.hasItem,
                     // If the stream is over, the next item says so; this is written nonetheless.
                     let item = (try? await items.next()) ?? nil
                 else { break }

@@ -285,9 +285,9 @@ struct FolderTransferReader: TransferItemReader {
         }
     }
 
-    func item(at offset: UInt64, count: Int) async throws -> ByteBuffer {
+    func items(at offset: UInt64, count: Int) async throws -> [ByteBuffer] {
         try await self.store.onThread(of: self.id) {
-            try TransferPart.item(offset: offset, count: count) { memory throws(any Error) in
+            try TransferPart.items(offset: offset, count: count) { memory, offset throws(any Error) in
                 try self.fill(memory, at: offset)
             }
         }

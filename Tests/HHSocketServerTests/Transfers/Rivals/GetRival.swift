@@ -169,7 +169,7 @@ final class GetRivalStream {
             self.isOver = true
             return self.down.append(.end(nil))
         }
-        let count = TransferService.partLength(sent: self.offset - self.first, left: size - self.offset)
+        let count = TransferService.pieceLength(sent: self.offset - self.first, left: size - self.offset)
         // What is visible now may be another file.
         let source = fault == .mixesFiles ? try await store.open(TransferRivals.id) : reader
         let isThere = source.stored.file.size >= self.offset + UInt64(count)

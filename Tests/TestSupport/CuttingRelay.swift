@@ -30,6 +30,15 @@ package final class CuttingRelay: Sendable {
         var open: [Int: any Channel] = [:]
         var up = 0
         var down = 0
+
+        /// Counts what is about to be handed on.
+        ///
+        /// - Returns: Whether it may be: not on a connection that was cut.
+        mutating func pass(_ count: Int, of connection: Int, by way: WritableKeyPath<Self, Int>) -> Bool {
+            guard self.open[connection] != nil else { return false }
+            self[keyPath: way] += count
+            return true
+        }
     }
 
     package let endpoint: Endpoint
@@ -76,9 +85,13 @@ package final class CuttingRelay: Sendable {
         self.state.withLockedValue { $0.allow = allow }
     }
 
-    /// Closes every connection.
+    /// Closes every connection. Nothing that comes from now on is handed on.
     package func cut() {
-        for channel in self.state.withLockedValue({ Array($0.open.values) }) { channel.close(promise: nil) }
+        let open = self.state.withLockedValue { state in
+            defer { state.open = [:] }
+            return state.open
+        }
+        for channel in open.values { channel.close(promise: nil) }
     }
 
     private static func accept(
@@ -101,10 +114,14 @@ package final class CuttingRelay: Sendable {
             .flatMap { other in
                 client.eventLoop.makeCompletedFuture {
                     try client.pipeline.syncOperations.addHandler(
-                        Half(to: other, allowance.up) { count in state.withLockedValue { $0.up += count } }
+                        Half(to: other, allowance.up) { count in
+                            state.withLockedValue { $0.pass(count, of: number, by: \.up) }
+                        }
                     )
                     try other.pipeline.syncOperations.addHandler(
-                        Half(to: client, allowance.down) { count in state.withLockedValue { $0.down += count } }
+                        Half(to: client, allowance.down) { count in
+                            state.withLockedValue { $0.pass(count, of: number, by: \.down) }
+                        }
                     )
                     other.read()
                 }
@@ -121,12 +138,12 @@ package final class CuttingRelay: Sendable {
 
         private let other: any Channel
         private var allowance: Int
-        private let note: @Sendable (Int) -> Void
+        private let pass: @Sendable (Int) -> Bool
 
-        init(to other: any Channel, _ allowance: Int, _ note: @escaping @Sendable (Int) -> Void) {
+        init(to other: any Channel, _ allowance: Int, _ pass: @escaping @Sendable (Int) -> Bool) {
             self.other = other
             self.allowance = allowance
-            self.note = note
+            self.pass = pass
         }
 
         func channelActive(context: ChannelHandlerContext) {
@@ -138,7 +155,7 @@ package final class CuttingRelay: Sendable {
             var bytes = self.unwrapInboundIn(data)
             let count = min(bytes.readableBytes, self.allowance)
             self.allowance -= count
-            self.note(count)
+            guard self.pass(count) else { return }
             guard let part = bytes.readSlice(length: count) else { return }
             let isOver = self.allowance == 0
             let (channel, other) = (context.channel, self.other)

@@ -178,11 +178,23 @@ extension ServerConnection {
         return true
     }
 
-    /// Much is to come of a stream.
-    func widenStream(_ id: StreamID, to window: UInt64, in turn: inout Turn) {
+    /// A stream carries a file.
+    func carryContent(_ id: StreamID, window: UInt64, in turn: inout Turn) {
         guard let streams = self.streams, self.hot.phase == .open else { return }
+        self.useLargeBuffersOfTLS()
         streams.machine.widen(id, to: window)
         self.tendStreams(streams, in: &turn)
+    }
+
+    /// Has TLS read and write more at once, from now on: its buffers never become smaller.
+    private func useLargeBuffersOfTLS() {
+        guard self.contentCost == 0, let channel = self.link.context?.channel,
+            let pieces = try? channel.pipeline.syncOperations.handler(type: TLSPieces.self)
+        else { return }
+        self.contentCost = ConnectionCost.tlsContent
+        self.load.held(self.contentCost)
+        pieces.length = TLSPieces.contentLength
+        try? channel.syncOptions?.setOption(.recvAllocator, value: TLSReadAllocator(carriesContent: true))
     }
 
     /// An item of a stream could not be read.

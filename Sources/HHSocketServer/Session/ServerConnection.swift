@@ -119,6 +119,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     let completions: CompletionQueue
     /// The resources that are held for this connection, here and by its handlers.
     let load: LedgerAccount
+    /// The charge for the larger buffers of one that carries files, in bytes.
+    var contentCost = 0
     // Unchecked: a request touches it some five times, on the event loop alone, and every access ends before anybody
     // else is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
@@ -324,6 +326,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     private func end() {
         guard self.hot.phase != .closed else { return }
         self.hot.phase = .closed
+        self.load.held(-self.contentCost)
         self.stopHandlers()
         if let alarm = self.streams?.alarm { self.loop.socketLoop.removeTimer(alarm) }
         self.streams = nil

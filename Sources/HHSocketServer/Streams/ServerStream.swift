@@ -47,9 +47,9 @@ public struct ServerStream: Sendable {
         try await self.exchange.send(body, type: self.request.type, mayCompress: false)
     }
 
-    /// Has the client send so much before the handler has taken it, in what frames cost, where that is more than the
-    /// window of hello: for a stream of which much is to come. The connection's window bounds it nonetheless.
-    func widen(to window: UInt64) { self.exchange.widen(to: window) }
+    /// Prepares the connection for a file: reads and writes of TLS are longer, and the client may send as much as
+    /// ``HHSocket/TransferPart/window`` before the handler has taken it. The connection's window bounds it nonetheless.
+    func carryContent() { self.exchange.carryContent(window: TransferPart.window) }
 
     /// Whether an item is there, for which nobody need wait.
     var hasItem: Bool { self.exchange.hasItem }

@@ -166,8 +166,8 @@ final class StreamExchange: StreamParty, Sendable {
         if change != 0 { self.load.held(change) }
     }
 
-    /// Has the client send more than the window of hello before this side has taken it.
-    func widen(to window: UInt64) { self.session.onLoop { $0.widenStream(self.id, to: window, in: &$1) } }
+    /// Prepares the connection for a file.
+    func carryContent(window: UInt64) { self.session.onLoop { $0.carryContent(self.id, window: window, in: &$1) } }
 
     /// Whether the next item need not be waited for.
     var hasItem: Bool { self.state.withLockedValue { !$0.batch.isEmpty || !$0.inbox.isEmpty } }

@@ -19,10 +19,12 @@ struct TransferHouse {
     /// Runs `body`, and ends everything.
     ///
     /// - Parameters:
+    ///   - hasTLS: Whether server and client speak TLS.
     ///   - wrap: Makes the store that is served of the folder's.
     ///   - allow: The bytes that each connection of the link may carry.
     static func with(
         limits: TransferLimits = TransferLimits(),
+        hasTLS: Bool = false,
         timeout: Duration = patience,
         wrap: (FolderTransferStore) -> any TransferStore = { $0 },
         authorize: @escaping TransferService.Authorization = { _, _ in },
@@ -33,10 +35,13 @@ struct TransferHouse {
         let store = try FolderTransferStore(path: folder.file("store"), limits: limits)
         var router = Router.echo
         router.register(TransferService(store: wrap(store), authorize: authorize))
-        let server = SocketServer(configuration: .init(), router: router)
+        var configuration = SocketServer.Configuration()
+        if hasTLS { configuration.listeners[0].tls = ServerTLS(identity: try TestCertificate(.server).identity) }
+        let server = SocketServer(configuration: configuration, router: router)
         try await server.start()
         let link = try await CuttingRelay(to: try #require(server.address), allow: allow)
-        let client = Self.client(of: link.endpoint)
+        let trust = hasTLS ? try TestAuthority().trust : nil
+        let client = Self.client(of: link.endpoint, trusting: trust)
         var options = TransferClient.Options()
         options.timeout = timeout
         let house = TransferHouse(
@@ -54,8 +59,16 @@ struct TransferHouse {
     }
 
     /// Another client of the store.
-    static func client(of server: Endpoint) -> SocketClient {
-        .connecting(to: server) { $0.streams = StreamPolicy() }
+    ///
+    /// - Parameter trust: The authority of its certificate; nil where there is no TLS.
+    static func client(of server: Endpoint, trusting trust: TLSTrust? = nil) -> SocketClient {
+        .connecting(to: server) { configuration in
+            configuration.streams = StreamPolicy()
+            guard let trust else { return }
+            var tls = ClientTLS()
+            tls.trust = trust
+            configuration.socket.tls = tls
+        }
     }
 
     /// Writes a file of random bytes.

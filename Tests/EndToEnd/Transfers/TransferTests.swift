@@ -32,6 +32,28 @@ import Testing
         }
     }
 
+    /// What TLS's larger buffers cost is charged while the connection lasts, and it is charged once.
+    @Test func filesComeAndGoOverTLS() async throws {
+        try await TransferHouse.with(hasTLS: true) { house in
+            let (small, _) = try house.file("small", 100_000)
+            _ = try await house.transfers.put(small).value
+            try await eventually("nothing is held but a connection") { house.server.heldBytes < 128 << 10 }
+            for size in [1 << 20, 20_000_000] {
+                let (path, file) = try house.file("source", size, seed: UInt64(size))
+                let put = try await house.transfers.put(path).value
+                #expect(try TransferHouse.describe("\(house.store)/\(put.id)") == file)
+                let copy = house.folder.file("copy")
+                #expect(try await house.transfers.get(put.id, to: copy).value.file == file)
+                #expect(try TransferHouse.describe(copy) == file)
+                try await eventually("the buffers are held") {
+                    (256 << 10..<384 << 10).contains(house.server.heldBytes)
+                }
+            }
+            await house.client.close()
+            try await eventually("all is given back") { house.server.heldBytes == 0 }
+        }
+    }
+
     @Test func bytesComeAndGo() async throws {
         try await TransferHouse.with { house in
             let content = ByteBuffer(string: String(repeating: "HHSocket ", count: 100_000))

@@ -71,6 +71,17 @@ import Testing
         #expect(done == Array(lengths.indices))
     }
 
+    @Test func piecesMayBecomeLonger() throws {
+        _ = self.write(1, 50_000)
+        self.channel.flush()
+        try self.channel.pipeline.syncOperations.handler(type: TLSPieces.self).length = TLSPieces.contentLength
+        _ = self.write(2, 200_000)
+        self.channel.flush()
+        #expect(self.recorder.bytes == Array(repeating: 1, count: 50_000) + Array(repeating: 2, count: 200_000))
+        #expect(self.recorder.flushes.max() == TLSPieces.contentLength)
+        #expect(self.recorder.flushes.count <= 4 + 4)
+    }
+
     @Test func whatIsNotFlushedWaits() {
         _ = self.write(1, 100_000)
         #expect(self.recorder.bytes.isEmpty)

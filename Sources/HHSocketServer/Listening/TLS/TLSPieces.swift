@@ -13,12 +13,16 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
 
     /// With the header and trailer of its record below 16 KiB, which NIOSSL's buffer has from the start.
     static let length = 15 << 10
+    /// The length for connections that carry files: four records, and so a quarter of the system calls.
+    static let contentLength = 63 << 10
 
     private struct Write {
         var bytes: ByteBuffer
         var promise: EventLoopPromise<Void>?
     }
 
+    /// The greatest number of bytes in a piece.
+    var length = TLSPieces.length
     /// The bytes that TLS was given since the last flush.
     private var unflushed = 0
     /// Writes that are too much to be given at once.
@@ -30,7 +34,7 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         let bytes = self.unwrapOutboundIn(data)
         // Nearly always.
-        if self.held.isEmpty, self.unflushed + bytes.readableBytes <= Self.length {
+        if self.held.isEmpty, self.unflushed + bytes.readableBytes <= self.length {
             self.unflushed += bytes.readableBytes
             context.write(data, promise: promise)
         } else {
@@ -55,7 +59,7 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
     /// Gives TLS the next piece.
     private func giveNext(_ context: ChannelHandlerContext) {
         while self.flushed > 0, let first = self.held.first {
-            let room = Self.length - self.unflushed
+            let room = self.length - self.unflushed
             if first.bytes.readableBytes <= room {
                 self.held.removeFirst()
                 self.flushed -= 1

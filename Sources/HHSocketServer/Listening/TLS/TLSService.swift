@@ -18,6 +18,8 @@ final class TLSService: Sendable {
     /// The size of the reads of a TLS connection, in bytes: a record has hardly more, and larger reads would make the
     /// buffer of what is decrypted larger.
     static let readSize = 16 << 10
+    /// The size of the reads of one that carries files.
+    static let contentReadSize = 64 << 10
     /// The size of the first, which brings a client's hello.
     static let firstReadSize = 2 << 10
 
@@ -182,10 +184,17 @@ struct TLSReadAllocator: RecvByteBufferAllocator {
     /// The number of reads after which what has come is passed on. TLS decrypts them all into one buffer.
     static let readsAtATime: UInt = 1
 
-    private var hasRead = false
+    private let readSize: Int
+    private var hasRead: Bool
+
+    /// - Parameter carriesContent: Whether the connection carries files.
+    init(carriesContent: Bool = false) {
+        self.readSize = carriesContent ? TLSService.contentReadSize : TLSService.readSize
+        self.hasRead = carriesContent
+    }
 
     func buffer(allocator: ByteBufferAllocator) -> ByteBuffer {
-        allocator.buffer(capacity: self.hasRead ? TLSService.readSize : TLSService.firstReadSize)
+        allocator.buffer(capacity: self.hasRead ? self.readSize : TLSService.firstReadSize)
     }
 
     mutating func record(actualReadBytes: Int) -> Bool {

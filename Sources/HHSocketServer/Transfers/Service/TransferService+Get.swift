@@ -49,6 +49,7 @@ extension TransferService {
         begin.kind = .begin(Self.begin(file, offset))
         try await stream.send(ByteBuffer(message: begin))
         guard offset < file.size else { return }
+        if file.size - offset >= TransferPart.window { stream.carryContent() }
         try await self.send(reader, from: offset, size: file.size, stream)
     }
 

@@ -42,7 +42,9 @@ extension TransferService {
         switch beginning {
         case .complete: break
         case .unfinished(let writer, let isChanged):
-            stream.widen(to: TransferPart.window)
+            if writer.offset < put.file.size, put.file.size - writer.offset >= TransferPart.window {
+                stream.carryContent()
+            }
             do {
                 try await stream.send(session.begun(at: writer.offset, isChanged: isChanged).item)
                 try await self.receiveContent(&session, &items, stream, writer)

@@ -95,10 +95,13 @@ import Testing
         let finished = Watched(0)
         let link = NIOLockedValueBox<CuttingRelay?>(nil)
         let store = { (store: FolderTransferStore) in
-            WatchedStore(store) {
-                finished.increment()
-                link.withLockedValue { $0 }?.cut()
-            }
+            WatchedStore(
+                store,
+                onFinish: {
+                    finished.increment()
+                    link.withLockedValue { $0 }?.cut()
+                }
+            )
         }
         try await TransferHouse.with(wrap: store) { house in
             link.withLockedValue { $0 = house.link }
@@ -198,6 +201,38 @@ import Testing
             // Nothing was there to go on from. The link may be cut meanwhile.
             let result = try await house.transfers.put(path, id: id("a")).value
             #expect(result.bytesMoved >= file.size)
+        }
+    }
+
+    /// The connection is lost before the server has discarded anything.
+    @Test func discardingSurvivesALostConnection() async throws {
+        let link = NIOLockedValueBox<CuttingRelay?>(nil)
+        let discards = Watched(0)
+        let store = { (store: FolderTransferStore) in
+            WatchedStore(
+                store,
+                onDiscard: {
+                    guard discards.increment() == 1 else { return }
+                    link.withLockedValue { $0 }?.cut()
+                    throw CancellationError()
+                }
+            )
+        }
+        let cuts = { @Sendable (number: Int) in CuttingRelay.Allowance(up: number == 0 ? 2_000_000 : .max) }
+        try await TransferHouse.with(wrap: store, allow: cuts) { house in
+            link.withLockedValue { $0 = house.link }
+            let (path, _) = try house.file("source", 5_000_000)
+            let put = house.transfers.put(path, id: id("a"))
+            try await house.progress(of: put, atLeast: 1_000_000)
+            put.cancel(discarding: true)
+            guard put.result == nil else { return }
+            #expect(try await failure(of: put).code == .cancelled)
+            let unfinished = "\(house.store)/+unfinished"
+            try await eventually("nothing unfinished") {
+                try FileManager.default.contentsOfDirectory(atPath: unfinished).isEmpty
+            }
+            #expect(discards.current > 1)
+            link.withLockedValue { $0 = nil }
         }
     }
 
@@ -328,16 +363,23 @@ private struct WatchedStore: TransferStore {
 
     private let store: FolderTransferStore
     private let onFinish: @Sendable () -> Void
+    private let onDiscard: @Sendable () throws -> Void
 
-    init(_ store: FolderTransferStore, onFinish: @escaping @Sendable () -> Void) {
+    init(
+        _ store: FolderTransferStore,
+        onFinish: @escaping @Sendable () -> Void = {},
+        onDiscard: @escaping @Sendable () throws -> Void = {}
+    ) {
         self.store = store
         self.onFinish = onFinish
+        self.onDiscard = onDiscard
     }
 
     func find(_ id: TransferID) async throws -> StoredFile? { try await self.store.find(id) }
     func open(_ id: TransferID) async throws -> any TransferReader { try await self.store.open(id) }
     func discard(_ id: TransferID, writer: UInt64) async throws -> Bool {
-        try await self.store.discard(id, writer: writer)
+        try self.onDiscard()
+        return try await self.store.discard(id, writer: writer)
     }
 
     func begin(

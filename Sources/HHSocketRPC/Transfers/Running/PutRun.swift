@@ -216,12 +216,19 @@ final class PutRun: TransferRun, @unchecked Sendable {
         self.perform(self.machine.hasRoom(now: turn.now), in: &turn)
     }
 
-    /// Has the server remove what it has got. Whatever comes of it.
+    /// Has the server remove what it has got, as soon as it can be reached. Whatever comes of it.
     private func discard(_ id: TransferID) {
         var message = Hhsocket_DiscardRequest()
         message.id = id.description
         message.writer = self.writer
         guard let bytes = try? message.serializedBytes() else { return }
-        self.setting.discard(SocketRequest(type: self.setting.types.discard, body: bytes))
+        var options = self.setting.options.call
+        options.waitsForConnectivity = true
+        // The number of the writer says which file is meant, however often. A link that breaks may lose several.
+        options.isIdempotent = true
+        options.retryPolicy = RetryPolicy(maximumAttempts: 10)
+        self.setting.discard(
+            SocketRequest(type: self.setting.types.discard, body: ByteBuffer(bytes: bytes), options: options)
+        )
     }
 }

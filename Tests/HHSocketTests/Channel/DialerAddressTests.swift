@@ -72,6 +72,9 @@ import Testing
             )
         }
 
+        // The loop keeps what is scheduled, which keeps the loop.
+        deinit { self.loop.advanceTime(by: .hours(48)) }
+
         private func connect(
             _ host: String,
             _ initialize: SimulatedBootstrap.Initializer

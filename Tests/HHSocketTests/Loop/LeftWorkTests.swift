@@ -25,10 +25,15 @@ import Testing
         // Proof of Sendable: the loop is Sendable, and the flag is locked.
         private let loop: SocketLoop
         private let isOver = NIOLockedValueBox(false)
+        private let left = NIOLockedValueBox(0)
+
+        /// The number of pieces that go on.
+        var count: Int { self.left.withLockedValue { $0 } }
 
         init(_ loop: SocketLoop) { self.loop = loop }
 
         func begin(_ count: Int) {
+            self.left.withLockedValue { $0 += count }
             self.loop.submit(.closure { turn in for _ in 0..<count { self.doSome(in: &turn) } })
         }
 
@@ -37,7 +42,7 @@ import Testing
         private func doSome(in turn: inout Turn) {
             let end = NIODeadline.now() + .microseconds(300)
             while NIODeadline.now() < end {}
-            guard !self.isOver.withLockedValue({ $0 }) else { return }
+            guard !self.isOver.withLockedValue({ $0 }) else { return self.left.withLockedValue { $0 -= 1 } }
             self.loop.afterOtherChannels(in: &turn) { self.doSome(in: &$0) }
         }
     }
@@ -86,6 +91,8 @@ import Testing
         }
         work.end()
         try await client.close()
+        // The loop keeps what is left, which keeps the loop.
+        try await eventually("no work is left") { work.count == 0 }
         try await group.shutdownGracefully()
     }
 }

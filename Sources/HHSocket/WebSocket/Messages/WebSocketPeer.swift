@@ -20,6 +20,11 @@ package final class WebSocketPeer: MessagePeer {
 
     package typealias Delivery = MessageDelivery<WebSocketMessage>
 
+    /// A peer that may be gone.
+    private struct Place {
+        weak var peer: WebSocketPeer?
+    }
+
     private enum News {
         case closed(WebSocketClose)
         case violated(LinkError)
@@ -188,8 +193,12 @@ package final class WebSocketPeer: MessagePeer {
     /// Runs `body` once the messages so far were taken and what was sent because of them has been submitted; where
     /// they are not, before the peer waits no longer.
     private func whenTaken(in turn: inout Turn, _ body: @escaping @Sendable (WebSocketPeer, inout Turn) -> Void) {
-        let (bound, loop) = (NIOLoopBound(self, eventLoop: self.link.loop.eventLoop), self.link.loop)
-        let submit: @Sendable () -> Void = { loop.submit(.closure { body(bound.value, &$0) }) }
+        // Weakly: the messages may never be taken, and who waits for that waits where they are, which this peer keeps.
+        let loop = self.link.loop
+        let bound = NIOLoopBound(Place(peer: self), eventLoop: loop.eventLoop)
+        let submit: @Sendable () -> Void = {
+            loop.submit(.closure { turn in if let peer = bound.value.peer { body(peer, &turn) } })
+        }
         if case .handler = self.delivery { return submit() }
         self.delivery.whenTaken(on: loop, submit)
         _ = loop.setTimer(turn.now + Self.maximumUnreadTime) { body(self, &$0) }

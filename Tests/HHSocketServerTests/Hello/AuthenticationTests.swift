@@ -110,8 +110,10 @@ private func makeRouter() -> Router {
             return "ann"
         }
         try await withServer(configuration, makeRouter()) { server in
-            for _ in 0..<20 {
+            for number in 1...20 {
                 let client = try await HostileClient.connect(to: server.address)
+                // One that is accepted late would wait behind what follows.
+                try await eventually("client \(number)") { server.statistics.connectionsAccepted == number }
                 await client.perform(try Self.hello().then(.reset))
             }
             try await eventually("the end of all clients") { server.connectionCount == 0 }

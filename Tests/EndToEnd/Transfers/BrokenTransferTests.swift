@@ -194,10 +194,7 @@ import Testing
             put.cancel(discarding: true)
             guard put.result == nil else { return }
             #expect(try await failure(of: put).code == .cancelled)
-            let unfinished = "\(house.store)/+unfinished"
-            try await eventually("nothing unfinished") {
-                try FileManager.default.contentsOfDirectory(atPath: unfinished).isEmpty
-            }
+            try await house.nothingUnfinished()
             // Nothing was there to go on from. The link may be cut meanwhile.
             let result = try await house.transfers.put(path, id: id("a")).value
             #expect(result.bytesMoved >= file.size)
@@ -227,10 +224,7 @@ import Testing
             put.cancel(discarding: true)
             guard put.result == nil else { return }
             #expect(try await failure(of: put).code == .cancelled)
-            let unfinished = "\(house.store)/+unfinished"
-            try await eventually("nothing unfinished") {
-                try FileManager.default.contentsOfDirectory(atPath: unfinished).isEmpty
-            }
+            try await house.nothingUnfinished()
             #expect(discards.current > 1)
             link.withLockedValue { $0 = nil }
         }
@@ -305,7 +299,7 @@ import Testing
             try await house.progress(of: put, atLeast: 1_000_000)
             put.cancel()
             _ = try? await put.value
-            let folder = "\(house.store)/+unfinished"
+            let folder = house.unfinished
             let names = try FileManager.default.contentsOfDirectory(atPath: folder)
             #expect(!names.isEmpty)
             for name in names {

@@ -15,6 +15,8 @@ struct TransferHouse {
 
     /// The folder of the store.
     var store: String { self.folder.file("store") }
+    /// The folder of what is not whole in the store.
+    var unfinished: String { "\(self.store)/+unfinished" }
 
     /// Runs `body`, and ends everything.
     ///
@@ -108,6 +110,13 @@ struct TransferHouse {
     /// The hidden files of gets in the folder.
     func hidden() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: self.folder.path).filter { $0.hasPrefix(".") }
+    }
+
+    /// Waits until the store has nothing that is not whole.
+    func nothingUnfinished() async throws {
+        try await eventually("nothing unfinished") {
+            try FileManager.default.contentsOfDirectory(atPath: self.unfinished).isEmpty
+        }
     }
 
     /// Waits until a transfer has moved by some bytes, or is over.

@@ -84,6 +84,8 @@ public final class HostileClient: Sendable {
         let tls = tls ?? (target?.isSecure == true ? ClientTLS() : nil)
         let opens = opensWebSocket && target != nil
         var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            // Its loop, which the other clients of an attack share, may be busy for longer than the default of 10 s.
+            .connectTimeout(.seconds(60))
             .channelOption(.allowRemoteHalfClosure, value: true)
             // A handshake requires reading in any case.
             .channelOption(.autoRead, value: reads || tls != nil || opens)

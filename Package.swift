@@ -33,7 +33,7 @@ let package = Package(
         .plugin(name: "GenerateHHSocketCode", targets: ["GenerateHHSocketCode"]),
     ],
     traits: [
-        .trait(name: "ProtobufC", description: "Read and write messages with libprotobuf-c instead of in Swift."),
+        .trait(name: "ProtobufC", description: "Read messages of a type known at run time with libprotobuf-c."),
         .trait(name: "Outbox", description: "Build HHSocketOutbox, which needs SQLite."),
         .trait(
             name: development,

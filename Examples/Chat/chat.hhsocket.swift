@@ -14,30 +14,30 @@ struct Chat_Message: HHSocketMessage.ProtobufMessage {
     ])
 
     /// Who says it.
-    var author: String
+    var author: String = ""
 
     /// What is said; at most 1,000 characters.
-    var text: String
+    var text: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.author = ""
-        self.text = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.author, HHSocketMessage.WireString.self)
+            case 18: decoder.value(&self.text, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.author = record.value(0)
-        self.text = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.author)
-        record.value(1, self.text)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(18, self.text, HHSocketMessage.WireString.self)
+        encoder.value(10, self.author, HHSocketMessage.WireString.self)
     }
 }
 
@@ -49,12 +49,13 @@ struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
     ])
 
     /// Counts the room's messages, from 1.
-    var number: UInt64
+    var number: UInt64 = 0
 
     /// When the server got it.
     var at: HHSocketMessage.Google_Protobuf_Timestamp {
         get { self._at ?? HHSocketMessage.Google_Protobuf_Timestamp() }
         set { self._at = newValue }
+        _modify { yield &self._at[orDefault: HHSocketMessage.Google_Protobuf_Timestamp()] }
     }
     /// Whether `at` has a value.
     var hasAt: Bool { self._at != nil }
@@ -62,25 +63,26 @@ struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
     mutating func clearAt() { self._at = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.number = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    init() {}
 
     private var _at: HHSocketMessage.Google_Protobuf_Timestamp?
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.number = record.value(0)
-        self._at = record.message(1)
-        self.unknownFields = record.unknownFields
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.number, HHSocketMessage.WireUInt64.self)
+            case 18: decoder.message(&self._at)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.number)
-        try record.message(1, self._at)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.message(18, self._at)
+        encoder.value(8, self.number, HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -91,11 +93,12 @@ struct Chat_Note: HHSocketMessage.ProtobufMessage {
         .init("message", 2, .message, .explicit, message: { Chat_Message.messageDescriptor }),
     ])
 
-    var number: UInt64
+    var number: UInt64 = 0
 
     var message: Chat_Message {
         get { self._message ?? Chat_Message() }
         set { self._message = newValue }
+        _modify { yield &self._message[orDefault: Chat_Message()] }
     }
     /// Whether `message` has a value.
     var hasMessage: Bool { self._message != nil }
@@ -103,25 +106,26 @@ struct Chat_Note: HHSocketMessage.ProtobufMessage {
     mutating func clearMessage() { self._message = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.number = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    init() {}
 
     private var _message: Chat_Message?
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.number = record.value(0)
-        self._message = record.message(1)
-        self.unknownFields = record.unknownFields
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.number, HHSocketMessage.WireUInt64.self)
+            case 18: decoder.message(&self._message)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.number)
-        try record.message(1, self._message)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.message(18, self._message)
+        encoder.value(8, self.number, HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -131,24 +135,25 @@ struct Chat_History: HHSocketMessage.ProtobufMessage {
         .init("notes", 1, .message, .repeated, message: { Chat_Note.messageDescriptor }),
     ])
 
-    var notes: [Chat_Note]
+    var notes: [Chat_Note] = []
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.notes = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.messages(&self.notes)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.notes = record.messages(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.messages(0, self.notes)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.messages(10, self.notes)
     }
 }
 
@@ -159,29 +164,29 @@ struct Chat_Typing: HHSocketMessage.ProtobufMessage {
         .init("is_typing", 2, .bool),
     ])
 
-    var author: String
+    var author: String = ""
 
-    var isTyping: Bool
+    var isTyping: Bool = false
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.author = ""
-        self.isTyping = false
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.author, HHSocketMessage.WireString.self)
+            case 16: decoder.value(&self.isTyping, HHSocketMessage.WireBool.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.author = record.value(0)
-        self.isTyping = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.author)
-        record.value(1, self.isTyping)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(16, self.isTyping, HHSocketMessage.WireBool.self)
+        encoder.value(10, self.author, HHSocketMessage.WireString.self)
     }
 }
 

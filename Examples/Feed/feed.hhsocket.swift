@@ -15,40 +15,38 @@ struct Feed_Post: HHSocketMessage.ProtobufMessage {
         .init("likes", 4, .uint32),
     ])
 
-    var number: UInt64
+    var number: UInt64 = 0
 
-    var author: String
+    var author: String = ""
 
-    var text: String
+    var text: String = ""
 
     /// How many like it.
-    var likes: UInt32
+    var likes: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.number = 0
-        self.author = ""
-        self.text = ""
-        self.likes = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.number, HHSocketMessage.WireUInt64.self)
+            case 18: decoder.value(&self.author, HHSocketMessage.WireString.self)
+            case 26: decoder.value(&self.text, HHSocketMessage.WireString.self)
+            case 32: decoder.value(&self.likes, HHSocketMessage.WireUInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.number = record.value(0)
-        self.author = record.value(1)
-        self.text = record.value(2)
-        self.likes = record.value(3)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.number)
-        record.value(1, self.author)
-        record.value(2, self.text)
-        record.value(3, self.likes)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(32, self.likes, HHSocketMessage.WireUInt32.self)
+        encoder.value(26, self.text, HHSocketMessage.WireString.self)
+        encoder.value(18, self.author, HHSocketMessage.WireString.self)
+        encoder.value(8, self.number, HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -60,30 +58,30 @@ struct Feed_ListRequest: HHSocketMessage.ProtobufMessage {
     ])
 
     /// What the page before said; empty for the first page.
-    var cursor: String
+    var cursor: String = ""
 
     /// How many posts at most, 1 to 100.
-    var limit: UInt32
+    var limit: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.cursor = ""
-        self.limit = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.cursor, HHSocketMessage.WireString.self)
+            case 16: decoder.value(&self.limit, HHSocketMessage.WireUInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.cursor = record.value(0)
-        self.limit = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.cursor)
-        record.value(1, self.limit)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(16, self.limit, HHSocketMessage.WireUInt32.self)
+        encoder.value(10, self.cursor, HHSocketMessage.WireString.self)
     }
 }
 
@@ -94,30 +92,30 @@ struct Feed_PostPage: HHSocketMessage.ProtobufMessage {
         .init("next_cursor", 2, .string),
     ])
 
-    var posts: [Feed_Post]
+    var posts: [Feed_Post] = []
 
     /// Where the next page begins; empty where there is none.
-    var nextCursor: String
+    var nextCursor: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.posts = []
-        self.nextCursor = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.messages(&self.posts)
+            case 18: decoder.value(&self.nextCursor, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.posts = record.messages(0)
-        self.nextCursor = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.messages(0, self.posts)
-        record.value(1, self.nextCursor)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(18, self.nextCursor, HHSocketMessage.WireString.self)
+        encoder.messages(10, self.posts)
     }
 }
 
@@ -128,30 +126,30 @@ struct Feed_Profile: HHSocketMessage.ProtobufMessage {
         .init("likes", 2, .uint32),
     ])
 
-    var name: String
+    var name: String = ""
 
     /// How many posts they like.
-    var likes: UInt32
+    var likes: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.name = ""
-        self.likes = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.name, HHSocketMessage.WireString.self)
+            case 16: decoder.value(&self.likes, HHSocketMessage.WireUInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.name = record.value(0)
-        self.likes = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.name)
-        record.value(1, self.likes)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(16, self.likes, HHSocketMessage.WireUInt32.self)
+        encoder.value(10, self.name, HHSocketMessage.WireString.self)
     }
 }
 
@@ -161,24 +159,25 @@ struct Feed_LikeRequest: HHSocketMessage.ProtobufMessage {
         .init("post", 1, .uint64),
     ])
 
-    var post: UInt64
+    var post: UInt64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.post = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.post, HHSocketMessage.WireUInt64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.post = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.post)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(8, self.post, HHSocketMessage.WireUInt64.self)
     }
 }
 

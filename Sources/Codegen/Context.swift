@@ -5,7 +5,8 @@ struct Context {
     let options: GeneratorOptions
     let file: FileDescriptor
     let names: Names
-    let recursion = RecursionFinder()
+    let storage = StorageDecision()
+    let required = RequiredFields()
 
     init(options: GeneratorOptions, file: FileDescriptor) {
         self.options = options

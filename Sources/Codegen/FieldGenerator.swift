@@ -16,17 +16,16 @@ struct FieldGenerator {
     }
 
     let field: FieldDescriptor
-    /// The index among the message's fields, sorted by number.
-    private let index: Int
     private let context: Context
     private let shape: Shape
     private let type: FieldType
     private let names: SwiftProtobufNamer.MessageFieldNames
-    private let isBoxed: Bool
+    /// Whether the message's fields are on the heap.
+    private let isOnHeap: Bool
 
-    init(_ field: FieldDescriptor, index: Int, _ context: Context) {
+    init(_ field: FieldDescriptor, isOnHeap: Bool, _ context: Context) {
         self.field = field
-        self.index = index
+        self.isOnHeap = isOnHeap
         self.context = context
         self.type = FieldType(field, context.names)
         if field.isMap, let entry = field.messageType.mapKeyAndValue {
@@ -44,12 +43,6 @@ struct FieldGenerator {
             prefixed: "_",
             includeHasAndClear: isOptional
         )
-        self.isBoxed = isOptional && context.recursion.isRecursive(field)
-    }
-
-    /// Whether the field, or its values if it is a map, have a closed enum, so that numbers may be unknown.
-    var hasClosedEnum: Bool {
-        if case .map(_, let value) = self.shape { value.isClosedEnum } else { self.type.isClosedEnum }
     }
 
     /// The field in the message's descriptor.
@@ -58,8 +51,7 @@ struct FieldGenerator {
         let presence: String
         switch self.shape {
         case .map(let key, let value):
-            // A closed enum of a map's values is not passed: RecordReader.closedMap(_:_:) finds undeclared numbers,
-            // since the whole entry, with its key, becomes the unknown field.
+            // A closed enum of a map's values is not passed: the whole entry, with its key, becomes an unknown field.
             let inner = value.isMessage ? Self.inner(value) : ""
             return ".map(\(head), key: \(key.kind), value: \(value.kind)\(inner)),"
         case .implicit: presence = ""
@@ -80,41 +72,67 @@ struct FieldGenerator {
     func printProperty(_ printer: inout CodePrinter) {
         let declaration = "\(DocComment.lines(of: self.field))\(self.context.access)var \(self.names.name): "
         switch self.shape {
-        case .implicit: printer.print("\(declaration)\(self.type.name)")
-        case .array: printer.print("\(declaration)[\(self.type.name)]")
-        case .map(let key, let value): printer.print("\(declaration)[\(key.name): \(value.name)]")
+        case .implicit, .array, .map: self.printValue(declaration, &printer)
         case .optional: self.printOptional(declaration, &printer)
         case .oneof(let oneof): self.printCase(of: oneof, declaration, &printer)
         }
     }
 
-    /// The statement that sets the property to its value in an empty message; nil if none is required.
-    ///
-    /// It is in `init()` rather than at the property's declaration: otherwise `init(record:)` would execute it too, and
-    /// then copy the whole message.
-    var initialization: String? {
+    private func printValue(_ declaration: String, _ printer: inout CodePrinter) {
+        guard self.isOnHeap else {
+            printer.print("\(declaration)\(self.storedType) = \(self.emptyValue)")
+            return
+        }
+        printer.print("\(declaration)\(self.storedType) {")
+        printer.printIndented(
+            "get { \(HeapNames.fields).\(self.used) }",
+            "_modify { yield &\(HeapNames.fields).\(self.used) }"
+        )
+        printer.print("}")
+    }
+
+    /// The property of the fields on the heap; nil if the oneof's is enough.
+    var heapProperty: String? {
         switch self.shape {
-        case .implicit: "self.\(self.used) = \(self.type.defaultValue)"
-        case .array: "self.\(self.used) = []"
-        case .map: "self.\(self.used) = [:]"
-        case .optional, .oneof: nil
+        case .implicit, .array, .map: "var \(self.names.name): \(self.storedType) = \(self.emptyValue)"
+        case .optional: "var \(self.names.prefixed): \(self.type.name)?"
+        case .oneof: nil
+        }
+    }
+
+    private var storedType: String {
+        switch self.shape {
+        case .array: "[\(self.type.name)]"
+        case .map(let key, let value): "[\(key.name): \(value.name)]"
+        case .implicit, .optional, .oneof: self.type.name
+        }
+    }
+
+    private var emptyValue: String {
+        switch self.shape {
+        case .array: "[]"
+        case .map: "[:]"
+        case .implicit, .optional, .oneof: self.type.defaultValue
         }
     }
 
     private func printOptional(_ declaration: String, _ printer: inout CodePrinter) {
-        let storage = "self.\(self.names.prefixed)"
         let access = self.context.access
         printer.print("\(declaration)\(self.type.name) {")
         printer.printIndented(
-            "get { \(self.unboxed) ?? \(self.type.defaultValue) }",
-            "set { \(storage) = \(self.isBoxed ? "\(Names.runtime).Boxed(newValue)" : "newValue") }"
+            "get { \(self.outerStorage) ?? \(self.type.defaultValue) }",
+            "set { \(self.outerStorage) = newValue }"
         )
+        if self.type.isMessage {
+            // So that a change within it does not copy it.
+            printer.printIndented("_modify { yield &\(self.outerStorage)[orDefault: \(self.type.defaultValue)] }")
+        }
         printer.print(
             "}",
             "/// Whether `\(Names.used(self.names.name))` has a value.",
-            "\(access)var \(self.names.has): Bool { \(storage) != nil }",
+            "\(access)var \(self.names.has): Bool { \(self.outerStorage) != nil }",
             "/// Leaves `\(Names.used(self.names.name))` without a value.",
-            "\(access)mutating func \(self.names.clear)() { \(storage) = nil }"
+            "\(access)mutating func \(self.names.clear)() { \(self.outerStorage) = nil }"
         )
     }
 
@@ -131,91 +149,159 @@ struct FieldGenerator {
     /// The case of the field's oneof.
     var enumCase: String { "case \(self.names.name)(\(self.type.name))" }
 
-    /// The declaration of the stored property; nil if the property itself is stored.
+    /// The declaration of the stored property; nil if the property itself is stored, or on the heap.
     var storage: String? {
-        guard case .optional = self.shape else { return nil }
-        return "private var \(self.names.prefixed): "
-            + (self.isBoxed ? "\(Names.runtime).Boxed<\(self.type.name)>?" : "\(self.type.name)?")
+        guard case .optional = self.shape, !self.isOnHeap else { return nil }
+        return "private var \(self.names.prefixed): \(self.type.name)?"
     }
 
-    // MARK: - Records
+    // MARK: - Decoding
 
-    /// The statement that reads the field; nil for fields of oneofs, which are read together.
-    var reading: String? {
-        let index = self.index
+    /// The branches that decode the field.
+    func printDecoding(_ printer: inout CodePrinter) {
+        let tag = self.tag
         switch self.shape {
-        case .oneof: return nil
-        case .implicit where self.type.isClosedEnum:
-            return "self.\(self.used) = record.closed(\(index), &unknown) ?? \(self.type.defaultValue)"
-        case .implicit: return "self.\(self.used) = record.value(\(index))"
-        case .optional:
-            let value =
-                switch (self.type.isMessage, self.type.isClosedEnum) {
-                case (true, _): self.isBoxed ? "record.boxed(\(index))" : "record.message(\(index))"
-                case (_, true): "record.closed(\(index), &unknown)"
-                default: "record.\(self.field.isRequired ? "required" : "optional")(\(index))"
-                }
-            return "self.\(self.names.prefixed) = \(value)"
+        case .implicit: printer.print("case \(tag): \(self.decoding("value"))")
+        case .optional: printer.print("case \(tag): \(self.decoding(self.type.isMessage ? "message" : "optional"))")
+        case .oneof(let oneof): self.printDecodingCase(of: oneof, &printer)
+        case .array where self.type.isMessage: printer.print("case \(tag): \(self.decoding("messages"))")
+        case .array where self.type.isEnum:
+            printer.print(
+                "case \(tag): \(self.decoding("enumerations"))",
+                "case \(self.packedTag): decoder.packedEnumerations(&\(self.stored), tag, &self.unknownFields)"
+            )
         case .array:
-            return "self.\(self.used) = \(Self.reading(self.type, ["array", "messages", "closedArray"], index))"
-        case .map(_, let value):
-            return "self.\(self.used) = \(Self.reading(value, ["map", "messageMap", "closedMap"], index))"
+            printer.print("case \(tag): \(self.decoding("append"))")
+            if self.type.isPackable { printer.print("case \(self.packedTag): \(self.decoding("packed"))") }
+        case .map(let key, let value):
+            let arguments = "&\(self.stored), \(key.coding)"
+            if value.isMessage {
+                printer.print("case \(tag): decoder.messageMap(\(arguments))")
+            } else if value.isEnum {
+                printer.print("case \(tag): decoder.enumMap(\(arguments), &self.unknownFields)")
+            } else {
+                printer.print("case \(tag): decoder.map(\(arguments), \(value.coding))")
+            }
         }
     }
 
-    /// - Parameter names: The names of the functions for most types, for messages, and for closed enums.
-    private static func reading(_ type: FieldType, _ names: [String], _ index: Int) -> String {
-        if type.isMessage { return "record.\(names[1])(\(index))" }
-        return type.isClosedEnum ? "record.\(names[2])(\(index), &unknown)" : "record.\(names[0])(\(index))"
+    private func decoding(_ function: String) -> String {
+        if self.type.isMessage { return "decoder.\(function)(&\(self.stored))" }
+        guard self.type.isEnum else { return "decoder.\(function)(&\(self.stored), \(self.type.coding))" }
+        let name = function == "enumerations" ? function : "enumeration"
+        return "decoder.\(name)(&\(self.stored), &self.unknownFields)"
     }
 
-    var writing: String? {
-        let index = self.index
-        switch self.shape {
-        case .oneof: return nil
-        case .implicit: return "record.value(\(index), self.\(self.used))"
-        case .optional where self.type.isMessage:
-            return "try record.\(self.field.isRequired ? "requiredMessage" : "message")(\(index), \(self.unboxed))"
-        case .optional:
-            let call = self.field.isRequired ? "try record.required" : "record.optional"
-            return "\(call)(\(index), \(self.unboxed))"
-        case .array:
-            return self.type.isMessage
-                ? "try record.messages(\(index), self.\(self.used))" : "record.array(\(index), self.\(self.used))"
-        case .map(_, let value):
-            return value.isMessage
-                ? "try record.messageMap(\(index), self.\(self.used))" : "record.map(\(index), self.\(self.used))"
-        }
-    }
-
-    /// The branch that reads the field in its oneof.
-    func readingCase(of oneof: OneofDescriptor) -> String {
+    private func printDecodingCase(of oneof: OneofDescriptor, _ printer: inout CodePrinter) {
         let property = self.property(of: oneof)
-        let head = "case \(self.field.number): \(property) = "
-        if self.type.isClosedEnum {
-            return head + "record.closed(\(self.index), &unknown).map { \(self.made(of: oneof, "$0")) }"
+        if self.type.isMessage {
+            printer.print("case \(self.tag):")
+            printer.printIndented(
+                "var message: \(self.type.name)?",
+                "if case .\(self.used)(let present)? = \(property) { message = present }",
+                "decoder.message(&message)",
+                "\(property) = message.map { \(self.made(of: oneof, "$0")) }"
+            )
+        } else if self.type.isEnum {
+            printer.print("case \(self.tag):")
+            printer.printIndented(
+                "var value: \(self.type.name)?",
+                "decoder.enumeration(&value, &self.unknownFields)",
+                "if let value { \(property) = \(self.made(of: oneof, "value")) }"
+            )
+        } else {
+            printer.print(
+                "case \(self.tag): \(property) = \(self.made(of: oneof, "decoder.read(\(self.type.coding))"))"
+            )
         }
-        let value =
-            self.type.isMessage
-            ? "record.message(\(self.index)) ?? \(self.type.name)()" : "record.value(\(self.index))"
-        return head + self.made(of: oneof, value)
     }
 
-    /// The branch that writes the field in its oneof.
-    var writingCase: String {
-        let call = self.type.isMessage ? "try record.oneofMessage" : "record.oneof"
-        return "case .\(self.used)(let value)?: \(call)(\(self.index), value)"
+    // MARK: - Encoding
+
+    /// The statement that encodes the field; nil for fields of oneofs, which are encoded together.
+    var encoding: String? {
+        switch self.shape {
+        case .oneof: nil
+        case .implicit: self.encoding("value", self.tag)
+        case .optional: self.encoding(self.type.isMessage ? "message" : "optional", self.tag)
+        case .array where self.type.isMessage: self.encoding("messages", self.tag)
+        case .array: self.field.isPacked ? self.encoding("packed", self.packedTag) : self.encoding("values", self.tag)
+        case .map(let key, let value):
+            value.isMessage
+                ? "encoder.messageMap(\(self.tag), \(self.stored), \(key.coding))"
+                : "encoder.map(\(self.tag), \(self.stored), \(key.coding), \(value.coding))"
+        }
     }
 
-    /// The index with which `RecordReader.oneof(_:)` is called.
-    var recordIndex: Int { self.index }
+    private func encoding(_ function: String, _ tag: UInt32) -> String {
+        "encoder.\(function)(\(tag), \(self.stored)\(self.type.isMessage ? "" : ", \(self.type.coding)"))"
+    }
+
+    /// The branch that encodes the field in its oneof.
+    var encodingCase: String {
+        let arguments = self.type.isMessage ? "" : ", \(self.type.coding)"
+        let function = self.type.isMessage ? "message" : "optional"
+        return "case .\(self.used)(let value)?: encoder.\(function)(\(self.tag), value\(arguments))"
+    }
+
+    private var tag: UInt32 {
+        if case .map = self.shape { return UInt32(bitPattern: self.field.number) << 3 | 2 }
+        return self.type.tag(self.field.number)
+    }
+
+    private var packedTag: UInt32 { UInt32(bitPattern: self.field.number) << 3 | 2 }
+
+    // MARK: - Required fields
+
+    /// The statement that checks whether the field, and messages in it, have what is required; nil if nothing is.
+    var check: String? {
+        switch self.shape {
+        case .oneof: return nil
+        case .optional:
+            let storage = self.outerStorage
+            var statements: [String] = []
+            if self.field.isRequired {
+                statements.append(
+                    "if \(storage) == nil { throw \(Names.runtime).MessageError(missing: \"\(self.field.name)\", "
+                        + "in: Self.self) }"
+                )
+            }
+            if self.mayLackRequired { statements.append("try \(storage)?.checkRequired()") }
+            return statements.isEmpty ? nil : statements.joined(separator: "\n")
+        case .array where self.mayLackRequired:
+            return "for message in self.\(self.used) { try message.checkRequired() }"
+        case .map(_, let value) where value.isMessage && self.mayLackRequired:
+            return "for message in self.\(self.used).values { try message.checkRequired() }"
+        case .implicit, .array, .map: return nil
+        }
+    }
+
+    /// The branch that checks the field in its oneof; nil if nothing is required.
+    var checkCase: String? {
+        self.mayLackRequired ? "case .\(self.used)(let value)?: try value.checkRequired()" : nil
+    }
+
+    /// Whether messages in the field may lack a required field.
+    private var mayLackRequired: Bool {
+        var value = self.field
+        if case .map = self.shape, let entry = self.field.messageType.mapKeyAndValue { value = entry.value }
+        return value.type == .message && self.context.required.mayBeMissing(in: value.messageType)
+    }
 
     // MARK: - Names
 
     /// The name of the property, after a dot.
     private var used: String { Names.used(self.names.name) }
 
-    private var unboxed: String { "self.\(self.names.prefixed)\(self.isBoxed ? "?.value" : "")" }
+    /// The stored property, as the code that decodes and encodes refers to it.
+    private var stored: String {
+        if case .optional = self.shape { "self.\(self.names.prefixed)" } else { "self.\(self.used)" }
+    }
+
+    /// The storage of an optional field, as the message refers to it.
+    private var outerStorage: String {
+        self.isOnHeap ? "\(HeapNames.fields).\(self.names.prefixed)" : "self.\(self.names.prefixed)"
+    }
 
     private func property(of oneof: OneofDescriptor) -> String {
         "self.\(Names.used(self.context.names.namer.messagePropertyName(oneof: oneof).name))"

@@ -51,8 +51,47 @@ struct FieldType {
         }
     }
 
+    /// The type that encodes a value on the wire; for fields that are not messages.
+    var coding: String {
+        let name =
+            switch self.field.type {
+            case .int32: "WireInt32"
+            case .sint32: "WireSInt32"
+            case .sfixed32: "WireSFixed32"
+            case .int64: "WireInt64"
+            case .sint64: "WireSInt64"
+            case .sfixed64: "WireSFixed64"
+            case .uint32: "WireUInt32"
+            case .fixed32: "WireFixed32"
+            case .uint64: "WireUInt64"
+            case .fixed64: "WireFixed64"
+            case .float: "WireFloat"
+            case .double: "WireDouble"
+            case .bool: "WireBool"
+            case .string: "WireString"
+            case .bytes: "WireBytes"
+            case .enum: "WireEnum<\(self.name)>"
+            case .message, .group: "messages have none"
+            }
+        return "\(Names.runtime).\(name).self"
+    }
+
+    /// The number and wire type of a field in front of a single value.
+    func tag(_ number: Int32) -> UInt32 {
+        let wireType: UInt32 =
+            switch self.field.type {
+            case .int32, .sint32, .int64, .sint64, .uint32, .uint64, .bool, .enum: 0
+            case .sfixed64, .fixed64, .double: 1
+            case .string, .bytes, .message, .group: 2
+            case .sfixed32, .fixed32, .float: 5
+            }
+        return UInt32(bitPattern: number) << 3 | wireType
+    }
+
     var isMessage: Bool { self.field.type == .message }
-    var isClosedEnum: Bool { self.field.type == .enum && self.field.enumType.isClosed }
+    var isEnum: Bool { self.field.type == .enum }
+    var isClosedEnum: Bool { self.isEnum && self.field.enumType.isClosed }
+    var isPackable: Bool { self.tag(0) != 2 }
 
     /// The value if none was sent.
     var defaultValue: String {

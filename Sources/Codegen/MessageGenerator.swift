@@ -1,17 +1,28 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// Writes a message: a struct that reads itself from a record and writes itself into one.
+/// The names of what keeps fields on the heap.
+enum HeapNames {
+    /// The type of the fields. A message's own types begin with no underscore.
+    static let type = "_Fields"
+    static let property = "_heap"
+    static let fields = "self._heap.fields"
+}
+
+/// Writes a message: a struct that decodes itself from bytes, and encodes itself.
 struct MessageGenerator {
     private let message: Descriptor
     private let context: Context
     /// The fields in the order of their numbers.
     private let fields: [FieldGenerator]
+    private let isOnHeap: Bool
 
     init(_ message: Descriptor, _ context: Context) {
         self.message = message
         self.context = context
-        self.fields = message.sortedFields.enumerated().map { FieldGenerator($1, index: $0, context) }
+        let isOnHeap = context.storage.isOnHeap(message)
+        self.isOnHeap = isOnHeap
+        self.fields = message.sortedFields.map { FieldGenerator($0, isOnHeap: isOnHeap, context) }
     }
 
     func print(_ printer: inout CodePrinter) {
@@ -23,8 +34,13 @@ struct MessageGenerator {
             self.printProperties(&printer)
             self.printTypes(&printer)
             self.printBasics(&printer)
-            self.printReading(&printer)
-            self.printWriting(&printer)
+            if self.isOnHeap {
+                self.printHeap(&printer)
+            } else {
+                self.printDecoding(&printer, self.context.access)
+                self.printEncoding(&printer, self.context.access)
+            }
+            self.printCheck(&printer)
         }
         printer.print("}")
     }
@@ -49,7 +65,7 @@ struct MessageGenerator {
         for field in self.fields.sorted(by: { $0.field.index < $1.field.index }) {
             if let oneof = field.field.realContainingOneof, oneofs.insert(oneof.index).inserted {
                 printer.print()
-                self.generator(of: oneof).printProperty(&printer)
+                self.generator(of: oneof).printProperty(&printer, isOnHeap: self.isOnHeap)
             }
             printer.print()
             field.printProperty(&printer)
@@ -72,60 +88,109 @@ struct MessageGenerator {
     }
 
     private func printBasics(_ printer: inout CodePrinter) {
-        printer.print(
-            "",
-            "/// Fields that this version of the message does not know; kept when it is sent on.",
-            "\(self.context.access)var unknownFields: \(Names.runtime).UnknownStorage",
-            "",
-            "\(self.context.access)init() {"
-        )
-        let inOrder = self.fields.sorted { $0.field.index < $1.field.index }
-        printer.withIndentation { printer in
-            for line in inOrder.compactMap(\.initialization) { printer.print(line) }
-            printer.print("self.unknownFields = \(Names.runtime).UnknownStorage()")
+        let access = self.context.access
+        let unknown = "\(access)var unknownFields"
+        printer.print("", "/// Fields that this version of the message does not know; kept when it is sent on.")
+        if self.isOnHeap {
+            printer.print("\(unknown): \(Names.runtime).UnknownStorage {")
+            printer.printIndented(
+                "get { \(HeapNames.fields).unknownFields }",
+                "_modify { yield &\(HeapNames.fields).unknownFields }"
+            )
+            printer.print("}")
+        } else {
+            printer.print("\(unknown) = \(Names.runtime).UnknownStorage()")
         }
-        printer.print("}")
-        let storage = inOrder.compactMap(\.storage)
+        printer.print("", "\(access)init() {}")
+        let storage = self.inOrder.compactMap(\.storage)
         guard !storage.isEmpty else { return }
         printer.print()
         for property in storage { printer.print(property) }
     }
 
-    private func printReading(_ printer: inout CodePrinter) {
-        let hasClosedEnums = self.fields.contains { $0.hasClosedEnum }
-        printer.print("", "\(self.context.access)init(record: \(Names.runtime).RecordReader) {")
-        printer.withIndentation { printer in
-            if hasClosedEnums { printer.print("var unknown = record.unknownFields") }
-            self.printFields(&printer, \.reading) { $0.printReading(&$1) }
-            printer.print("self.unknownFields = \(hasClosedEnums ? "unknown" : "record.unknownFields")")
-        }
-        printer.print("}")
-    }
+    /// The fields in the order of the file.
+    private var inOrder: [FieldGenerator] { self.fields.sorted { $0.field.index < $1.field.index } }
 
-    private func printWriting(_ printer: inout CodePrinter) {
-        let runtime = Names.runtime
+    private func printHeap(_ printer: inout CodePrinter) {
+        let (access, runtime) = (self.context.access, Names.runtime)
         printer.print(
             "",
-            "\(self.context.access)func write(to record: \(runtime).RecordWriter) throws(\(runtime).MessageError) {"
+            "private var \(HeapNames.property) = \(runtime).HeapStored<\(HeapNames.type)>()",
+            "",
+            "\(access)mutating func decode(from decoder: inout \(runtime).MessageDecoder) {"
         )
+        printer.printIndented("decoder.fields(&self.\(HeapNames.property))")
+        printer.print("}", "", "\(access)func encode(to encoder: inout \(runtime).MessageEncoder) {")
+        printer.printIndented("encoder.fields(self.\(HeapNames.property))")
+        printer.print("}", "", "fileprivate struct \(HeapNames.type): \(runtime).MessageFields {")
         printer.withIndentation { printer in
-            self.printFields(&printer, \.writing) { $0.printWriting(&$1) }
-            printer.print("record.unknownFields(self.unknownFields)")
+            var oneofs: Set<Int> = []
+            for field in self.inOrder {
+                if let property = field.heapProperty { printer.print(property) }
+                guard let oneof = field.field.realContainingOneof, oneofs.insert(oneof.index).inserted else { continue }
+                printer.print(self.generator(of: oneof).heapProperty)
+            }
+            printer.print("var unknownFields = \(runtime).UnknownStorage()")
+            self.printDecoding(&printer, "")
+            self.printEncoding(&printer, "")
         }
         printer.print("}")
     }
 
-    /// Prints a line for each field, and each oneof in the place of its first field.
+    private func printDecoding(_ printer: inout CodePrinter, _ access: String) {
+        printer.print("", "\(access)mutating func decode(from decoder: inout \(Names.runtime).MessageDecoder) {")
+        printer.withIndentation { printer in
+            let unknown = "decoder.unknown(tag, &self.unknownFields)"
+            guard !self.fields.isEmpty else {
+                return printer.print("while let tag = decoder.nextTag() { \(unknown) }")
+            }
+            printer.print("while let tag = decoder.nextTag() {")
+            printer.withIndentation { printer in
+                printer.print("switch tag {")
+                for field in self.fields { field.printDecoding(&printer) }
+                printer.print("default: \(unknown)", "}")
+            }
+            printer.print("}")
+        }
+        printer.print("}")
+    }
+
+    /// Writes the function that encodes the fields, from the last to the first.
+    private func printEncoding(_ printer: inout CodePrinter, _ access: String) {
+        printer.print("", "\(access)func encode(to encoder: inout \(Names.runtime).MessageEncoder) {")
+        printer.withIndentation { printer in
+            printer.print("encoder.unknown(self.unknownFields)")
+            self.printFields(&printer, isReversed: true, \.encoding) { $0.printEncoding(&$1) }
+        }
+        printer.print("}")
+    }
+
+    private func printCheck(_ printer: inout CodePrinter) {
+        guard self.context.required.mayBeMissing(in: self.message) else { return }
+        let access = self.context.access
+        printer.print("", "\(access)func checkRequired() throws(\(Names.runtime).MessageError) {")
+        printer.withIndentation { printer in
+            self.printFields(&printer, isReversed: false, \.check) { $0.printCheck(&$1) }
+        }
+        printer.print("}")
+    }
+
+    /// Prints the line that there is for a field, and each oneof in the place of its first field.
     private func printFields(
         _ printer: inout CodePrinter,
+        isReversed: Bool,
         _ line: (FieldGenerator) -> String?,
         _ printOneof: (OneofGenerator, inout CodePrinter) -> Void
     ) {
-        var oneofs: Set<Int> = []
+        var firsts: [Int: Int32] = [:]
         for field in self.fields {
+            guard let oneof = field.field.realContainingOneof, firsts[oneof.index] == nil else { continue }
+            firsts[oneof.index] = field.field.number
+        }
+        for field in isReversed ? self.fields.reversed() : self.fields {
             if let line = line(field) {
                 printer.print(line)
-            } else if let oneof = field.field.realContainingOneof, oneofs.insert(oneof.index).inserted {
+            } else if let oneof = field.field.realContainingOneof, firsts[oneof.index] == field.field.number {
                 printOneof(self.generator(of: oneof), &printer)
             }
         }

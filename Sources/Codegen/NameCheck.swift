@@ -37,7 +37,7 @@ struct NameCheck {
 
     /// - Parameter hidden: The names of types declared in the enclosing messages, which hide those of the file.
     private mutating func check(_ message: Descriptor, hidden: Set<String>) {
-        let taken: Set = ["messageDescriptor", "unknownFields", Names.runtime]
+        let taken: Set = ["messageDescriptor", "unknownFields", HeapNames.type, Names.runtime]
         var types = taken
         for oneof in message.realOneofs {
             self.add(self.namer.relativeName(oneof: oneof), of: oneof, oneof.fullName, to: &types)

@@ -17,31 +17,43 @@ struct OneofGenerator {
     private var typeName: String { self.context.names.namer.relativeName(oneof: self.oneof) }
     private var propertyName: String { self.context.names.namer.messagePropertyName(oneof: self.oneof).name }
 
-    func printProperty(_ printer: inout CodePrinter) {
+    func printProperty(_ printer: inout CodePrinter, isOnHeap: Bool) {
         let comment = DocComment.lines(commentOf: self.oneof)
-        printer.print("\(comment)\(self.context.access)var \(self.propertyName): \(self.typeName)? = nil")
+        let declaration = "\(comment)\(self.context.access)var \(self.propertyName): \(self.typeName)?"
+        guard isOnHeap else { return printer.print("\(declaration) = nil") }
+        printer.print("\(declaration) {")
+        printer.printIndented(
+            "get { \(HeapNames.fields).\(Names.used(self.propertyName)) }",
+            "_modify { yield &\(HeapNames.fields).\(Names.used(self.propertyName)) }"
+        )
+        printer.print("}")
     }
+
+    var heapProperty: String { "var \(self.propertyName): \(self.typeName)?" }
 
     func printType(_ printer: inout CodePrinter) {
         let comment = DocComment.lines(commentOf: self.oneof)
-        let indirect = self.context.recursion.isRecursive(self.oneof) ? "indirect " : ""
-        printer.print("\(comment)\(self.context.access)\(indirect)enum \(self.typeName): Hashable, Sendable {")
+        printer.print("\(comment)\(self.context.access)enum \(self.typeName): Hashable, Sendable {")
         printer.withIndentation { printer in
             for field in self.fields { printer.print("\(DocComment.lines(of: field.field))\(field.enumCase)") }
         }
         printer.print("}")
     }
 
-    func printReading(_ printer: inout CodePrinter) {
-        guard let first = self.fields.first else { return }
-        printer.print("switch record.oneof(\(first.recordIndex)) {")
-        for field in self.fields { printer.print(field.readingCase(of: self.oneof)) }
-        printer.print("default: self.\(Names.used(self.propertyName)) = nil", "}")
+    func printEncoding(_ printer: inout CodePrinter) {
+        self.printSwitch(&printer, self.fields.map(\.encodingCase), isWhole: true)
     }
 
-    func printWriting(_ printer: inout CodePrinter) {
+    /// Checks the messages that may lack a required field, if there are any.
+    func printCheck(_ printer: inout CodePrinter) {
+        let cases = self.fields.compactMap(\.checkCase)
+        guard !cases.isEmpty else { return }
+        self.printSwitch(&printer, cases, isWhole: cases.count == self.fields.count)
+    }
+
+    private func printSwitch(_ printer: inout CodePrinter, _ cases: [String], isWhole: Bool) {
         printer.print("switch self.\(Names.used(self.propertyName)) {")
-        for field in self.fields { printer.print(field.writingCase) }
-        printer.print("case nil: break", "}")
+        for line in cases { printer.print(line) }
+        printer.print(isWhole ? "case nil: break" : "default: break", "}")
     }
 }

@@ -31,10 +31,19 @@ public struct MessageError: Error, Sendable, Hashable {
     /// The offset in the bytes, from 0, if known.
     public var offset: Int?
 
+    @usableFromInline
     init(_ reason: Reason, in message: String, at offset: Int? = nil) {
         self.reason = reason
         self.message = message
         self.offset = offset
+    }
+}
+
+extension MessageError {
+    /// The error of a message that lacks a required field. Used by generated code.
+    @_documentation(visibility: internal)
+    public init(missing field: String, in message: (some ProtobufMessage).Type) {
+        self.init(.missingRequiredField(field: field), in: message.protoMessageName)
     }
 }
 

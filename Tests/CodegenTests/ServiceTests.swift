@@ -49,7 +49,7 @@ import Testing
                         .init("nick", 2, .string, .explicit),
                     ])
 
-                    public var id: UInt64
+                    public var id: UInt64 = 0
 
                     public var nick: String {
                         get { self._nick ?? "" }
@@ -61,25 +61,26 @@ import Testing
                     public mutating func clearNick() { self._nick = nil }
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
-                    public var unknownFields: HHSocketMessage.UnknownStorage
+                    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-                    public init() {
-                        self.id = 0
-                        self.unknownFields = HHSocketMessage.UnknownStorage()
-                    }
+                    public init() {}
 
                     private var _nick: String?
 
-                    public init(record: HHSocketMessage.RecordReader) {
-                        self.id = record.value(0)
-                        self._nick = record.optional(1)
-                        self.unknownFields = record.unknownFields
+                    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+                        while let tag = decoder.nextTag() {
+                            switch tag {
+                            case 8: decoder.value(&self.id, HHSocketMessage.WireUInt64.self)
+                            case 18: decoder.optional(&self._nick, HHSocketMessage.WireString.self)
+                            default: decoder.unknown(tag, &self.unknownFields)
+                            }
+                        }
                     }
 
-                    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-                        record.value(0, self.id)
-                        record.optional(1, self._nick)
-                        record.unknownFields(self.unknownFields)
+                    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+                        encoder.unknown(self.unknownFields)
+                        encoder.optional(18, self._nick, HHSocketMessage.WireString.self)
+                        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
                     }
                 }
 
@@ -87,18 +88,16 @@ import Testing
                     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Receipt", [])
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
-                    public var unknownFields: HHSocketMessage.UnknownStorage
+                    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-                    public init() {
-                        self.unknownFields = HHSocketMessage.UnknownStorage()
+                    public init() {}
+
+                    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+                        while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
                     }
 
-                    public init(record: HHSocketMessage.RecordReader) {
-                        self.unknownFields = record.unknownFields
-                    }
-
-                    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-                        record.unknownFields(self.unknownFields)
+                    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+                        encoder.unknown(self.unknownFields)
                     }
                 }
 

@@ -176,104 +176,174 @@ public struct Every_Thing_Scalars: HHSocketMessage.ProtobufMessage {
         .init("words", 17, .enum),
     ])
 
-    public var aDouble: Double
+    public var aDouble: Double {
+        get { self._heap.fields.aDouble }
+        _modify { yield &self._heap.fields.aDouble }
+    }
 
-    public var aFloat: Float
+    public var aFloat: Float {
+        get { self._heap.fields.aFloat }
+        _modify { yield &self._heap.fields.aFloat }
+    }
 
-    public var anInt32: Int32
+    public var anInt32: Int32 {
+        get { self._heap.fields.anInt32 }
+        _modify { yield &self._heap.fields.anInt32 }
+    }
 
-    public var anInt64: Int64
+    public var anInt64: Int64 {
+        get { self._heap.fields.anInt64 }
+        _modify { yield &self._heap.fields.anInt64 }
+    }
 
-    public var aUint32: UInt32
+    public var aUint32: UInt32 {
+        get { self._heap.fields.aUint32 }
+        _modify { yield &self._heap.fields.aUint32 }
+    }
 
-    public var aUint64: UInt64
+    public var aUint64: UInt64 {
+        get { self._heap.fields.aUint64 }
+        _modify { yield &self._heap.fields.aUint64 }
+    }
 
-    public var aSint32: Int32
+    public var aSint32: Int32 {
+        get { self._heap.fields.aSint32 }
+        _modify { yield &self._heap.fields.aSint32 }
+    }
 
-    public var aSint64: Int64
+    public var aSint64: Int64 {
+        get { self._heap.fields.aSint64 }
+        _modify { yield &self._heap.fields.aSint64 }
+    }
 
-    public var aFixed32: UInt32
+    public var aFixed32: UInt32 {
+        get { self._heap.fields.aFixed32 }
+        _modify { yield &self._heap.fields.aFixed32 }
+    }
 
-    public var aFixed64: UInt64
+    public var aFixed64: UInt64 {
+        get { self._heap.fields.aFixed64 }
+        _modify { yield &self._heap.fields.aFixed64 }
+    }
 
-    public var aSfixed32: Int32
+    public var aSfixed32: Int32 {
+        get { self._heap.fields.aSfixed32 }
+        _modify { yield &self._heap.fields.aSfixed32 }
+    }
 
-    public var aSfixed64: Int64
+    public var aSfixed64: Int64 {
+        get { self._heap.fields.aSfixed64 }
+        _modify { yield &self._heap.fields.aSfixed64 }
+    }
 
-    public var aBool: Bool
+    public var aBool: Bool {
+        get { self._heap.fields.aBool }
+        _modify { yield &self._heap.fields.aBool }
+    }
 
-    public var aString: String
+    public var aString: String {
+        get { self._heap.fields.aString }
+        _modify { yield &self._heap.fields.aString }
+    }
 
-    public var someBytes: Data
+    public var someBytes: Data {
+        get { self._heap.fields.someBytes }
+        _modify { yield &self._heap.fields.someBytes }
+    }
 
-    public var colour: Every_Thing_Colour
+    public var colour: Every_Thing_Colour {
+        get { self._heap.fields.colour }
+        _modify { yield &self._heap.fields.colour }
+    }
 
-    public var words: Every_Thing_Words
+    public var words: Every_Thing_Words {
+        get { self._heap.fields.words }
+        _modify { yield &self._heap.fields.words }
+    }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.aDouble = 0
-        self.aFloat = 0
-        self.anInt32 = 0
-        self.anInt64 = 0
-        self.aUint32 = 0
-        self.aUint64 = 0
-        self.aSint32 = 0
-        self.aSint64 = 0
-        self.aFixed32 = 0
-        self.aFixed64 = 0
-        self.aSfixed32 = 0
-        self.aSfixed64 = 0
-        self.aBool = false
-        self.aString = ""
-        self.someBytes = Data()
-        self.colour = .unspecified
-        self.words = Every_Thing_Words.none
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.aDouble = record.value(0)
-        self.aFloat = record.value(1)
-        self.anInt32 = record.value(2)
-        self.anInt64 = record.value(3)
-        self.aUint32 = record.value(4)
-        self.aUint64 = record.value(5)
-        self.aSint32 = record.value(6)
-        self.aSint64 = record.value(7)
-        self.aFixed32 = record.value(8)
-        self.aFixed64 = record.value(9)
-        self.aSfixed32 = record.value(10)
-        self.aSfixed64 = record.value(11)
-        self.aBool = record.value(12)
-        self.aString = record.value(13)
-        self.someBytes = record.value(14)
-        self.colour = record.value(15)
-        self.words = record.value(16)
-        self.unknownFields = record.unknownFields
+    public init() {}
+
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.aDouble)
-        record.value(1, self.aFloat)
-        record.value(2, self.anInt32)
-        record.value(3, self.anInt64)
-        record.value(4, self.aUint32)
-        record.value(5, self.aUint64)
-        record.value(6, self.aSint32)
-        record.value(7, self.aSint64)
-        record.value(8, self.aFixed32)
-        record.value(9, self.aFixed64)
-        record.value(10, self.aSfixed32)
-        record.value(11, self.aSfixed64)
-        record.value(12, self.aBool)
-        record.value(13, self.aString)
-        record.value(14, self.someBytes)
-        record.value(15, self.colour)
-        record.value(16, self.words)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var aDouble: Double = 0
+        var aFloat: Float = 0
+        var anInt32: Int32 = 0
+        var anInt64: Int64 = 0
+        var aUint32: UInt32 = 0
+        var aUint64: UInt64 = 0
+        var aSint32: Int32 = 0
+        var aSint64: Int64 = 0
+        var aFixed32: UInt32 = 0
+        var aFixed64: UInt64 = 0
+        var aSfixed32: Int32 = 0
+        var aSfixed64: Int64 = 0
+        var aBool: Bool = false
+        var aString: String = ""
+        var someBytes: Data = Data()
+        var colour: Every_Thing_Colour = .unspecified
+        var words: Every_Thing_Words = Every_Thing_Words.none
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: decoder.value(&self.aDouble, HHSocketMessage.WireDouble.self)
+                case 21: decoder.value(&self.aFloat, HHSocketMessage.WireFloat.self)
+                case 24: decoder.value(&self.anInt32, HHSocketMessage.WireInt32.self)
+                case 32: decoder.value(&self.anInt64, HHSocketMessage.WireInt64.self)
+                case 40: decoder.value(&self.aUint32, HHSocketMessage.WireUInt32.self)
+                case 48: decoder.value(&self.aUint64, HHSocketMessage.WireUInt64.self)
+                case 56: decoder.value(&self.aSint32, HHSocketMessage.WireSInt32.self)
+                case 64: decoder.value(&self.aSint64, HHSocketMessage.WireSInt64.self)
+                case 77: decoder.value(&self.aFixed32, HHSocketMessage.WireFixed32.self)
+                case 81: decoder.value(&self.aFixed64, HHSocketMessage.WireFixed64.self)
+                case 93: decoder.value(&self.aSfixed32, HHSocketMessage.WireSFixed32.self)
+                case 97: decoder.value(&self.aSfixed64, HHSocketMessage.WireSFixed64.self)
+                case 104: decoder.value(&self.aBool, HHSocketMessage.WireBool.self)
+                case 114: decoder.value(&self.aString, HHSocketMessage.WireString.self)
+                case 122: decoder.value(&self.someBytes, HHSocketMessage.WireBytes.self)
+                case 128: decoder.enumeration(&self.colour, &self.unknownFields)
+                case 136: decoder.enumeration(&self.words, &self.unknownFields)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.value(136, self.words, HHSocketMessage.WireEnum<Every_Thing_Words>.self)
+            encoder.value(128, self.colour, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.value(122, self.someBytes, HHSocketMessage.WireBytes.self)
+            encoder.value(114, self.aString, HHSocketMessage.WireString.self)
+            encoder.value(104, self.aBool, HHSocketMessage.WireBool.self)
+            encoder.value(97, self.aSfixed64, HHSocketMessage.WireSFixed64.self)
+            encoder.value(93, self.aSfixed32, HHSocketMessage.WireSFixed32.self)
+            encoder.value(81, self.aFixed64, HHSocketMessage.WireFixed64.self)
+            encoder.value(77, self.aFixed32, HHSocketMessage.WireFixed32.self)
+            encoder.value(64, self.aSint64, HHSocketMessage.WireSInt64.self)
+            encoder.value(56, self.aSint32, HHSocketMessage.WireSInt32.self)
+            encoder.value(48, self.aUint64, HHSocketMessage.WireUInt64.self)
+            encoder.value(40, self.aUint32, HHSocketMessage.WireUInt32.self)
+            encoder.value(32, self.anInt64, HHSocketMessage.WireInt64.self)
+            encoder.value(24, self.anInt32, HHSocketMessage.WireInt32.self)
+            encoder.value(21, self.aFloat, HHSocketMessage.WireFloat.self)
+            encoder.value(9, self.aDouble, HHSocketMessage.WireDouble.self)
+        }
     }
 }
 
@@ -302,247 +372,267 @@ public struct Every_Thing_Optionals: HHSocketMessage.ProtobufMessage {
     ])
 
     public var aDouble: Double {
-        get { self._aDouble ?? 0 }
-        set { self._aDouble = newValue }
+        get { self._heap.fields._aDouble ?? 0 }
+        set { self._heap.fields._aDouble = newValue }
     }
     /// Whether `aDouble` has a value.
-    public var hasADouble: Bool { self._aDouble != nil }
+    public var hasADouble: Bool { self._heap.fields._aDouble != nil }
     /// Leaves `aDouble` without a value.
-    public mutating func clearADouble() { self._aDouble = nil }
+    public mutating func clearADouble() { self._heap.fields._aDouble = nil }
 
     public var aFloat: Float {
-        get { self._aFloat ?? 0 }
-        set { self._aFloat = newValue }
+        get { self._heap.fields._aFloat ?? 0 }
+        set { self._heap.fields._aFloat = newValue }
     }
     /// Whether `aFloat` has a value.
-    public var hasAFloat: Bool { self._aFloat != nil }
+    public var hasAFloat: Bool { self._heap.fields._aFloat != nil }
     /// Leaves `aFloat` without a value.
-    public mutating func clearAFloat() { self._aFloat = nil }
+    public mutating func clearAFloat() { self._heap.fields._aFloat = nil }
 
     public var anInt32: Int32 {
-        get { self._anInt32 ?? 0 }
-        set { self._anInt32 = newValue }
+        get { self._heap.fields._anInt32 ?? 0 }
+        set { self._heap.fields._anInt32 = newValue }
     }
     /// Whether `anInt32` has a value.
-    public var hasAnInt32: Bool { self._anInt32 != nil }
+    public var hasAnInt32: Bool { self._heap.fields._anInt32 != nil }
     /// Leaves `anInt32` without a value.
-    public mutating func clearAnInt32() { self._anInt32 = nil }
+    public mutating func clearAnInt32() { self._heap.fields._anInt32 = nil }
 
     public var anInt64: Int64 {
-        get { self._anInt64 ?? 0 }
-        set { self._anInt64 = newValue }
+        get { self._heap.fields._anInt64 ?? 0 }
+        set { self._heap.fields._anInt64 = newValue }
     }
     /// Whether `anInt64` has a value.
-    public var hasAnInt64: Bool { self._anInt64 != nil }
+    public var hasAnInt64: Bool { self._heap.fields._anInt64 != nil }
     /// Leaves `anInt64` without a value.
-    public mutating func clearAnInt64() { self._anInt64 = nil }
+    public mutating func clearAnInt64() { self._heap.fields._anInt64 = nil }
 
     public var aUint32: UInt32 {
-        get { self._aUint32 ?? 0 }
-        set { self._aUint32 = newValue }
+        get { self._heap.fields._aUint32 ?? 0 }
+        set { self._heap.fields._aUint32 = newValue }
     }
     /// Whether `aUint32` has a value.
-    public var hasAUint32: Bool { self._aUint32 != nil }
+    public var hasAUint32: Bool { self._heap.fields._aUint32 != nil }
     /// Leaves `aUint32` without a value.
-    public mutating func clearAUint32() { self._aUint32 = nil }
+    public mutating func clearAUint32() { self._heap.fields._aUint32 = nil }
 
     public var aUint64: UInt64 {
-        get { self._aUint64 ?? 0 }
-        set { self._aUint64 = newValue }
+        get { self._heap.fields._aUint64 ?? 0 }
+        set { self._heap.fields._aUint64 = newValue }
     }
     /// Whether `aUint64` has a value.
-    public var hasAUint64: Bool { self._aUint64 != nil }
+    public var hasAUint64: Bool { self._heap.fields._aUint64 != nil }
     /// Leaves `aUint64` without a value.
-    public mutating func clearAUint64() { self._aUint64 = nil }
+    public mutating func clearAUint64() { self._heap.fields._aUint64 = nil }
 
     public var aSint32: Int32 {
-        get { self._aSint32 ?? 0 }
-        set { self._aSint32 = newValue }
+        get { self._heap.fields._aSint32 ?? 0 }
+        set { self._heap.fields._aSint32 = newValue }
     }
     /// Whether `aSint32` has a value.
-    public var hasASint32: Bool { self._aSint32 != nil }
+    public var hasASint32: Bool { self._heap.fields._aSint32 != nil }
     /// Leaves `aSint32` without a value.
-    public mutating func clearASint32() { self._aSint32 = nil }
+    public mutating func clearASint32() { self._heap.fields._aSint32 = nil }
 
     public var aSint64: Int64 {
-        get { self._aSint64 ?? 0 }
-        set { self._aSint64 = newValue }
+        get { self._heap.fields._aSint64 ?? 0 }
+        set { self._heap.fields._aSint64 = newValue }
     }
     /// Whether `aSint64` has a value.
-    public var hasASint64: Bool { self._aSint64 != nil }
+    public var hasASint64: Bool { self._heap.fields._aSint64 != nil }
     /// Leaves `aSint64` without a value.
-    public mutating func clearASint64() { self._aSint64 = nil }
+    public mutating func clearASint64() { self._heap.fields._aSint64 = nil }
 
     public var aFixed32: UInt32 {
-        get { self._aFixed32 ?? 0 }
-        set { self._aFixed32 = newValue }
+        get { self._heap.fields._aFixed32 ?? 0 }
+        set { self._heap.fields._aFixed32 = newValue }
     }
     /// Whether `aFixed32` has a value.
-    public var hasAFixed32: Bool { self._aFixed32 != nil }
+    public var hasAFixed32: Bool { self._heap.fields._aFixed32 != nil }
     /// Leaves `aFixed32` without a value.
-    public mutating func clearAFixed32() { self._aFixed32 = nil }
+    public mutating func clearAFixed32() { self._heap.fields._aFixed32 = nil }
 
     public var aFixed64: UInt64 {
-        get { self._aFixed64 ?? 0 }
-        set { self._aFixed64 = newValue }
+        get { self._heap.fields._aFixed64 ?? 0 }
+        set { self._heap.fields._aFixed64 = newValue }
     }
     /// Whether `aFixed64` has a value.
-    public var hasAFixed64: Bool { self._aFixed64 != nil }
+    public var hasAFixed64: Bool { self._heap.fields._aFixed64 != nil }
     /// Leaves `aFixed64` without a value.
-    public mutating func clearAFixed64() { self._aFixed64 = nil }
+    public mutating func clearAFixed64() { self._heap.fields._aFixed64 = nil }
 
     public var aSfixed32: Int32 {
-        get { self._aSfixed32 ?? 0 }
-        set { self._aSfixed32 = newValue }
+        get { self._heap.fields._aSfixed32 ?? 0 }
+        set { self._heap.fields._aSfixed32 = newValue }
     }
     /// Whether `aSfixed32` has a value.
-    public var hasASfixed32: Bool { self._aSfixed32 != nil }
+    public var hasASfixed32: Bool { self._heap.fields._aSfixed32 != nil }
     /// Leaves `aSfixed32` without a value.
-    public mutating func clearASfixed32() { self._aSfixed32 = nil }
+    public mutating func clearASfixed32() { self._heap.fields._aSfixed32 = nil }
 
     public var aSfixed64: Int64 {
-        get { self._aSfixed64 ?? 0 }
-        set { self._aSfixed64 = newValue }
+        get { self._heap.fields._aSfixed64 ?? 0 }
+        set { self._heap.fields._aSfixed64 = newValue }
     }
     /// Whether `aSfixed64` has a value.
-    public var hasASfixed64: Bool { self._aSfixed64 != nil }
+    public var hasASfixed64: Bool { self._heap.fields._aSfixed64 != nil }
     /// Leaves `aSfixed64` without a value.
-    public mutating func clearASfixed64() { self._aSfixed64 = nil }
+    public mutating func clearASfixed64() { self._heap.fields._aSfixed64 = nil }
 
     public var aBool: Bool {
-        get { self._aBool ?? false }
-        set { self._aBool = newValue }
+        get { self._heap.fields._aBool ?? false }
+        set { self._heap.fields._aBool = newValue }
     }
     /// Whether `aBool` has a value.
-    public var hasABool: Bool { self._aBool != nil }
+    public var hasABool: Bool { self._heap.fields._aBool != nil }
     /// Leaves `aBool` without a value.
-    public mutating func clearABool() { self._aBool = nil }
+    public mutating func clearABool() { self._heap.fields._aBool = nil }
 
     public var aString: String {
-        get { self._aString ?? "" }
-        set { self._aString = newValue }
+        get { self._heap.fields._aString ?? "" }
+        set { self._heap.fields._aString = newValue }
     }
     /// Whether `aString` has a value.
-    public var hasAString: Bool { self._aString != nil }
+    public var hasAString: Bool { self._heap.fields._aString != nil }
     /// Leaves `aString` without a value.
-    public mutating func clearAString() { self._aString = nil }
+    public mutating func clearAString() { self._heap.fields._aString = nil }
 
     public var someBytes: Data {
-        get { self._someBytes ?? Data() }
-        set { self._someBytes = newValue }
+        get { self._heap.fields._someBytes ?? Data() }
+        set { self._heap.fields._someBytes = newValue }
     }
     /// Whether `someBytes` has a value.
-    public var hasSomeBytes: Bool { self._someBytes != nil }
+    public var hasSomeBytes: Bool { self._heap.fields._someBytes != nil }
     /// Leaves `someBytes` without a value.
-    public mutating func clearSomeBytes() { self._someBytes = nil }
+    public mutating func clearSomeBytes() { self._heap.fields._someBytes = nil }
 
     public var colour: Every_Thing_Colour {
-        get { self._colour ?? .unspecified }
-        set { self._colour = newValue }
+        get { self._heap.fields._colour ?? .unspecified }
+        set { self._heap.fields._colour = newValue }
     }
     /// Whether `colour` has a value.
-    public var hasColour: Bool { self._colour != nil }
+    public var hasColour: Bool { self._heap.fields._colour != nil }
     /// Leaves `colour` without a value.
-    public mutating func clearColour() { self._colour = nil }
+    public mutating func clearColour() { self._heap.fields._colour = nil }
 
     public var words: Every_Thing_Words {
-        get { self._words ?? Every_Thing_Words.none }
-        set { self._words = newValue }
+        get { self._heap.fields._words ?? Every_Thing_Words.none }
+        set { self._heap.fields._words = newValue }
     }
     /// Whether `words` has a value.
-    public var hasWords: Bool { self._words != nil }
+    public var hasWords: Bool { self._heap.fields._words != nil }
     /// Leaves `words` without a value.
-    public mutating func clearWords() { self._words = nil }
+    public mutating func clearWords() { self._heap.fields._words = nil }
 
     public var scalars: Every_Thing_Scalars {
-        get { self._scalars ?? Every_Thing_Scalars() }
-        set { self._scalars = newValue }
+        get { self._heap.fields._scalars ?? Every_Thing_Scalars() }
+        set { self._heap.fields._scalars = newValue }
+        _modify { yield &self._heap.fields._scalars[orDefault: Every_Thing_Scalars()] }
     }
     /// Whether `scalars` has a value.
-    public var hasScalars: Bool { self._scalars != nil }
+    public var hasScalars: Bool { self._heap.fields._scalars != nil }
     /// Leaves `scalars` without a value.
-    public mutating func clearScalars() { self._scalars = nil }
+    public mutating func clearScalars() { self._heap.fields._scalars = nil }
 
     public var bare: Every_Thing_Scalars {
-        get { self._bare ?? Every_Thing_Scalars() }
-        set { self._bare = newValue }
+        get { self._heap.fields._bare ?? Every_Thing_Scalars() }
+        set { self._heap.fields._bare = newValue }
+        _modify { yield &self._heap.fields._bare[orDefault: Every_Thing_Scalars()] }
     }
     /// Whether `bare` has a value.
-    public var hasBare: Bool { self._bare != nil }
+    public var hasBare: Bool { self._heap.fields._bare != nil }
     /// Leaves `bare` without a value.
-    public mutating func clearBare() { self._bare = nil }
+    public mutating func clearBare() { self._heap.fields._bare = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _aDouble: Double?
-    private var _aFloat: Float?
-    private var _anInt32: Int32?
-    private var _anInt64: Int64?
-    private var _aUint32: UInt32?
-    private var _aUint64: UInt64?
-    private var _aSint32: Int32?
-    private var _aSint64: Int64?
-    private var _aFixed32: UInt32?
-    private var _aFixed64: UInt64?
-    private var _aSfixed32: Int32?
-    private var _aSfixed64: Int64?
-    private var _aBool: Bool?
-    private var _aString: String?
-    private var _someBytes: Data?
-    private var _colour: Every_Thing_Colour?
-    private var _words: Every_Thing_Words?
-    private var _scalars: Every_Thing_Scalars?
-    private var _bare: Every_Thing_Scalars?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self._aDouble = record.optional(0)
-        self._aFloat = record.optional(1)
-        self._anInt32 = record.optional(2)
-        self._anInt64 = record.optional(3)
-        self._aUint32 = record.optional(4)
-        self._aUint64 = record.optional(5)
-        self._aSint32 = record.optional(6)
-        self._aSint64 = record.optional(7)
-        self._aFixed32 = record.optional(8)
-        self._aFixed64 = record.optional(9)
-        self._aSfixed32 = record.optional(10)
-        self._aSfixed64 = record.optional(11)
-        self._aBool = record.optional(12)
-        self._aString = record.optional(13)
-        self._someBytes = record.optional(14)
-        self._colour = record.optional(15)
-        self._words = record.optional(16)
-        self._scalars = record.message(17)
-        self._bare = record.message(18)
-        self.unknownFields = record.unknownFields
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.optional(0, self._aDouble)
-        record.optional(1, self._aFloat)
-        record.optional(2, self._anInt32)
-        record.optional(3, self._anInt64)
-        record.optional(4, self._aUint32)
-        record.optional(5, self._aUint64)
-        record.optional(6, self._aSint32)
-        record.optional(7, self._aSint64)
-        record.optional(8, self._aFixed32)
-        record.optional(9, self._aFixed64)
-        record.optional(10, self._aSfixed32)
-        record.optional(11, self._aSfixed64)
-        record.optional(12, self._aBool)
-        record.optional(13, self._aString)
-        record.optional(14, self._someBytes)
-        record.optional(15, self._colour)
-        record.optional(16, self._words)
-        try record.message(17, self._scalars)
-        try record.message(18, self._bare)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _aDouble: Double?
+        var _aFloat: Float?
+        var _anInt32: Int32?
+        var _anInt64: Int64?
+        var _aUint32: UInt32?
+        var _aUint64: UInt64?
+        var _aSint32: Int32?
+        var _aSint64: Int64?
+        var _aFixed32: UInt32?
+        var _aFixed64: UInt64?
+        var _aSfixed32: Int32?
+        var _aSfixed64: Int64?
+        var _aBool: Bool?
+        var _aString: String?
+        var _someBytes: Data?
+        var _colour: Every_Thing_Colour?
+        var _words: Every_Thing_Words?
+        var _scalars: Every_Thing_Scalars?
+        var _bare: Every_Thing_Scalars?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: decoder.optional(&self._aDouble, HHSocketMessage.WireDouble.self)
+                case 21: decoder.optional(&self._aFloat, HHSocketMessage.WireFloat.self)
+                case 24: decoder.optional(&self._anInt32, HHSocketMessage.WireInt32.self)
+                case 32: decoder.optional(&self._anInt64, HHSocketMessage.WireInt64.self)
+                case 40: decoder.optional(&self._aUint32, HHSocketMessage.WireUInt32.self)
+                case 48: decoder.optional(&self._aUint64, HHSocketMessage.WireUInt64.self)
+                case 56: decoder.optional(&self._aSint32, HHSocketMessage.WireSInt32.self)
+                case 64: decoder.optional(&self._aSint64, HHSocketMessage.WireSInt64.self)
+                case 77: decoder.optional(&self._aFixed32, HHSocketMessage.WireFixed32.self)
+                case 81: decoder.optional(&self._aFixed64, HHSocketMessage.WireFixed64.self)
+                case 93: decoder.optional(&self._aSfixed32, HHSocketMessage.WireSFixed32.self)
+                case 97: decoder.optional(&self._aSfixed64, HHSocketMessage.WireSFixed64.self)
+                case 104: decoder.optional(&self._aBool, HHSocketMessage.WireBool.self)
+                case 114: decoder.optional(&self._aString, HHSocketMessage.WireString.self)
+                case 122: decoder.optional(&self._someBytes, HHSocketMessage.WireBytes.self)
+                case 128: decoder.enumeration(&self._colour, &self.unknownFields)
+                case 136: decoder.enumeration(&self._words, &self.unknownFields)
+                case 146: decoder.message(&self._scalars)
+                case 154: decoder.message(&self._bare)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.message(154, self._bare)
+            encoder.message(146, self._scalars)
+            encoder.optional(136, self._words, HHSocketMessage.WireEnum<Every_Thing_Words>.self)
+            encoder.optional(128, self._colour, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.optional(122, self._someBytes, HHSocketMessage.WireBytes.self)
+            encoder.optional(114, self._aString, HHSocketMessage.WireString.self)
+            encoder.optional(104, self._aBool, HHSocketMessage.WireBool.self)
+            encoder.optional(97, self._aSfixed64, HHSocketMessage.WireSFixed64.self)
+            encoder.optional(93, self._aSfixed32, HHSocketMessage.WireSFixed32.self)
+            encoder.optional(81, self._aFixed64, HHSocketMessage.WireFixed64.self)
+            encoder.optional(77, self._aFixed32, HHSocketMessage.WireFixed32.self)
+            encoder.optional(64, self._aSint64, HHSocketMessage.WireSInt64.self)
+            encoder.optional(56, self._aSint32, HHSocketMessage.WireSInt32.self)
+            encoder.optional(48, self._aUint64, HHSocketMessage.WireUInt64.self)
+            encoder.optional(40, self._aUint32, HHSocketMessage.WireUInt32.self)
+            encoder.optional(32, self._anInt64, HHSocketMessage.WireInt64.self)
+            encoder.optional(24, self._anInt32, HHSocketMessage.WireInt32.self)
+            encoder.optional(21, self._aFloat, HHSocketMessage.WireFloat.self)
+            encoder.optional(9, self._aDouble, HHSocketMessage.WireDouble.self)
+        }
     }
 }
 
@@ -571,119 +661,215 @@ public struct Every_Thing_Repeated: HHSocketMessage.ProtobufMessage {
         .init("unpacked_colours", 20, .enum, .repeated),
     ])
 
-    public var doubles: [Double]
+    public var doubles: [Double] {
+        get { self._heap.fields.doubles }
+        _modify { yield &self._heap.fields.doubles }
+    }
 
-    public var floats: [Float]
+    public var floats: [Float] {
+        get { self._heap.fields.floats }
+        _modify { yield &self._heap.fields.floats }
+    }
 
-    public var int32S: [Int32]
+    public var int32S: [Int32] {
+        get { self._heap.fields.int32S }
+        _modify { yield &self._heap.fields.int32S }
+    }
 
-    public var int64S: [Int64]
+    public var int64S: [Int64] {
+        get { self._heap.fields.int64S }
+        _modify { yield &self._heap.fields.int64S }
+    }
 
-    public var uint32S: [UInt32]
+    public var uint32S: [UInt32] {
+        get { self._heap.fields.uint32S }
+        _modify { yield &self._heap.fields.uint32S }
+    }
 
-    public var uint64S: [UInt64]
+    public var uint64S: [UInt64] {
+        get { self._heap.fields.uint64S }
+        _modify { yield &self._heap.fields.uint64S }
+    }
 
-    public var sint32S: [Int32]
+    public var sint32S: [Int32] {
+        get { self._heap.fields.sint32S }
+        _modify { yield &self._heap.fields.sint32S }
+    }
 
-    public var sint64S: [Int64]
+    public var sint64S: [Int64] {
+        get { self._heap.fields.sint64S }
+        _modify { yield &self._heap.fields.sint64S }
+    }
 
-    public var fixed32S: [UInt32]
+    public var fixed32S: [UInt32] {
+        get { self._heap.fields.fixed32S }
+        _modify { yield &self._heap.fields.fixed32S }
+    }
 
-    public var fixed64S: [UInt64]
+    public var fixed64S: [UInt64] {
+        get { self._heap.fields.fixed64S }
+        _modify { yield &self._heap.fields.fixed64S }
+    }
 
-    public var sfixed32S: [Int32]
+    public var sfixed32S: [Int32] {
+        get { self._heap.fields.sfixed32S }
+        _modify { yield &self._heap.fields.sfixed32S }
+    }
 
-    public var sfixed64S: [Int64]
+    public var sfixed64S: [Int64] {
+        get { self._heap.fields.sfixed64S }
+        _modify { yield &self._heap.fields.sfixed64S }
+    }
 
-    public var bools: [Bool]
+    public var bools: [Bool] {
+        get { self._heap.fields.bools }
+        _modify { yield &self._heap.fields.bools }
+    }
 
-    public var strings: [String]
+    public var strings: [String] {
+        get { self._heap.fields.strings }
+        _modify { yield &self._heap.fields.strings }
+    }
 
-    public var byteStrings: [Data]
+    public var byteStrings: [Data] {
+        get { self._heap.fields.byteStrings }
+        _modify { yield &self._heap.fields.byteStrings }
+    }
 
-    public var colours: [Every_Thing_Colour]
+    public var colours: [Every_Thing_Colour] {
+        get { self._heap.fields.colours }
+        _modify { yield &self._heap.fields.colours }
+    }
 
-    public var scalars: [Every_Thing_Scalars]
+    public var scalars: [Every_Thing_Scalars] {
+        get { self._heap.fields.scalars }
+        _modify { yield &self._heap.fields.scalars }
+    }
 
-    public var unpackedInt32S: [Int32]
+    public var unpackedInt32S: [Int32] {
+        get { self._heap.fields.unpackedInt32S }
+        _modify { yield &self._heap.fields.unpackedInt32S }
+    }
 
-    public var unpackedDoubles: [Double]
+    public var unpackedDoubles: [Double] {
+        get { self._heap.fields.unpackedDoubles }
+        _modify { yield &self._heap.fields.unpackedDoubles }
+    }
 
-    public var unpackedColours: [Every_Thing_Colour]
+    public var unpackedColours: [Every_Thing_Colour] {
+        get { self._heap.fields.unpackedColours }
+        _modify { yield &self._heap.fields.unpackedColours }
+    }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.doubles = []
-        self.floats = []
-        self.int32S = []
-        self.int64S = []
-        self.uint32S = []
-        self.uint64S = []
-        self.sint32S = []
-        self.sint64S = []
-        self.fixed32S = []
-        self.fixed64S = []
-        self.sfixed32S = []
-        self.sfixed64S = []
-        self.bools = []
-        self.strings = []
-        self.byteStrings = []
-        self.colours = []
-        self.scalars = []
-        self.unpackedInt32S = []
-        self.unpackedDoubles = []
-        self.unpackedColours = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.doubles = record.array(0)
-        self.floats = record.array(1)
-        self.int32S = record.array(2)
-        self.int64S = record.array(3)
-        self.uint32S = record.array(4)
-        self.uint64S = record.array(5)
-        self.sint32S = record.array(6)
-        self.sint64S = record.array(7)
-        self.fixed32S = record.array(8)
-        self.fixed64S = record.array(9)
-        self.sfixed32S = record.array(10)
-        self.sfixed64S = record.array(11)
-        self.bools = record.array(12)
-        self.strings = record.array(13)
-        self.byteStrings = record.array(14)
-        self.colours = record.array(15)
-        self.scalars = record.messages(16)
-        self.unpackedInt32S = record.array(17)
-        self.unpackedDoubles = record.array(18)
-        self.unpackedColours = record.array(19)
-        self.unknownFields = record.unknownFields
+    public init() {}
+
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.array(0, self.doubles)
-        record.array(1, self.floats)
-        record.array(2, self.int32S)
-        record.array(3, self.int64S)
-        record.array(4, self.uint32S)
-        record.array(5, self.uint64S)
-        record.array(6, self.sint32S)
-        record.array(7, self.sint64S)
-        record.array(8, self.fixed32S)
-        record.array(9, self.fixed64S)
-        record.array(10, self.sfixed32S)
-        record.array(11, self.sfixed64S)
-        record.array(12, self.bools)
-        record.array(13, self.strings)
-        record.array(14, self.byteStrings)
-        record.array(15, self.colours)
-        try record.messages(16, self.scalars)
-        record.array(17, self.unpackedInt32S)
-        record.array(18, self.unpackedDoubles)
-        record.array(19, self.unpackedColours)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var doubles: [Double] = []
+        var floats: [Float] = []
+        var int32S: [Int32] = []
+        var int64S: [Int64] = []
+        var uint32S: [UInt32] = []
+        var uint64S: [UInt64] = []
+        var sint32S: [Int32] = []
+        var sint64S: [Int64] = []
+        var fixed32S: [UInt32] = []
+        var fixed64S: [UInt64] = []
+        var sfixed32S: [Int32] = []
+        var sfixed64S: [Int64] = []
+        var bools: [Bool] = []
+        var strings: [String] = []
+        var byteStrings: [Data] = []
+        var colours: [Every_Thing_Colour] = []
+        var scalars: [Every_Thing_Scalars] = []
+        var unpackedInt32S: [Int32] = []
+        var unpackedDoubles: [Double] = []
+        var unpackedColours: [Every_Thing_Colour] = []
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: decoder.append(&self.doubles, HHSocketMessage.WireDouble.self)
+                case 10: decoder.packed(&self.doubles, HHSocketMessage.WireDouble.self)
+                case 21: decoder.append(&self.floats, HHSocketMessage.WireFloat.self)
+                case 18: decoder.packed(&self.floats, HHSocketMessage.WireFloat.self)
+                case 24: decoder.append(&self.int32S, HHSocketMessage.WireInt32.self)
+                case 26: decoder.packed(&self.int32S, HHSocketMessage.WireInt32.self)
+                case 32: decoder.append(&self.int64S, HHSocketMessage.WireInt64.self)
+                case 34: decoder.packed(&self.int64S, HHSocketMessage.WireInt64.self)
+                case 40: decoder.append(&self.uint32S, HHSocketMessage.WireUInt32.self)
+                case 42: decoder.packed(&self.uint32S, HHSocketMessage.WireUInt32.self)
+                case 48: decoder.append(&self.uint64S, HHSocketMessage.WireUInt64.self)
+                case 50: decoder.packed(&self.uint64S, HHSocketMessage.WireUInt64.self)
+                case 56: decoder.append(&self.sint32S, HHSocketMessage.WireSInt32.self)
+                case 58: decoder.packed(&self.sint32S, HHSocketMessage.WireSInt32.self)
+                case 64: decoder.append(&self.sint64S, HHSocketMessage.WireSInt64.self)
+                case 66: decoder.packed(&self.sint64S, HHSocketMessage.WireSInt64.self)
+                case 77: decoder.append(&self.fixed32S, HHSocketMessage.WireFixed32.self)
+                case 74: decoder.packed(&self.fixed32S, HHSocketMessage.WireFixed32.self)
+                case 81: decoder.append(&self.fixed64S, HHSocketMessage.WireFixed64.self)
+                case 82: decoder.packed(&self.fixed64S, HHSocketMessage.WireFixed64.self)
+                case 93: decoder.append(&self.sfixed32S, HHSocketMessage.WireSFixed32.self)
+                case 90: decoder.packed(&self.sfixed32S, HHSocketMessage.WireSFixed32.self)
+                case 97: decoder.append(&self.sfixed64S, HHSocketMessage.WireSFixed64.self)
+                case 98: decoder.packed(&self.sfixed64S, HHSocketMessage.WireSFixed64.self)
+                case 104: decoder.append(&self.bools, HHSocketMessage.WireBool.self)
+                case 106: decoder.packed(&self.bools, HHSocketMessage.WireBool.self)
+                case 114: decoder.append(&self.strings, HHSocketMessage.WireString.self)
+                case 122: decoder.append(&self.byteStrings, HHSocketMessage.WireBytes.self)
+                case 128: decoder.enumerations(&self.colours, &self.unknownFields)
+                case 130: decoder.packedEnumerations(&self.colours, tag, &self.unknownFields)
+                case 138: decoder.messages(&self.scalars)
+                case 144: decoder.append(&self.unpackedInt32S, HHSocketMessage.WireInt32.self)
+                case 146: decoder.packed(&self.unpackedInt32S, HHSocketMessage.WireInt32.self)
+                case 153: decoder.append(&self.unpackedDoubles, HHSocketMessage.WireDouble.self)
+                case 154: decoder.packed(&self.unpackedDoubles, HHSocketMessage.WireDouble.self)
+                case 160: decoder.enumerations(&self.unpackedColours, &self.unknownFields)
+                case 162: decoder.packedEnumerations(&self.unpackedColours, tag, &self.unknownFields)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.values(160, self.unpackedColours, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.values(153, self.unpackedDoubles, HHSocketMessage.WireDouble.self)
+            encoder.values(144, self.unpackedInt32S, HHSocketMessage.WireInt32.self)
+            encoder.messages(138, self.scalars)
+            encoder.packed(130, self.colours, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.values(122, self.byteStrings, HHSocketMessage.WireBytes.self)
+            encoder.values(114, self.strings, HHSocketMessage.WireString.self)
+            encoder.packed(106, self.bools, HHSocketMessage.WireBool.self)
+            encoder.packed(98, self.sfixed64S, HHSocketMessage.WireSFixed64.self)
+            encoder.packed(90, self.sfixed32S, HHSocketMessage.WireSFixed32.self)
+            encoder.packed(82, self.fixed64S, HHSocketMessage.WireFixed64.self)
+            encoder.packed(74, self.fixed32S, HHSocketMessage.WireFixed32.self)
+            encoder.packed(66, self.sint64S, HHSocketMessage.WireSInt64.self)
+            encoder.packed(58, self.sint32S, HHSocketMessage.WireSInt32.self)
+            encoder.packed(50, self.uint64S, HHSocketMessage.WireUInt64.self)
+            encoder.packed(42, self.uint32S, HHSocketMessage.WireUInt32.self)
+            encoder.packed(34, self.int64S, HHSocketMessage.WireInt64.self)
+            encoder.packed(26, self.int32S, HHSocketMessage.WireInt32.self)
+            encoder.packed(18, self.floats, HHSocketMessage.WireFloat.self)
+            encoder.packed(10, self.doubles, HHSocketMessage.WireDouble.self)
+        }
     }
 }
 
@@ -707,99 +893,85 @@ public struct Every_Thing_Maps: HHSocketMessage.ProtobufMessage {
         .map("within", 16, key: .int32, value: .message, message: { Every_Thing_Maps.messageDescriptor }),
     ])
 
-    public var stringString: [String: String]
+    public var stringString: [String: String] = [:]
 
-    public var int32Int32: [Int32: Int32]
+    public var int32Int32: [Int32: Int32] = [:]
 
-    public var int64Int64: [Int64: Int64]
+    public var int64Int64: [Int64: Int64] = [:]
 
-    public var uint32Uint32: [UInt32: UInt32]
+    public var uint32Uint32: [UInt32: UInt32] = [:]
 
-    public var uint64Uint64: [UInt64: UInt64]
+    public var uint64Uint64: [UInt64: UInt64] = [:]
 
-    public var sint32Sint32: [Int32: Int32]
+    public var sint32Sint32: [Int32: Int32] = [:]
 
-    public var sint64Sint64: [Int64: Int64]
+    public var sint64Sint64: [Int64: Int64] = [:]
 
-    public var fixed32Fixed32: [UInt32: UInt32]
+    public var fixed32Fixed32: [UInt32: UInt32] = [:]
 
-    public var fixed64Fixed64: [UInt64: UInt64]
+    public var fixed64Fixed64: [UInt64: UInt64] = [:]
 
-    public var sfixed32Float: [Int32: Float]
+    public var sfixed32Float: [Int32: Float] = [:]
 
-    public var sfixed64Double: [Int64: Double]
+    public var sfixed64Double: [Int64: Double] = [:]
 
-    public var boolBool: [Bool: Bool]
+    public var boolBool: [Bool: Bool] = [:]
 
-    public var stringBytes: [String: Data]
+    public var stringBytes: [String: Data] = [:]
 
-    public var stringColour: [String: Every_Thing_Colour]
+    public var stringColour: [String: Every_Thing_Colour] = [:]
 
-    public var stringScalars: [String: Every_Thing_Scalars]
+    public var stringScalars: [String: Every_Thing_Scalars] = [:]
 
-    public var within: [Int32: Every_Thing_Maps]
+    public var within: [Int32: Every_Thing_Maps] = [:]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.stringString = [:]
-        self.int32Int32 = [:]
-        self.int64Int64 = [:]
-        self.uint32Uint32 = [:]
-        self.uint64Uint64 = [:]
-        self.sint32Sint32 = [:]
-        self.sint64Sint64 = [:]
-        self.fixed32Fixed32 = [:]
-        self.fixed64Fixed64 = [:]
-        self.sfixed32Float = [:]
-        self.sfixed64Double = [:]
-        self.boolBool = [:]
-        self.stringBytes = [:]
-        self.stringColour = [:]
-        self.stringScalars = [:]
-        self.within = [:]
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.map(&self.stringString, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
+            case 18: decoder.map(&self.int32Int32, HHSocketMessage.WireInt32.self, HHSocketMessage.WireInt32.self)
+            case 26: decoder.map(&self.int64Int64, HHSocketMessage.WireInt64.self, HHSocketMessage.WireInt64.self)
+            case 34: decoder.map(&self.uint32Uint32, HHSocketMessage.WireUInt32.self, HHSocketMessage.WireUInt32.self)
+            case 42: decoder.map(&self.uint64Uint64, HHSocketMessage.WireUInt64.self, HHSocketMessage.WireUInt64.self)
+            case 50: decoder.map(&self.sint32Sint32, HHSocketMessage.WireSInt32.self, HHSocketMessage.WireSInt32.self)
+            case 58: decoder.map(&self.sint64Sint64, HHSocketMessage.WireSInt64.self, HHSocketMessage.WireSInt64.self)
+            case 66: decoder.map(&self.fixed32Fixed32, HHSocketMessage.WireFixed32.self, HHSocketMessage.WireFixed32.self)
+            case 74: decoder.map(&self.fixed64Fixed64, HHSocketMessage.WireFixed64.self, HHSocketMessage.WireFixed64.self)
+            case 82: decoder.map(&self.sfixed32Float, HHSocketMessage.WireSFixed32.self, HHSocketMessage.WireFloat.self)
+            case 90: decoder.map(&self.sfixed64Double, HHSocketMessage.WireSFixed64.self, HHSocketMessage.WireDouble.self)
+            case 98: decoder.map(&self.boolBool, HHSocketMessage.WireBool.self, HHSocketMessage.WireBool.self)
+            case 106: decoder.map(&self.stringBytes, HHSocketMessage.WireString.self, HHSocketMessage.WireBytes.self)
+            case 114: decoder.enumMap(&self.stringColour, HHSocketMessage.WireString.self, &self.unknownFields)
+            case 122: decoder.messageMap(&self.stringScalars, HHSocketMessage.WireString.self)
+            case 130: decoder.messageMap(&self.within, HHSocketMessage.WireInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.stringString = record.map(0)
-        self.int32Int32 = record.map(1)
-        self.int64Int64 = record.map(2)
-        self.uint32Uint32 = record.map(3)
-        self.uint64Uint64 = record.map(4)
-        self.sint32Sint32 = record.map(5)
-        self.sint64Sint64 = record.map(6)
-        self.fixed32Fixed32 = record.map(7)
-        self.fixed64Fixed64 = record.map(8)
-        self.sfixed32Float = record.map(9)
-        self.sfixed64Double = record.map(10)
-        self.boolBool = record.map(11)
-        self.stringBytes = record.map(12)
-        self.stringColour = record.map(13)
-        self.stringScalars = record.messageMap(14)
-        self.within = record.messageMap(15)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.map(0, self.stringString)
-        record.map(1, self.int32Int32)
-        record.map(2, self.int64Int64)
-        record.map(3, self.uint32Uint32)
-        record.map(4, self.uint64Uint64)
-        record.map(5, self.sint32Sint32)
-        record.map(6, self.sint64Sint64)
-        record.map(7, self.fixed32Fixed32)
-        record.map(8, self.fixed64Fixed64)
-        record.map(9, self.sfixed32Float)
-        record.map(10, self.sfixed64Double)
-        record.map(11, self.boolBool)
-        record.map(12, self.stringBytes)
-        record.map(13, self.stringColour)
-        try record.messageMap(14, self.stringScalars)
-        try record.messageMap(15, self.within)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.messageMap(130, self.within, HHSocketMessage.WireInt32.self)
+        encoder.messageMap(122, self.stringScalars, HHSocketMessage.WireString.self)
+        encoder.map(114, self.stringColour, HHSocketMessage.WireString.self, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+        encoder.map(106, self.stringBytes, HHSocketMessage.WireString.self, HHSocketMessage.WireBytes.self)
+        encoder.map(98, self.boolBool, HHSocketMessage.WireBool.self, HHSocketMessage.WireBool.self)
+        encoder.map(90, self.sfixed64Double, HHSocketMessage.WireSFixed64.self, HHSocketMessage.WireDouble.self)
+        encoder.map(82, self.sfixed32Float, HHSocketMessage.WireSFixed32.self, HHSocketMessage.WireFloat.self)
+        encoder.map(74, self.fixed64Fixed64, HHSocketMessage.WireFixed64.self, HHSocketMessage.WireFixed64.self)
+        encoder.map(66, self.fixed32Fixed32, HHSocketMessage.WireFixed32.self, HHSocketMessage.WireFixed32.self)
+        encoder.map(58, self.sint64Sint64, HHSocketMessage.WireSInt64.self, HHSocketMessage.WireSInt64.self)
+        encoder.map(50, self.sint32Sint32, HHSocketMessage.WireSInt32.self, HHSocketMessage.WireSInt32.self)
+        encoder.map(42, self.uint64Uint64, HHSocketMessage.WireUInt64.self, HHSocketMessage.WireUInt64.self)
+        encoder.map(34, self.uint32Uint32, HHSocketMessage.WireUInt32.self, HHSocketMessage.WireUInt32.self)
+        encoder.map(26, self.int64Int64, HHSocketMessage.WireInt64.self, HHSocketMessage.WireInt64.self)
+        encoder.map(18, self.int32Int32, HHSocketMessage.WireInt32.self, HHSocketMessage.WireInt32.self)
+        encoder.map(10, self.stringString, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
     }
 }
 
@@ -833,7 +1005,7 @@ public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
     ])
 
     /// Before them.
-    public var before: String
+    public var before: String = ""
 
     /// What is chosen.
     public var choice: OneOf_Choice? = nil
@@ -991,81 +1163,93 @@ public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.before = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    public init() {}
 
     private var _after: String?
 
-    public init(record: HHSocketMessage.RecordReader) {
-        switch record.oneof(0) {
-        case 1: self.choice = .aDouble(record.value(0))
-        case 2: self.choice = .aFloat(record.value(1))
-        case 3: self.choice = .anInt32(record.value(2))
-        case 4: self.choice = .anInt64(record.value(3))
-        case 5: self.choice = .aUint32(record.value(4))
-        case 6: self.choice = .aUint64(record.value(5))
-        case 7: self.choice = .aSint32(record.value(6))
-        case 8: self.choice = .aSint64(record.value(7))
-        case 9: self.choice = .aFixed32(record.value(8))
-        case 10: self.choice = .aFixed64(record.value(9))
-        case 11: self.choice = .aSfixed32(record.value(10))
-        case 12: self.choice = .aSfixed64(record.value(11))
-        case 13: self.choice = .aBool(record.value(12))
-        case 14: self.choice = .aString(record.value(13))
-        case 15: self.choice = .someBytes(record.value(14))
-        case 16: self.choice = .colour(record.value(15))
-        case 17: self.choice = .scalars(record.message(16) ?? Every_Thing_Scalars())
-        default: self.choice = nil
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 9: self.choice = .aDouble(decoder.read(HHSocketMessage.WireDouble.self))
+            case 21: self.choice = .aFloat(decoder.read(HHSocketMessage.WireFloat.self))
+            case 24: self.choice = .anInt32(decoder.read(HHSocketMessage.WireInt32.self))
+            case 32: self.choice = .anInt64(decoder.read(HHSocketMessage.WireInt64.self))
+            case 40: self.choice = .aUint32(decoder.read(HHSocketMessage.WireUInt32.self))
+            case 48: self.choice = .aUint64(decoder.read(HHSocketMessage.WireUInt64.self))
+            case 56: self.choice = .aSint32(decoder.read(HHSocketMessage.WireSInt32.self))
+            case 64: self.choice = .aSint64(decoder.read(HHSocketMessage.WireSInt64.self))
+            case 77: self.choice = .aFixed32(decoder.read(HHSocketMessage.WireFixed32.self))
+            case 81: self.choice = .aFixed64(decoder.read(HHSocketMessage.WireFixed64.self))
+            case 93: self.choice = .aSfixed32(decoder.read(HHSocketMessage.WireSFixed32.self))
+            case 97: self.choice = .aSfixed64(decoder.read(HHSocketMessage.WireSFixed64.self))
+            case 104: self.choice = .aBool(decoder.read(HHSocketMessage.WireBool.self))
+            case 114: self.choice = .aString(decoder.read(HHSocketMessage.WireString.self))
+            case 122: self.choice = .someBytes(decoder.read(HHSocketMessage.WireBytes.self))
+            case 128:
+                var value: Every_Thing_Colour?
+                decoder.enumeration(&value, &self.unknownFields)
+                if let value { self.choice = .colour(value) }
+            case 138:
+                var message: Every_Thing_Scalars?
+                if case .scalars(let present)? = self.choice { message = present }
+                decoder.message(&message)
+                self.choice = message.map { .scalars($0) }
+            case 242: self.other = OneOf_Other.none(decoder.read(HHSocketMessage.WireString.self))
+            case 248: self.other = OneOf_Other.some(decoder.read(HHSocketMessage.WireInt32.self))
+            case 256:
+                var value: Every_Thing_Colour?
+                decoder.enumeration(&value, &self.unknownFields)
+                if let value { self.other = .default(value) }
+            case 266:
+                var message: HHSocketMessage.Google_Protobuf_Empty?
+                if case .self_p(let present)? = self.other { message = present }
+                decoder.message(&message)
+                self.other = message.map { .self_p($0) }
+            case 272:
+                var value: Every_Thing_Words?
+                decoder.enumeration(&value, &self.unknownFields)
+                if let value { self.other = .words(value) }
+            case 322: decoder.value(&self.before, HHSocketMessage.WireString.self)
+            case 16002: decoder.optional(&self._after, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
         }
-        switch record.oneof(17) {
-        case 30: self.other = OneOf_Other.none(record.value(17))
-        case 31: self.other = OneOf_Other.some(record.value(18))
-        case 32: self.other = .default(record.value(19))
-        case 33: self.other = .self_p(record.message(20) ?? HHSocketMessage.Google_Protobuf_Empty())
-        case 34: self.other = .words(record.value(21))
-        default: self.other = nil
-        }
-        self.before = record.value(22)
-        self._after = record.optional(23)
-        self.unknownFields = record.unknownFields
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        switch self.choice {
-        case .aDouble(let value)?: record.oneof(0, value)
-        case .aFloat(let value)?: record.oneof(1, value)
-        case .anInt32(let value)?: record.oneof(2, value)
-        case .anInt64(let value)?: record.oneof(3, value)
-        case .aUint32(let value)?: record.oneof(4, value)
-        case .aUint64(let value)?: record.oneof(5, value)
-        case .aSint32(let value)?: record.oneof(6, value)
-        case .aSint64(let value)?: record.oneof(7, value)
-        case .aFixed32(let value)?: record.oneof(8, value)
-        case .aFixed64(let value)?: record.oneof(9, value)
-        case .aSfixed32(let value)?: record.oneof(10, value)
-        case .aSfixed64(let value)?: record.oneof(11, value)
-        case .aBool(let value)?: record.oneof(12, value)
-        case .aString(let value)?: record.oneof(13, value)
-        case .someBytes(let value)?: record.oneof(14, value)
-        case .colour(let value)?: record.oneof(15, value)
-        case .scalars(let value)?: try record.oneofMessage(16, value)
-        case nil: break
-        }
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.optional(16002, self._after, HHSocketMessage.WireString.self)
+        encoder.value(322, self.before, HHSocketMessage.WireString.self)
         switch self.other {
-        case .none(let value)?: record.oneof(17, value)
-        case .some(let value)?: record.oneof(18, value)
-        case .default(let value)?: record.oneof(19, value)
-        case .self_p(let value)?: try record.oneofMessage(20, value)
-        case .words(let value)?: record.oneof(21, value)
+        case .none(let value)?: encoder.optional(242, value, HHSocketMessage.WireString.self)
+        case .some(let value)?: encoder.optional(248, value, HHSocketMessage.WireInt32.self)
+        case .default(let value)?: encoder.optional(256, value, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+        case .self_p(let value)?: encoder.message(266, value)
+        case .words(let value)?: encoder.optional(272, value, HHSocketMessage.WireEnum<Every_Thing_Words>.self)
         case nil: break
         }
-        record.value(22, self.before)
-        record.optional(23, self._after)
-        record.unknownFields(self.unknownFields)
+        switch self.choice {
+        case .aDouble(let value)?: encoder.optional(9, value, HHSocketMessage.WireDouble.self)
+        case .aFloat(let value)?: encoder.optional(21, value, HHSocketMessage.WireFloat.self)
+        case .anInt32(let value)?: encoder.optional(24, value, HHSocketMessage.WireInt32.self)
+        case .anInt64(let value)?: encoder.optional(32, value, HHSocketMessage.WireInt64.self)
+        case .aUint32(let value)?: encoder.optional(40, value, HHSocketMessage.WireUInt32.self)
+        case .aUint64(let value)?: encoder.optional(48, value, HHSocketMessage.WireUInt64.self)
+        case .aSint32(let value)?: encoder.optional(56, value, HHSocketMessage.WireSInt32.self)
+        case .aSint64(let value)?: encoder.optional(64, value, HHSocketMessage.WireSInt64.self)
+        case .aFixed32(let value)?: encoder.optional(77, value, HHSocketMessage.WireFixed32.self)
+        case .aFixed64(let value)?: encoder.optional(81, value, HHSocketMessage.WireFixed64.self)
+        case .aSfixed32(let value)?: encoder.optional(93, value, HHSocketMessage.WireSFixed32.self)
+        case .aSfixed64(let value)?: encoder.optional(97, value, HHSocketMessage.WireSFixed64.self)
+        case .aBool(let value)?: encoder.optional(104, value, HHSocketMessage.WireBool.self)
+        case .aString(let value)?: encoder.optional(114, value, HHSocketMessage.WireString.self)
+        case .someBytes(let value)?: encoder.optional(122, value, HHSocketMessage.WireBytes.self)
+        case .colour(let value)?: encoder.optional(128, value, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+        case .scalars(let value)?: encoder.message(138, value)
+        case nil: break
+        }
     }
 }
 
@@ -1083,40 +1267,55 @@ public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
         .init("neither", 9, .string, .oneof(0)),
     ])
 
-    public var value: Int32
+    public var value: Int32 {
+        get { self._heap.fields.value }
+        _modify { yield &self._heap.fields.value }
+    }
 
     public var next: Every_Thing_Node {
-        get { self._next?.value ?? Every_Thing_Node() }
-        set { self._next = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._next ?? Every_Thing_Node() }
+        set { self._heap.fields._next = newValue }
+        _modify { yield &self._heap.fields._next[orDefault: Every_Thing_Node()] }
     }
     /// Whether `next` has a value.
-    public var hasNext: Bool { self._next != nil }
+    public var hasNext: Bool { self._heap.fields._next != nil }
     /// Leaves `next` without a value.
-    public mutating func clearNext() { self._next = nil }
+    public mutating func clearNext() { self._heap.fields._next = nil }
 
     public var previous: Every_Thing_Node {
-        get { self._previous?.value ?? Every_Thing_Node() }
-        set { self._previous = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._previous ?? Every_Thing_Node() }
+        set { self._heap.fields._previous = newValue }
+        _modify { yield &self._heap.fields._previous[orDefault: Every_Thing_Node()] }
     }
     /// Whether `previous` has a value.
-    public var hasPrevious: Bool { self._previous != nil }
+    public var hasPrevious: Bool { self._heap.fields._previous != nil }
     /// Leaves `previous` without a value.
-    public mutating func clearPrevious() { self._previous = nil }
+    public mutating func clearPrevious() { self._heap.fields._previous = nil }
 
-    public var children: [Every_Thing_Node]
+    public var children: [Every_Thing_Node] {
+        get { self._heap.fields.children }
+        _modify { yield &self._heap.fields.children }
+    }
 
-    public var named: [String: Every_Thing_Node]
+    public var named: [String: Every_Thing_Node] {
+        get { self._heap.fields.named }
+        _modify { yield &self._heap.fields.named }
+    }
 
     public var scalars: Every_Thing_Scalars {
-        get { self._scalars ?? Every_Thing_Scalars() }
-        set { self._scalars = newValue }
+        get { self._heap.fields._scalars ?? Every_Thing_Scalars() }
+        set { self._heap.fields._scalars = newValue }
+        _modify { yield &self._heap.fields._scalars[orDefault: Every_Thing_Scalars()] }
     }
     /// Whether `scalars` has a value.
-    public var hasScalars: Bool { self._scalars != nil }
+    public var hasScalars: Bool { self._heap.fields._scalars != nil }
     /// Leaves `scalars` without a value.
-    public mutating func clearScalars() { self._scalars = nil }
+    public mutating func clearScalars() { self._heap.fields._scalars = nil }
 
-    public var either: OneOf_Either? = nil
+    public var either: OneOf_Either? {
+        get { self._heap.fields.either }
+        _modify { yield &self._heap.fields.either }
+    }
 
     public var left: Every_Thing_Node {
         get { if case .left(let value)? = self.either { value } else { Every_Thing_Node() } }
@@ -1133,56 +1332,80 @@ public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
         set { self.either = .neither(newValue) }
     }
 
-    public indirect enum OneOf_Either: Hashable, Sendable {
+    public enum OneOf_Either: Hashable, Sendable {
         case left(Every_Thing_Node)
         case right(Every_Thing_Scalars)
         case neither(String)
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.value = 0
-        self.children = []
-        self.named = [:]
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _next: HHSocketMessage.Boxed<Every_Thing_Node>?
-    private var _previous: HHSocketMessage.Boxed<Every_Thing_Node>?
-    private var _scalars: Every_Thing_Scalars?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self._next = record.boxed(1)
-        self._previous = record.boxed(2)
-        self.children = record.messages(3)
-        self.named = record.messageMap(4)
-        self._scalars = record.message(5)
-        switch record.oneof(6) {
-        case 7: self.either = .left(record.message(6) ?? Every_Thing_Node())
-        case 8: self.either = .right(record.message(7) ?? Every_Thing_Scalars())
-        case 9: self.either = .neither(record.value(8))
-        default: self.either = nil
-        }
-        self.unknownFields = record.unknownFields
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        try record.message(1, self._next?.value)
-        try record.message(2, self._previous?.value)
-        try record.messages(3, self.children)
-        try record.messageMap(4, self.named)
-        try record.message(5, self._scalars)
-        switch self.either {
-        case .left(let value)?: try record.oneofMessage(6, value)
-        case .right(let value)?: try record.oneofMessage(7, value)
-        case .neither(let value)?: record.oneof(8, value)
-        case nil: break
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var value: Int32 = 0
+        var _next: Every_Thing_Node?
+        var _previous: Every_Thing_Node?
+        var children: [Every_Thing_Node] = []
+        var named: [String: Every_Thing_Node] = [:]
+        var _scalars: Every_Thing_Scalars?
+        var either: OneOf_Either?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 8: decoder.value(&self.value, HHSocketMessage.WireInt32.self)
+                case 18: decoder.message(&self._next)
+                case 26: decoder.message(&self._previous)
+                case 34: decoder.messages(&self.children)
+                case 42: decoder.messageMap(&self.named, HHSocketMessage.WireString.self)
+                case 50: decoder.message(&self._scalars)
+                case 58:
+                    var message: Every_Thing_Node?
+                    if case .left(let present)? = self.either { message = present }
+                    decoder.message(&message)
+                    self.either = message.map { .left($0) }
+                case 66:
+                    var message: Every_Thing_Scalars?
+                    if case .right(let present)? = self.either { message = present }
+                    decoder.message(&message)
+                    self.either = message.map { .right($0) }
+                case 74: self.either = .neither(decoder.read(HHSocketMessage.WireString.self))
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
-        record.unknownFields(self.unknownFields)
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            switch self.either {
+            case .left(let value)?: encoder.message(58, value)
+            case .right(let value)?: encoder.message(66, value)
+            case .neither(let value)?: encoder.optional(74, value, HHSocketMessage.WireString.self)
+            case nil: break
+            }
+            encoder.message(50, self._scalars)
+            encoder.messageMap(42, self.named, HHSocketMessage.WireString.self)
+            encoder.messages(34, self.children)
+            encoder.message(26, self._previous)
+            encoder.message(18, self._next)
+            encoder.value(8, self.value, HHSocketMessage.WireInt32.self)
+        }
     }
 }
 
@@ -1193,7 +1416,10 @@ public struct Every_Thing_Expression: HHSocketMessage.ProtobufMessage {
         .init("product", 3, .message, .oneof(0), message: { Every_Thing_Expression.Product.messageDescriptor }),
     ])
 
-    public var kind: OneOf_Kind? = nil
+    public var kind: OneOf_Kind? {
+        get { self._heap.fields.kind }
+        _modify { yield &self._heap.fields.kind }
+    }
 
     public var number: Int64 {
         get { if case .number(let value)? = self.kind { value } else { 0 } }
@@ -1210,7 +1436,7 @@ public struct Every_Thing_Expression: HHSocketMessage.ProtobufMessage {
         set { self.kind = .product(newValue) }
     }
 
-    public indirect enum OneOf_Kind: Hashable, Sendable {
+    public enum OneOf_Kind: Hashable, Sendable {
         case number(Int64)
         case sum(Every_Thing_Sum)
         case product(Every_Thing_Expression.Product)
@@ -1221,52 +1447,78 @@ public struct Every_Thing_Expression: HHSocketMessage.ProtobufMessage {
             .init("factors", 1, .message, .repeated, message: { Every_Thing_Expression.messageDescriptor }),
         ])
 
-        public var factors: [Every_Thing_Expression]
+        public var factors: [Every_Thing_Expression] = []
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.factors = []
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.messages(&self.factors)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.factors = record.messages(0)
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            try record.messages(0, self.factors)
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.messages(10, self.factors)
         }
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        switch record.oneof(0) {
-        case 1: self.kind = .number(record.value(0))
-        case 2: self.kind = .sum(record.message(1) ?? Every_Thing_Sum())
-        case 3: self.kind = .product(record.message(2) ?? Every_Thing_Expression.Product())
-        default: self.kind = nil
-        }
-        self.unknownFields = record.unknownFields
+    public init() {}
+
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        switch self.kind {
-        case .number(let value)?: record.oneof(0, value)
-        case .sum(let value)?: try record.oneofMessage(1, value)
-        case .product(let value)?: try record.oneofMessage(2, value)
-        case nil: break
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var kind: OneOf_Kind?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 8: self.kind = .number(decoder.read(HHSocketMessage.WireInt64.self))
+                case 18:
+                    var message: Every_Thing_Sum?
+                    if case .sum(let present)? = self.kind { message = present }
+                    decoder.message(&message)
+                    self.kind = message.map { .sum($0) }
+                case 26:
+                    var message: Every_Thing_Expression.Product?
+                    if case .product(let present)? = self.kind { message = present }
+                    decoder.message(&message)
+                    self.kind = message.map { .product($0) }
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
-        record.unknownFields(self.unknownFields)
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            switch self.kind {
+            case .number(let value)?: encoder.optional(8, value, HHSocketMessage.WireInt64.self)
+            case .sum(let value)?: encoder.message(18, value)
+            case .product(let value)?: encoder.message(26, value)
+            case nil: break
+            }
+        }
     }
 }
 
@@ -1277,43 +1529,63 @@ public struct Every_Thing_Sum: HHSocketMessage.ProtobufMessage {
     ])
 
     public var left: Every_Thing_Expression {
-        get { self._left?.value ?? Every_Thing_Expression() }
-        set { self._left = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._left ?? Every_Thing_Expression() }
+        set { self._heap.fields._left = newValue }
+        _modify { yield &self._heap.fields._left[orDefault: Every_Thing_Expression()] }
     }
     /// Whether `left` has a value.
-    public var hasLeft: Bool { self._left != nil }
+    public var hasLeft: Bool { self._heap.fields._left != nil }
     /// Leaves `left` without a value.
-    public mutating func clearLeft() { self._left = nil }
+    public mutating func clearLeft() { self._heap.fields._left = nil }
 
     public var right: Every_Thing_Expression {
-        get { self._right?.value ?? Every_Thing_Expression() }
-        set { self._right = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._right ?? Every_Thing_Expression() }
+        set { self._heap.fields._right = newValue }
+        _modify { yield &self._heap.fields._right[orDefault: Every_Thing_Expression()] }
     }
     /// Whether `right` has a value.
-    public var hasRight: Bool { self._right != nil }
+    public var hasRight: Bool { self._heap.fields._right != nil }
     /// Leaves `right` without a value.
-    public mutating func clearRight() { self._right = nil }
+    public mutating func clearRight() { self._heap.fields._right = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _left: HHSocketMessage.Boxed<Every_Thing_Expression>?
-    private var _right: HHSocketMessage.Boxed<Every_Thing_Expression>?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self._left = record.boxed(0)
-        self._right = record.boxed(1)
-        self.unknownFields = record.unknownFields
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.message(0, self._left?.value)
-        try record.message(1, self._right?.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _left: Every_Thing_Expression?
+        var _right: Every_Thing_Expression?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.message(&self._left)
+                case 18: decoder.message(&self._right)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.message(18, self._right)
+            encoder.message(10, self._left)
+        }
     }
 }
 
@@ -1323,11 +1595,12 @@ public struct Every_Thing_Branch: HHSocketMessage.ProtobufMessage {
         .init("leaf", 2, .message, .explicit, message: { Every_Thing_Leaf.messageDescriptor }),
     ])
 
-    public var branches: [Every_Thing_Branch]
+    public var branches: [Every_Thing_Branch] = []
 
     public var leaf: Every_Thing_Leaf {
         get { self._leaf ?? Every_Thing_Leaf() }
         set { self._leaf = newValue }
+        _modify { yield &self._leaf[orDefault: Every_Thing_Leaf()] }
     }
     /// Whether `leaf` has a value.
     public var hasLeaf: Bool { self._leaf != nil }
@@ -1335,25 +1608,26 @@ public struct Every_Thing_Branch: HHSocketMessage.ProtobufMessage {
     public mutating func clearLeaf() { self._leaf = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.branches = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    public init() {}
 
     private var _leaf: Every_Thing_Leaf?
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.branches = record.messages(0)
-        self._leaf = record.message(1)
-        self.unknownFields = record.unknownFields
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.messages(&self.branches)
+            case 18: decoder.message(&self._leaf)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.messages(0, self.branches)
-        try record.message(1, self._leaf)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.message(18, self._leaf)
+        encoder.messages(10, self.branches)
     }
 }
 
@@ -1362,24 +1636,25 @@ public struct Every_Thing_Leaf: HHSocketMessage.ProtobufMessage {
         .init("grown_from", 1, .message, .repeated, message: { Every_Thing_Branch.messageDescriptor }),
     ])
 
-    public var grownFrom: [Every_Thing_Branch]
+    public var grownFrom: [Every_Thing_Branch] = []
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.grownFrom = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.messages(&self.grownFrom)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.grownFrom = record.messages(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.messages(0, self.grownFrom)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.messages(10, self.grownFrom)
     }
 }
 
@@ -1393,19 +1668,29 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
     ])
 
     public var middle: Every_Thing_Outer.Middle {
-        get { self._middle?.value ?? Every_Thing_Outer.Middle() }
-        set { self._middle = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._middle ?? Every_Thing_Outer.Middle() }
+        set { self._heap.fields._middle = newValue }
+        _modify { yield &self._heap.fields._middle[orDefault: Every_Thing_Outer.Middle()] }
     }
     /// Whether `middle` has a value.
-    public var hasMiddle: Bool { self._middle != nil }
+    public var hasMiddle: Bool { self._heap.fields._middle != nil }
     /// Leaves `middle` without a value.
-    public mutating func clearMiddle() { self._middle = nil }
+    public mutating func clearMiddle() { self._heap.fields._middle = nil }
 
-    public var kind: Every_Thing_Outer.Kind
+    public var kind: Every_Thing_Outer.Kind {
+        get { self._heap.fields.kind }
+        _modify { yield &self._heap.fields.kind }
+    }
 
-    public var inners: [Int32: Every_Thing_Outer.Middle.Inner]
+    public var inners: [Int32: Every_Thing_Outer.Middle.Inner] {
+        get { self._heap.fields.inners }
+        _modify { yield &self._heap.fields.inners }
+    }
 
-    public var kinds: [Every_Thing_Outer.Middle.Inner.Kind]
+    public var kinds: [Every_Thing_Outer.Middle.Inner.Kind] {
+        get { self._heap.fields.kinds }
+        _modify { yield &self._heap.fields.kinds }
+    }
 
     public enum Kind: HHSocketMessage.ProtobufEnum {
         case zero
@@ -1443,17 +1728,24 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
         ])
 
         public var inner: Every_Thing_Outer.Middle.Inner {
-            get { self._inner?.value ?? Every_Thing_Outer.Middle.Inner() }
-            set { self._inner = HHSocketMessage.Boxed(newValue) }
+            get { self._heap.fields._inner ?? Every_Thing_Outer.Middle.Inner() }
+            set { self._heap.fields._inner = newValue }
+            _modify { yield &self._heap.fields._inner[orDefault: Every_Thing_Outer.Middle.Inner()] }
         }
         /// Whether `inner` has a value.
-        public var hasInner: Bool { self._inner != nil }
+        public var hasInner: Bool { self._heap.fields._inner != nil }
         /// Leaves `inner` without a value.
-        public mutating func clearInner() { self._inner = nil }
+        public mutating func clearInner() { self._heap.fields._inner = nil }
 
-        public var kind: Every_Thing_Outer.Middle.Inner.Kind
+        public var kind: Every_Thing_Outer.Middle.Inner.Kind {
+            get { self._heap.fields.kind }
+            _modify { yield &self._heap.fields.kind }
+        }
 
-        public var chosen: OneOf_Chosen? = nil
+        public var chosen: OneOf_Chosen? {
+            get { self._heap.fields.chosen }
+            _modify { yield &self._heap.fields.chosen }
+        }
 
         public var chosenKind: Every_Thing_Outer.Middle.Inner.Kind {
             get { if case .chosenKind(let value)? = self.chosen { value } else { .unspecified } }
@@ -1465,7 +1757,7 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
             set { self.chosen = .chosenInner(newValue) }
         }
 
-        public indirect enum OneOf_Chosen: Hashable, Sendable {
+        public enum OneOf_Chosen: Hashable, Sendable {
             case chosenKind(Every_Thing_Outer.Middle.Inner.Kind)
             case chosenInner(Every_Thing_Outer.Middle.Inner)
         }
@@ -1476,16 +1768,20 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
                 .init("outer", 2, .message, .explicit, message: { Every_Thing_Outer.messageDescriptor }),
             ])
 
-            public var kind: Every_Thing_Outer.Middle.Inner.Kind
+            public var kind: Every_Thing_Outer.Middle.Inner.Kind {
+                get { self._heap.fields.kind }
+                _modify { yield &self._heap.fields.kind }
+            }
 
             public var outer: Every_Thing_Outer {
-                get { self._outer?.value ?? Every_Thing_Outer() }
-                set { self._outer = HHSocketMessage.Boxed(newValue) }
+                get { self._heap.fields._outer ?? Every_Thing_Outer() }
+                set { self._heap.fields._outer = newValue }
+                _modify { yield &self._heap.fields._outer[orDefault: Every_Thing_Outer()] }
             }
             /// Whether `outer` has a value.
-            public var hasOuter: Bool { self._outer != nil }
+            public var hasOuter: Bool { self._heap.fields._outer != nil }
             /// Leaves `outer` without a value.
-            public mutating func clearOuter() { self._outer = nil }
+            public mutating func clearOuter() { self._heap.fields._outer = nil }
 
             public enum Kind: HHSocketMessage.ProtobufEnum {
                 case unspecified
@@ -1515,87 +1811,147 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
             }
 
             /// Fields that this version of the message does not know; kept when it is sent on.
-            public var unknownFields: HHSocketMessage.UnknownStorage
-
-            public init() {
-                self.kind = .unspecified
-                self.unknownFields = HHSocketMessage.UnknownStorage()
+            public var unknownFields: HHSocketMessage.UnknownStorage {
+                get { self._heap.fields.unknownFields }
+                _modify { yield &self._heap.fields.unknownFields }
             }
 
-            private var _outer: HHSocketMessage.Boxed<Every_Thing_Outer>?
+            public init() {}
 
-            public init(record: HHSocketMessage.RecordReader) {
-                self.kind = record.value(0)
-                self._outer = record.boxed(1)
-                self.unknownFields = record.unknownFields
+            private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+            public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+                decoder.fields(&self._heap)
             }
 
-            public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-                record.value(0, self.kind)
-                try record.message(1, self._outer?.value)
-                record.unknownFields(self.unknownFields)
+            public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+                encoder.fields(self._heap)
+            }
+
+            fileprivate struct _Fields: HHSocketMessage.MessageFields {
+                var kind: Every_Thing_Outer.Middle.Inner.Kind = .unspecified
+                var _outer: Every_Thing_Outer?
+                var unknownFields = HHSocketMessage.UnknownStorage()
+
+                mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+                    while let tag = decoder.nextTag() {
+                        switch tag {
+                        case 8: decoder.enumeration(&self.kind, &self.unknownFields)
+                        case 18: decoder.message(&self._outer)
+                        default: decoder.unknown(tag, &self.unknownFields)
+                        }
+                    }
+                }
+
+                func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+                    encoder.unknown(self.unknownFields)
+                    encoder.message(18, self._outer)
+                    encoder.value(8, self.kind, HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
+                }
             }
         }
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
-
-        public init() {
-            self.kind = .unspecified
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage {
+            get { self._heap.fields.unknownFields }
+            _modify { yield &self._heap.fields.unknownFields }
         }
 
-        private var _inner: HHSocketMessage.Boxed<Every_Thing_Outer.Middle.Inner>?
+        public init() {}
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self._inner = record.boxed(0)
-            self.kind = record.value(1)
-            switch record.oneof(2) {
-            case 3: self.chosen = .chosenKind(record.value(2))
-            case 4: self.chosen = .chosenInner(record.message(3) ?? Every_Thing_Outer.Middle.Inner())
-            default: self.chosen = nil
-            }
-            self.unknownFields = record.unknownFields
+        private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            decoder.fields(&self._heap)
         }
 
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            try record.message(0, self._inner?.value)
-            record.value(1, self.kind)
-            switch self.chosen {
-            case .chosenKind(let value)?: record.oneof(2, value)
-            case .chosenInner(let value)?: try record.oneofMessage(3, value)
-            case nil: break
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.fields(self._heap)
+        }
+
+        fileprivate struct _Fields: HHSocketMessage.MessageFields {
+            var _inner: Every_Thing_Outer.Middle.Inner?
+            var kind: Every_Thing_Outer.Middle.Inner.Kind = .unspecified
+            var chosen: OneOf_Chosen?
+            var unknownFields = HHSocketMessage.UnknownStorage()
+
+            mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+                while let tag = decoder.nextTag() {
+                    switch tag {
+                    case 10: decoder.message(&self._inner)
+                    case 16: decoder.enumeration(&self.kind, &self.unknownFields)
+                    case 24:
+                        var value: Every_Thing_Outer.Middle.Inner.Kind?
+                        decoder.enumeration(&value, &self.unknownFields)
+                        if let value { self.chosen = .chosenKind(value) }
+                    case 34:
+                        var message: Every_Thing_Outer.Middle.Inner?
+                        if case .chosenInner(let present)? = self.chosen { message = present }
+                        decoder.message(&message)
+                        self.chosen = message.map { .chosenInner($0) }
+                    default: decoder.unknown(tag, &self.unknownFields)
+                    }
+                }
             }
-            record.unknownFields(self.unknownFields)
+
+            func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+                encoder.unknown(self.unknownFields)
+                switch self.chosen {
+                case .chosenKind(let value)?: encoder.optional(24, value, HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
+                case .chosenInner(let value)?: encoder.message(34, value)
+                case nil: break
+                }
+                encoder.value(16, self.kind, HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
+                encoder.message(10, self._inner)
+            }
         }
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.kind = .zero
-        self.inners = [:]
-        self.kinds = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _middle: HHSocketMessage.Boxed<Every_Thing_Outer.Middle>?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self._middle = record.boxed(0)
-        self.kind = record.value(1)
-        self.inners = record.messageMap(2)
-        self.kinds = record.array(3)
-        self.unknownFields = record.unknownFields
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.message(0, self._middle?.value)
-        record.value(1, self.kind)
-        try record.messageMap(2, self.inners)
-        record.array(3, self.kinds)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _middle: Every_Thing_Outer.Middle?
+        var kind: Every_Thing_Outer.Kind = .zero
+        var inners: [Int32: Every_Thing_Outer.Middle.Inner] = [:]
+        var kinds: [Every_Thing_Outer.Middle.Inner.Kind] = []
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.message(&self._middle)
+                case 16: decoder.enumeration(&self.kind, &self.unknownFields)
+                case 26: decoder.messageMap(&self.inners, HHSocketMessage.WireInt32.self)
+                case 32: decoder.enumerations(&self.kinds, &self.unknownFields)
+                case 34: decoder.packedEnumerations(&self.kinds, tag, &self.unknownFields)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.packed(34, self.kinds, HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
+            encoder.messageMap(26, self.inners, HHSocketMessage.WireInt32.self)
+            encoder.value(16, self.kind, HHSocketMessage.WireEnum<Every_Thing_Outer.Kind>.self)
+            encoder.message(10, self._middle)
+        }
     }
 }
 
@@ -1624,112 +1980,147 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     ])
 
     public var string: Every_Thing_Reserved.StringMessage {
-        get { self._string ?? Every_Thing_Reserved.StringMessage() }
-        set { self._string = newValue }
+        get { self._heap.fields._string ?? Every_Thing_Reserved.StringMessage() }
+        set { self._heap.fields._string = newValue }
+        _modify { yield &self._heap.fields._string[orDefault: Every_Thing_Reserved.StringMessage()] }
     }
     /// Whether `string` has a value.
-    public var hasString: Bool { self._string != nil }
+    public var hasString: Bool { self._heap.fields._string != nil }
     /// Leaves `string` without a value.
-    public mutating func clearString() { self._string = nil }
+    public mutating func clearString() { self._heap.fields._string = nil }
 
     public var int32: Every_Thing_Reserved.Int32Message {
-        get { self._int32 ?? Every_Thing_Reserved.Int32Message() }
-        set { self._int32 = newValue }
+        get { self._heap.fields._int32 ?? Every_Thing_Reserved.Int32Message() }
+        set { self._heap.fields._int32 = newValue }
+        _modify { yield &self._heap.fields._int32[orDefault: Every_Thing_Reserved.Int32Message()] }
     }
     /// Whether `int32` has a value.
-    public var hasInt32: Bool { self._int32 != nil }
+    public var hasInt32: Bool { self._heap.fields._int32 != nil }
     /// Leaves `int32` without a value.
-    public mutating func clearInt32() { self._int32 = nil }
+    public mutating func clearInt32() { self._heap.fields._int32 = nil }
 
     public var data: Every_Thing_Reserved.DataMessage {
-        get { self._data ?? Every_Thing_Reserved.DataMessage() }
-        set { self._data = newValue }
+        get { self._heap.fields._data ?? Every_Thing_Reserved.DataMessage() }
+        set { self._heap.fields._data = newValue }
+        _modify { yield &self._heap.fields._data[orDefault: Every_Thing_Reserved.DataMessage()] }
     }
     /// Whether `data` has a value.
-    public var hasData: Bool { self._data != nil }
+    public var hasData: Bool { self._heap.fields._data != nil }
     /// Leaves `data` without a value.
-    public mutating func clearData() { self._data = nil }
+    public mutating func clearData() { self._heap.fields._data = nil }
 
-    public var bool: Every_Thing_Reserved.BoolEnum
+    public var bool: Every_Thing_Reserved.BoolEnum {
+        get { self._heap.fields.bool }
+        _modify { yield &self._heap.fields.bool }
+    }
 
-    public var double: Every_Thing_Reserved.DoubleEnum
+    public var double: Every_Thing_Reserved.DoubleEnum {
+        get { self._heap.fields.double }
+        _modify { yield &self._heap.fields.double }
+    }
 
-    public var text: String
+    public var text: String {
+        get { self._heap.fields.text }
+        _modify { yield &self._heap.fields.text }
+    }
 
-    public var datas: [Every_Thing_Reserved.DataMessage]
+    public var datas: [Every_Thing_Reserved.DataMessage] {
+        get { self._heap.fields.datas }
+        _modify { yield &self._heap.fields.datas }
+    }
 
-    public var strings: [String: Every_Thing_Reserved.StringMessage]
+    public var strings: [String: Every_Thing_Reserved.StringMessage] {
+        get { self._heap.fields.strings }
+        _modify { yield &self._heap.fields.strings }
+    }
 
     public var maybe: Every_Thing_Reserved.BoolEnum {
-        get { self._maybe ?? .false }
-        set { self._maybe = newValue }
+        get { self._heap.fields._maybe ?? .false }
+        set { self._heap.fields._maybe = newValue }
     }
     /// Whether `maybe` has a value.
-    public var hasMaybe: Bool { self._maybe != nil }
+    public var hasMaybe: Bool { self._heap.fields._maybe != nil }
     /// Leaves `maybe` without a value.
-    public mutating func clearMaybe() { self._maybe = nil }
+    public mutating func clearMaybe() { self._heap.fields._maybe = nil }
 
-    public var raw: Data
+    public var raw: Data {
+        get { self._heap.fields.raw }
+        _modify { yield &self._heap.fields.raw }
+    }
 
-    public var truth: Bool
+    public var truth: Bool {
+        get { self._heap.fields.truth }
+        _modify { yield &self._heap.fields.truth }
+    }
 
-    public var number: Double
+    public var number: Double {
+        get { self._heap.fields.number }
+        _modify { yield &self._heap.fields.number }
+    }
 
     public var again: Every_Thing_Reserved {
-        get { self._again?.value ?? Every_Thing_Reserved() }
-        set { self._again = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._again ?? Every_Thing_Reserved() }
+        set { self._heap.fields._again = newValue }
+        _modify { yield &self._heap.fields._again[orDefault: Every_Thing_Reserved()] }
     }
     /// Whether `again` has a value.
-    public var hasAgain: Bool { self._again != nil }
+    public var hasAgain: Bool { self._heap.fields._again != nil }
     /// Leaves `again` without a value.
-    public mutating func clearAgain() { self._again = nil }
+    public mutating func clearAgain() { self._heap.fields._again = nil }
 
     public var array: Every_Thing_Reserved.Array {
-        get { self._array ?? Every_Thing_Reserved.Array() }
-        set { self._array = newValue }
+        get { self._heap.fields._array ?? Every_Thing_Reserved.Array() }
+        set { self._heap.fields._array = newValue }
+        _modify { yield &self._heap.fields._array[orDefault: Every_Thing_Reserved.Array()] }
     }
     /// Whether `array` has a value.
-    public var hasArray: Bool { self._array != nil }
+    public var hasArray: Bool { self._heap.fields._array != nil }
     /// Leaves `array` without a value.
-    public mutating func clearArray() { self._array = nil }
+    public mutating func clearArray() { self._heap.fields._array = nil }
 
     public var optional: Every_Thing_Reserved.Optional {
-        get { self._optional ?? Every_Thing_Reserved.Optional() }
-        set { self._optional = newValue }
+        get { self._heap.fields._optional ?? Every_Thing_Reserved.Optional() }
+        set { self._heap.fields._optional = newValue }
+        _modify { yield &self._heap.fields._optional[orDefault: Every_Thing_Reserved.Optional()] }
     }
     /// Whether `optional` has a value.
-    public var hasOptional: Bool { self._optional != nil }
+    public var hasOptional: Bool { self._heap.fields._optional != nil }
     /// Leaves `optional` without a value.
-    public mutating func clearOptional() { self._optional = nil }
+    public mutating func clearOptional() { self._heap.fields._optional = nil }
 
     public var boxed: Every_Thing_Reserved.Boxed {
-        get { self._boxed ?? Every_Thing_Reserved.Boxed() }
-        set { self._boxed = newValue }
+        get { self._heap.fields._boxed ?? Every_Thing_Reserved.Boxed() }
+        set { self._heap.fields._boxed = newValue }
+        _modify { yield &self._heap.fields._boxed[orDefault: Every_Thing_Reserved.Boxed()] }
     }
     /// Whether `boxed` has a value.
-    public var hasBoxed: Bool { self._boxed != nil }
+    public var hasBoxed: Bool { self._heap.fields._boxed != nil }
     /// Leaves `boxed` without a value.
-    public mutating func clearBoxed() { self._boxed = nil }
+    public mutating func clearBoxed() { self._heap.fields._boxed = nil }
 
     public var never: Every_Thing_Reserved.Never {
-        get { self._never ?? Every_Thing_Reserved.Never() }
-        set { self._never = newValue }
+        get { self._heap.fields._never ?? Every_Thing_Reserved.Never() }
+        set { self._heap.fields._never = newValue }
+        _modify { yield &self._heap.fields._never[orDefault: Every_Thing_Reserved.Never()] }
     }
     /// Whether `never` has a value.
-    public var hasNever: Bool { self._never != nil }
+    public var hasNever: Bool { self._heap.fields._never != nil }
     /// Leaves `never` without a value.
-    public mutating func clearNever() { self._never = nil }
+    public mutating func clearNever() { self._heap.fields._never = nil }
 
     public var set: String {
-        get { self._set ?? "" }
-        set { self._set = newValue }
+        get { self._heap.fields._set ?? "" }
+        set { self._heap.fields._set = newValue }
     }
     /// Whether `set` has a value.
-    public var hasSet: Bool { self._set != nil }
+    public var hasSet: Bool { self._heap.fields._set != nil }
     /// Leaves `set` without a value.
-    public mutating func clearSet() { self._set = nil }
+    public mutating func clearSet() { self._heap.fields._set = nil }
 
-    public var words: [String]
+    public var words: [String] {
+        get { self._heap.fields.words }
+        _modify { yield &self._heap.fields.words }
+    }
 
     public enum BoolEnum: HHSocketMessage.ProtobufEnum {
         case `false`
@@ -1787,24 +2178,25 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
             .init("string", 1, .string),
         ])
 
-        public var string: String
+        public var string: String = ""
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.string = ""
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.value(&self.string, HHSocketMessage.WireString.self)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.string = record.value(0)
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.value(0, self.string)
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.value(10, self.string, HHSocketMessage.WireString.self)
         }
     }
 
@@ -1813,24 +2205,25 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
             .init("int32", 1, .int32),
         ])
 
-        public var int32: Int32
+        public var int32: Int32 = 0
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.int32 = 0
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 8: decoder.value(&self.int32, HHSocketMessage.WireInt32.self)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.int32 = record.value(0)
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.value(0, self.int32)
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.value(8, self.int32, HHSocketMessage.WireInt32.self)
         }
     }
 
@@ -1839,24 +2232,25 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
             .init("data", 1, .bytes),
         ])
 
-        public var data: Data
+        public var data: Data = Data()
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.data = Data()
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.value(&self.data, HHSocketMessage.WireBytes.self)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.data = record.value(0)
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.value(0, self.data)
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.value(10, self.data, HHSocketMessage.WireBytes.self)
         }
     }
 
@@ -1864,18 +2258,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Swift", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -1883,18 +2275,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Array", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -1902,18 +2292,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Optional", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -1921,18 +2309,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Dictionary", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -1940,18 +2326,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Set", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -1959,18 +2343,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.UInt8", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -1978,18 +2360,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Never", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -1997,18 +2377,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Type", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2016,18 +2394,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Protocol", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2035,18 +2411,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Any", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2054,18 +2428,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Self", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2073,18 +2445,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.SwiftProtobuf", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2092,18 +2462,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.MessageDescriptor", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2111,18 +2479,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.MessageError", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2130,18 +2496,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.RecordReader", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2149,18 +2513,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.RecordWriter", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2168,18 +2530,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.UnknownStorage", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2187,18 +2547,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Boxed", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2206,18 +2564,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.ProtobufMessage", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2225,18 +2581,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Hashable", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2244,18 +2598,16 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Sendable", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
@@ -2263,92 +2615,108 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Error", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
         }
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.bool = .false
-        self.double = .zero
-        self.text = ""
-        self.datas = []
-        self.strings = [:]
-        self.raw = Data()
-        self.truth = false
-        self.number = 0
-        self.words = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _string: Every_Thing_Reserved.StringMessage?
-    private var _int32: Every_Thing_Reserved.Int32Message?
-    private var _data: Every_Thing_Reserved.DataMessage?
-    private var _maybe: Every_Thing_Reserved.BoolEnum?
-    private var _again: HHSocketMessage.Boxed<Every_Thing_Reserved>?
-    private var _array: Every_Thing_Reserved.Array?
-    private var _optional: Every_Thing_Reserved.Optional?
-    private var _boxed: Every_Thing_Reserved.Boxed?
-    private var _never: Every_Thing_Reserved.Never?
-    private var _set: String?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self._string = record.message(0)
-        self._int32 = record.message(1)
-        self._data = record.message(2)
-        self.bool = record.value(3)
-        self.double = record.value(4)
-        self.text = record.value(5)
-        self.datas = record.messages(6)
-        self.strings = record.messageMap(7)
-        self._maybe = record.optional(8)
-        self.raw = record.value(9)
-        self.truth = record.value(10)
-        self.number = record.value(11)
-        self._again = record.boxed(12)
-        self._array = record.message(13)
-        self._optional = record.message(14)
-        self._boxed = record.message(15)
-        self._never = record.message(16)
-        self._set = record.optional(17)
-        self.words = record.array(18)
-        self.unknownFields = record.unknownFields
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.message(0, self._string)
-        try record.message(1, self._int32)
-        try record.message(2, self._data)
-        record.value(3, self.bool)
-        record.value(4, self.double)
-        record.value(5, self.text)
-        try record.messages(6, self.datas)
-        try record.messageMap(7, self.strings)
-        record.optional(8, self._maybe)
-        record.value(9, self.raw)
-        record.value(10, self.truth)
-        record.value(11, self.number)
-        try record.message(12, self._again?.value)
-        try record.message(13, self._array)
-        try record.message(14, self._optional)
-        try record.message(15, self._boxed)
-        try record.message(16, self._never)
-        record.optional(17, self._set)
-        record.array(18, self.words)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _string: Every_Thing_Reserved.StringMessage?
+        var _int32: Every_Thing_Reserved.Int32Message?
+        var _data: Every_Thing_Reserved.DataMessage?
+        var bool: Every_Thing_Reserved.BoolEnum = .false
+        var double: Every_Thing_Reserved.DoubleEnum = .zero
+        var text: String = ""
+        var datas: [Every_Thing_Reserved.DataMessage] = []
+        var strings: [String: Every_Thing_Reserved.StringMessage] = [:]
+        var _maybe: Every_Thing_Reserved.BoolEnum?
+        var raw: Data = Data()
+        var truth: Bool = false
+        var number: Double = 0
+        var _again: Every_Thing_Reserved?
+        var _array: Every_Thing_Reserved.Array?
+        var _optional: Every_Thing_Reserved.Optional?
+        var _boxed: Every_Thing_Reserved.Boxed?
+        var _never: Every_Thing_Reserved.Never?
+        var _set: String?
+        var words: [String] = []
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.message(&self._string)
+                case 18: decoder.message(&self._int32)
+                case 26: decoder.message(&self._data)
+                case 32: decoder.enumeration(&self.bool, &self.unknownFields)
+                case 40: decoder.enumeration(&self.double, &self.unknownFields)
+                case 50: decoder.value(&self.text, HHSocketMessage.WireString.self)
+                case 58: decoder.messages(&self.datas)
+                case 66: decoder.messageMap(&self.strings, HHSocketMessage.WireString.self)
+                case 72: decoder.enumeration(&self._maybe, &self.unknownFields)
+                case 82: decoder.value(&self.raw, HHSocketMessage.WireBytes.self)
+                case 88: decoder.value(&self.truth, HHSocketMessage.WireBool.self)
+                case 97: decoder.value(&self.number, HHSocketMessage.WireDouble.self)
+                case 106: decoder.message(&self._again)
+                case 114: decoder.message(&self._array)
+                case 122: decoder.message(&self._optional)
+                case 138: decoder.message(&self._boxed)
+                case 146: decoder.message(&self._never)
+                case 154: decoder.optional(&self._set, HHSocketMessage.WireString.self)
+                case 162: decoder.append(&self.words, HHSocketMessage.WireString.self)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.values(162, self.words, HHSocketMessage.WireString.self)
+            encoder.optional(154, self._set, HHSocketMessage.WireString.self)
+            encoder.message(146, self._never)
+            encoder.message(138, self._boxed)
+            encoder.message(122, self._optional)
+            encoder.message(114, self._array)
+            encoder.message(106, self._again)
+            encoder.value(97, self.number, HHSocketMessage.WireDouble.self)
+            encoder.value(88, self.truth, HHSocketMessage.WireBool.self)
+            encoder.value(82, self.raw, HHSocketMessage.WireBytes.self)
+            encoder.optional(72, self._maybe, HHSocketMessage.WireEnum<Every_Thing_Reserved.BoolEnum>.self)
+            encoder.messageMap(66, self.strings, HHSocketMessage.WireString.self)
+            encoder.messages(58, self.datas)
+            encoder.value(50, self.text, HHSocketMessage.WireString.self)
+            encoder.value(40, self.double, HHSocketMessage.WireEnum<Every_Thing_Reserved.DoubleEnum>.self)
+            encoder.value(32, self.bool, HHSocketMessage.WireEnum<Every_Thing_Reserved.BoolEnum>.self)
+            encoder.message(26, self._data)
+            encoder.message(18, self._int32)
+            encoder.message(10, self._string)
+        }
     }
 }
 
@@ -2414,143 +2782,281 @@ public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
         .init("borrowing", 58, .string),
     ])
 
-    public var `class`: String
+    public var `class`: String {
+        get { self._heap.fields.class }
+        _modify { yield &self._heap.fields.class }
+    }
 
-    public var `func`: String
+    public var `func`: String {
+        get { self._heap.fields.func }
+        _modify { yield &self._heap.fields.func }
+    }
 
-    public var `in`: String
+    public var `in`: String {
+        get { self._heap.fields.in }
+        _modify { yield &self._heap.fields.in }
+    }
 
-    public var init_p: String
+    public var init_p: String {
+        get { self._heap.fields.init_p }
+        _modify { yield &self._heap.fields.init_p }
+    }
 
-    public var self_p: String
+    public var self_p: String {
+        get { self._heap.fields.self_p }
+        _modify { yield &self._heap.fields.self_p }
+    }
 
-    public var `super`: String
+    public var `super`: String {
+        get { self._heap.fields.super }
+        _modify { yield &self._heap.fields.super }
+    }
 
-    public var type: String
+    public var type: String {
+        get { self._heap.fields.type }
+        _modify { yield &self._heap.fields.type }
+    }
 
-    public var `default`: String
+    public var `default`: String {
+        get { self._heap.fields.default }
+        _modify { yield &self._heap.fields.default }
+    }
 
-    public var `switch`: String
+    public var `switch`: String {
+        get { self._heap.fields.switch }
+        _modify { yield &self._heap.fields.switch }
+    }
 
-    public var `let`: String
+    public var `let`: String {
+        get { self._heap.fields.let }
+        _modify { yield &self._heap.fields.let }
+    }
 
-    public var `var`: String
+    public var `var`: String {
+        get { self._heap.fields.var }
+        _modify { yield &self._heap.fields.var }
+    }
 
-    public var `true`: String
+    public var `true`: String {
+        get { self._heap.fields.true }
+        _modify { yield &self._heap.fields.true }
+    }
 
-    public var `nil`: String
+    public var `nil`: String {
+        get { self._heap.fields.nil }
+        _modify { yield &self._heap.fields.nil }
+    }
 
-    public var `throws`: String
+    public var `throws`: String {
+        get { self._heap.fields.throws }
+        _modify { yield &self._heap.fields.throws }
+    }
 
-    public var `rethrows`: String
+    public var `rethrows`: String {
+        get { self._heap.fields.rethrows }
+        _modify { yield &self._heap.fields.rethrows }
+    }
 
-    public var `is`: String
+    public var `is`: String {
+        get { self._heap.fields.is }
+        _modify { yield &self._heap.fields.is }
+    }
 
-    public var `as`: String
+    public var `as`: String {
+        get { self._heap.fields.as }
+        _modify { yield &self._heap.fields.as }
+    }
 
-    public var description_p: String
+    public var description_p: String {
+        get { self._heap.fields.description_p }
+        _modify { yield &self._heap.fields.description_p }
+    }
 
-    public var hashValue_p: String
+    public var hashValue_p: String {
+        get { self._heap.fields.hashValue_p }
+        _modify { yield &self._heap.fields.hashValue_p }
+    }
 
-    public var hash: String
+    public var hash: String {
+        get { self._heap.fields.hash }
+        _modify { yield &self._heap.fields.hash }
+    }
 
-    public var unknownFields_p: String
+    public var unknownFields_p: String {
+        get { self._heap.fields.unknownFields_p }
+        _modify { yield &self._heap.fields.unknownFields_p }
+    }
 
-    public var messageDescriptor: String
+    public var messageDescriptor: String {
+        get { self._heap.fields.messageDescriptor }
+        _modify { yield &self._heap.fields.messageDescriptor }
+    }
 
-    public var serializedBytes: String
+    public var serializedBytes: String {
+        get { self._heap.fields.serializedBytes }
+        _modify { yield &self._heap.fields.serializedBytes }
+    }
 
-    public var write: String
+    public var write: String {
+        get { self._heap.fields.write }
+        _modify { yield &self._heap.fields.write }
+    }
 
-    public var record: String
+    public var record: String {
+        get { self._heap.fields.record }
+        _modify { yield &self._heap.fields.record }
+    }
 
-    public var value: String
+    public var value: String {
+        get { self._heap.fields.value }
+        _modify { yield &self._heap.fields.value }
+    }
 
-    public var newValue: String
+    public var newValue: String {
+        get { self._heap.fields.newValue }
+        _modify { yield &self._heap.fields.newValue }
+    }
 
-    public var unknown: String
+    public var unknown: String {
+        get { self._heap.fields.unknown }
+        _modify { yield &self._heap.fields.unknown }
+    }
 
-    public var isInitialized_p: String
+    public var isInitialized_p: String {
+        get { self._heap.fields.isInitialized_p }
+        _modify { yield &self._heap.fields.isInitialized_p }
+    }
 
-    public var debugDescription_p: String
+    public var debugDescription_p: String {
+        get { self._heap.fields.debugDescription_p }
+        _modify { yield &self._heap.fields.debugDescription_p }
+    }
 
-    public var await: String
+    public var await: String {
+        get { self._heap.fields.await }
+        _modify { yield &self._heap.fields.await }
+    }
 
-    public var async: String
+    public var async: String {
+        get { self._heap.fields.async }
+        _modify { yield &self._heap.fields.async }
+    }
 
-    public var get: String
+    public var get: String {
+        get { self._heap.fields.get }
+        _modify { yield &self._heap.fields.get }
+    }
 
-    public var set: String
+    public var set: String {
+        get { self._heap.fields.set }
+        _modify { yield &self._heap.fields.set }
+    }
 
-    public var some: String
+    public var some: String {
+        get { self._heap.fields.some }
+        _modify { yield &self._heap.fields.some }
+    }
 
-    public var any: String
+    public var any: String {
+        get { self._heap.fields.any }
+        _modify { yield &self._heap.fields.any }
+    }
 
-    public var `inout`: String
+    public var `inout`: String {
+        get { self._heap.fields.inout }
+        _modify { yield &self._heap.fields.inout }
+    }
 
-    public var `operator`: String
+    public var `operator`: String {
+        get { self._heap.fields.operator }
+        _modify { yield &self._heap.fields.operator }
+    }
 
-    public var `repeat`: String
+    public var `repeat`: String {
+        get { self._heap.fields.repeat }
+        _modify { yield &self._heap.fields.repeat }
+    }
 
-    public var leading: String
+    public var leading: String {
+        get { self._heap.fields.leading }
+        _modify { yield &self._heap.fields.leading }
+    }
 
-    public var trailing_: String
+    public var trailing_: String {
+        get { self._heap.fields.trailing_ }
+        _modify { yield &self._heap.fields.trailing_ }
+    }
 
-    public var double_Under: String
+    public var double_Under: String {
+        get { self._heap.fields.double_Under }
+        _modify { yield &self._heap.fields.double_Under }
+    }
 
-    public var with1Digit: String
+    public var with1Digit: String {
+        get { self._heap.fields.with1Digit }
+        _modify { yield &self._heap.fields.with1Digit }
+    }
 
-    public var upperCase: String
+    public var upperCase: String {
+        get { self._heap.fields.upperCase }
+        _modify { yield &self._heap.fields.upperCase }
+    }
 
-    public var urlOfHTTPID: String
+    public var urlOfHTTPID: String {
+        get { self._heap.fields.urlOfHTTPID }
+        _modify { yield &self._heap.fields.urlOfHTTPID }
+    }
 
     /// Behind their presence they are properties of other names.
     public var hasPresence_p: String {
-        get { self._hasPresence_p ?? "" }
-        set { self._hasPresence_p = newValue }
+        get { self._heap.fields._hasPresence_p ?? "" }
+        set { self._heap.fields._hasPresence_p = newValue }
     }
     /// Whether `hasPresence_p` has a value.
-    public var hasHasPresence_p: Bool { self._hasPresence_p != nil }
+    public var hasHasPresence_p: Bool { self._heap.fields._hasPresence_p != nil }
     /// Leaves `hasPresence_p` without a value.
-    public mutating func clearHasPresence_p() { self._hasPresence_p = nil }
+    public mutating func clearHasPresence_p() { self._heap.fields._hasPresence_p = nil }
 
     public var clearPresence_p: String {
-        get { self._clearPresence_p ?? "" }
-        set { self._clearPresence_p = newValue }
+        get { self._heap.fields._clearPresence_p ?? "" }
+        set { self._heap.fields._clearPresence_p = newValue }
     }
     /// Whether `clearPresence_p` has a value.
-    public var hasClearPresence_p: Bool { self._clearPresence_p != nil }
+    public var hasClearPresence_p: Bool { self._heap.fields._clearPresence_p != nil }
     /// Leaves `clearPresence_p` without a value.
-    public mutating func clearClearPresence_p() { self._clearPresence_p = nil }
+    public mutating func clearClearPresence_p() { self._heap.fields._clearPresence_p = nil }
 
     public var presence: String {
-        get { self._presence ?? "" }
-        set { self._presence = newValue }
+        get { self._heap.fields._presence ?? "" }
+        set { self._heap.fields._presence = newValue }
     }
     /// Whether `presence` has a value.
-    public var hasPresence: Bool { self._presence != nil }
+    public var hasPresence: Bool { self._heap.fields._presence != nil }
     /// Leaves `presence` without a value.
-    public mutating func clearPresence() { self._presence = nil }
+    public mutating func clearPresence() { self._heap.fields._presence = nil }
 
     public var `protocol`: String {
-        get { self._protocol ?? "" }
-        set { self._protocol = newValue }
+        get { self._heap.fields._protocol ?? "" }
+        set { self._heap.fields._protocol = newValue }
     }
     /// Whether `protocol` has a value.
-    public var hasProtocol: Bool { self._protocol != nil }
+    public var hasProtocol: Bool { self._heap.fields._protocol != nil }
     /// Leaves `protocol` without a value.
-    public mutating func clearProtocol() { self._protocol = nil }
+    public mutating func clearProtocol() { self._heap.fields._protocol = nil }
 
     public var `extension`: String {
-        get { self._extension ?? "" }
-        set { self._extension = newValue }
+        get { self._heap.fields._extension ?? "" }
+        set { self._heap.fields._extension = newValue }
     }
     /// Whether `extension` has a value.
-    public var hasExtension: Bool { self._extension != nil }
+    public var hasExtension: Bool { self._heap.fields._extension != nil }
     /// Leaves `extension` without a value.
-    public mutating func clearExtension() { self._extension = nil }
+    public mutating func clearExtension() { self._heap.fields._extension = nil }
 
-    public var `import`: OneOf_Import? = nil
+    public var `import`: OneOf_Import? {
+        get { self._heap.fields.import }
+        _modify { yield &self._heap.fields.import }
+    }
 
     public var `struct`: String {
         get { if case .struct(let value)? = self.import { value } else { "" } }
@@ -2567,15 +3073,30 @@ public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
         set { self.import = .where(newValue) }
     }
 
-    public var pushType: String
+    public var pushType: String {
+        get { self._heap.fields.pushType }
+        _modify { yield &self._heap.fields.pushType }
+    }
 
-    public var `static`: String
+    public var `static`: String {
+        get { self._heap.fields.static }
+        _modify { yield &self._heap.fields.static }
+    }
 
-    public var ___: String
+    public var ___: String {
+        get { self._heap.fields.___ }
+        _modify { yield &self._heap.fields.___ }
+    }
 
-    public var `while`: String
+    public var `while`: String {
+        get { self._heap.fields.while }
+        _modify { yield &self._heap.fields.while }
+    }
 
-    public var borrowing: String
+    public var borrowing: String {
+        get { self._heap.fields.borrowing }
+        _modify { yield &self._heap.fields.borrowing }
+    }
 
     public enum OneOf_Import: Hashable, Sendable {
         case `struct`(String)
@@ -2584,196 +3105,212 @@ public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.class = ""
-        self.func = ""
-        self.in = ""
-        self.init_p = ""
-        self.self_p = ""
-        self.super = ""
-        self.type = ""
-        self.default = ""
-        self.switch = ""
-        self.let = ""
-        self.var = ""
-        self.true = ""
-        self.nil = ""
-        self.throws = ""
-        self.rethrows = ""
-        self.is = ""
-        self.as = ""
-        self.description_p = ""
-        self.hashValue_p = ""
-        self.hash = ""
-        self.unknownFields_p = ""
-        self.messageDescriptor = ""
-        self.serializedBytes = ""
-        self.write = ""
-        self.record = ""
-        self.value = ""
-        self.newValue = ""
-        self.unknown = ""
-        self.isInitialized_p = ""
-        self.debugDescription_p = ""
-        self.await = ""
-        self.async = ""
-        self.get = ""
-        self.set = ""
-        self.some = ""
-        self.any = ""
-        self.inout = ""
-        self.operator = ""
-        self.repeat = ""
-        self.leading = ""
-        self.trailing_ = ""
-        self.double_Under = ""
-        self.with1Digit = ""
-        self.upperCase = ""
-        self.urlOfHTTPID = ""
-        self.pushType = ""
-        self.static = ""
-        self.___ = ""
-        self.while = ""
-        self.borrowing = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _hasPresence_p: String?
-    private var _clearPresence_p: String?
-    private var _presence: String?
-    private var _protocol: String?
-    private var _extension: String?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.class = record.value(0)
-        self.func = record.value(1)
-        self.in = record.value(2)
-        self.init_p = record.value(3)
-        self.self_p = record.value(4)
-        self.super = record.value(5)
-        self.type = record.value(6)
-        self.default = record.value(7)
-        self.switch = record.value(8)
-        self.let = record.value(9)
-        self.var = record.value(10)
-        self.true = record.value(11)
-        self.nil = record.value(12)
-        self.throws = record.value(13)
-        self.rethrows = record.value(14)
-        self.is = record.value(15)
-        self.as = record.value(16)
-        self.description_p = record.value(17)
-        self.hashValue_p = record.value(18)
-        self.hash = record.value(19)
-        self.unknownFields_p = record.value(20)
-        self.messageDescriptor = record.value(21)
-        self.serializedBytes = record.value(22)
-        self.write = record.value(23)
-        self.record = record.value(24)
-        self.value = record.value(25)
-        self.newValue = record.value(26)
-        self.unknown = record.value(27)
-        self.isInitialized_p = record.value(28)
-        self.debugDescription_p = record.value(29)
-        self.await = record.value(30)
-        self.async = record.value(31)
-        self.get = record.value(32)
-        self.set = record.value(33)
-        self.some = record.value(34)
-        self.any = record.value(35)
-        self.inout = record.value(36)
-        self.operator = record.value(37)
-        self.repeat = record.value(38)
-        self.leading = record.value(39)
-        self.trailing_ = record.value(40)
-        self.double_Under = record.value(41)
-        self.with1Digit = record.value(42)
-        self.upperCase = record.value(43)
-        self.urlOfHTTPID = record.value(44)
-        self._hasPresence_p = record.optional(45)
-        self._clearPresence_p = record.optional(46)
-        self._presence = record.optional(47)
-        self._protocol = record.optional(48)
-        self._extension = record.optional(49)
-        switch record.oneof(50) {
-        case 51: self.import = .struct(record.value(50))
-        case 52: self.import = .enum(record.value(51))
-        case 53: self.import = .where(record.value(52))
-        default: self.import = nil
-        }
-        self.pushType = record.value(53)
-        self.static = record.value(54)
-        self.___ = record.value(55)
-        self.while = record.value(56)
-        self.borrowing = record.value(57)
-        self.unknownFields = record.unknownFields
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.class)
-        record.value(1, self.func)
-        record.value(2, self.in)
-        record.value(3, self.init_p)
-        record.value(4, self.self_p)
-        record.value(5, self.super)
-        record.value(6, self.type)
-        record.value(7, self.default)
-        record.value(8, self.switch)
-        record.value(9, self.let)
-        record.value(10, self.var)
-        record.value(11, self.true)
-        record.value(12, self.nil)
-        record.value(13, self.throws)
-        record.value(14, self.rethrows)
-        record.value(15, self.is)
-        record.value(16, self.as)
-        record.value(17, self.description_p)
-        record.value(18, self.hashValue_p)
-        record.value(19, self.hash)
-        record.value(20, self.unknownFields_p)
-        record.value(21, self.messageDescriptor)
-        record.value(22, self.serializedBytes)
-        record.value(23, self.write)
-        record.value(24, self.record)
-        record.value(25, self.value)
-        record.value(26, self.newValue)
-        record.value(27, self.unknown)
-        record.value(28, self.isInitialized_p)
-        record.value(29, self.debugDescription_p)
-        record.value(30, self.await)
-        record.value(31, self.async)
-        record.value(32, self.get)
-        record.value(33, self.set)
-        record.value(34, self.some)
-        record.value(35, self.any)
-        record.value(36, self.inout)
-        record.value(37, self.operator)
-        record.value(38, self.repeat)
-        record.value(39, self.leading)
-        record.value(40, self.trailing_)
-        record.value(41, self.double_Under)
-        record.value(42, self.with1Digit)
-        record.value(43, self.upperCase)
-        record.value(44, self.urlOfHTTPID)
-        record.optional(45, self._hasPresence_p)
-        record.optional(46, self._clearPresence_p)
-        record.optional(47, self._presence)
-        record.optional(48, self._protocol)
-        record.optional(49, self._extension)
-        switch self.import {
-        case .struct(let value)?: record.oneof(50, value)
-        case .enum(let value)?: record.oneof(51, value)
-        case .where(let value)?: record.oneof(52, value)
-        case nil: break
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var `class`: String = ""
+        var `func`: String = ""
+        var `in`: String = ""
+        var init_p: String = ""
+        var self_p: String = ""
+        var `super`: String = ""
+        var type: String = ""
+        var `default`: String = ""
+        var `switch`: String = ""
+        var `let`: String = ""
+        var `var`: String = ""
+        var `true`: String = ""
+        var `nil`: String = ""
+        var `throws`: String = ""
+        var `rethrows`: String = ""
+        var `is`: String = ""
+        var `as`: String = ""
+        var description_p: String = ""
+        var hashValue_p: String = ""
+        var hash: String = ""
+        var unknownFields_p: String = ""
+        var messageDescriptor: String = ""
+        var serializedBytes: String = ""
+        var write: String = ""
+        var record: String = ""
+        var value: String = ""
+        var newValue: String = ""
+        var unknown: String = ""
+        var isInitialized_p: String = ""
+        var debugDescription_p: String = ""
+        var await: String = ""
+        var async: String = ""
+        var get: String = ""
+        var set: String = ""
+        var some: String = ""
+        var any: String = ""
+        var `inout`: String = ""
+        var `operator`: String = ""
+        var `repeat`: String = ""
+        var leading: String = ""
+        var trailing_: String = ""
+        var double_Under: String = ""
+        var with1Digit: String = ""
+        var upperCase: String = ""
+        var urlOfHTTPID: String = ""
+        var _hasPresence_p: String?
+        var _clearPresence_p: String?
+        var _presence: String?
+        var _protocol: String?
+        var _extension: String?
+        var `import`: OneOf_Import?
+        var pushType: String = ""
+        var `static`: String = ""
+        var ___: String = ""
+        var `while`: String = ""
+        var borrowing: String = ""
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.value(&self.class, HHSocketMessage.WireString.self)
+                case 18: decoder.value(&self.func, HHSocketMessage.WireString.self)
+                case 26: decoder.value(&self.in, HHSocketMessage.WireString.self)
+                case 34: decoder.value(&self.init_p, HHSocketMessage.WireString.self)
+                case 42: decoder.value(&self.self_p, HHSocketMessage.WireString.self)
+                case 50: decoder.value(&self.super, HHSocketMessage.WireString.self)
+                case 58: decoder.value(&self.type, HHSocketMessage.WireString.self)
+                case 66: decoder.value(&self.default, HHSocketMessage.WireString.self)
+                case 74: decoder.value(&self.switch, HHSocketMessage.WireString.self)
+                case 82: decoder.value(&self.let, HHSocketMessage.WireString.self)
+                case 90: decoder.value(&self.var, HHSocketMessage.WireString.self)
+                case 98: decoder.value(&self.true, HHSocketMessage.WireString.self)
+                case 106: decoder.value(&self.nil, HHSocketMessage.WireString.self)
+                case 114: decoder.value(&self.throws, HHSocketMessage.WireString.self)
+                case 122: decoder.value(&self.rethrows, HHSocketMessage.WireString.self)
+                case 130: decoder.value(&self.is, HHSocketMessage.WireString.self)
+                case 138: decoder.value(&self.as, HHSocketMessage.WireString.self)
+                case 146: decoder.value(&self.description_p, HHSocketMessage.WireString.self)
+                case 154: decoder.value(&self.hashValue_p, HHSocketMessage.WireString.self)
+                case 162: decoder.value(&self.hash, HHSocketMessage.WireString.self)
+                case 170: decoder.value(&self.unknownFields_p, HHSocketMessage.WireString.self)
+                case 178: decoder.value(&self.messageDescriptor, HHSocketMessage.WireString.self)
+                case 186: decoder.value(&self.serializedBytes, HHSocketMessage.WireString.self)
+                case 194: decoder.value(&self.write, HHSocketMessage.WireString.self)
+                case 202: decoder.value(&self.record, HHSocketMessage.WireString.self)
+                case 210: decoder.value(&self.value, HHSocketMessage.WireString.self)
+                case 218: decoder.value(&self.newValue, HHSocketMessage.WireString.self)
+                case 226: decoder.value(&self.unknown, HHSocketMessage.WireString.self)
+                case 234: decoder.value(&self.isInitialized_p, HHSocketMessage.WireString.self)
+                case 242: decoder.value(&self.debugDescription_p, HHSocketMessage.WireString.self)
+                case 250: decoder.value(&self.await, HHSocketMessage.WireString.self)
+                case 258: decoder.value(&self.async, HHSocketMessage.WireString.self)
+                case 266: decoder.value(&self.get, HHSocketMessage.WireString.self)
+                case 274: decoder.value(&self.set, HHSocketMessage.WireString.self)
+                case 282: decoder.value(&self.some, HHSocketMessage.WireString.self)
+                case 290: decoder.value(&self.any, HHSocketMessage.WireString.self)
+                case 298: decoder.value(&self.inout, HHSocketMessage.WireString.self)
+                case 306: decoder.value(&self.operator, HHSocketMessage.WireString.self)
+                case 314: decoder.value(&self.repeat, HHSocketMessage.WireString.self)
+                case 322: decoder.value(&self.leading, HHSocketMessage.WireString.self)
+                case 330: decoder.value(&self.trailing_, HHSocketMessage.WireString.self)
+                case 338: decoder.value(&self.double_Under, HHSocketMessage.WireString.self)
+                case 346: decoder.value(&self.with1Digit, HHSocketMessage.WireString.self)
+                case 354: decoder.value(&self.upperCase, HHSocketMessage.WireString.self)
+                case 362: decoder.value(&self.urlOfHTTPID, HHSocketMessage.WireString.self)
+                case 370: decoder.optional(&self._hasPresence_p, HHSocketMessage.WireString.self)
+                case 378: decoder.optional(&self._clearPresence_p, HHSocketMessage.WireString.self)
+                case 386: decoder.optional(&self._presence, HHSocketMessage.WireString.self)
+                case 394: decoder.optional(&self._protocol, HHSocketMessage.WireString.self)
+                case 402: decoder.optional(&self._extension, HHSocketMessage.WireString.self)
+                case 410: self.import = .struct(decoder.read(HHSocketMessage.WireString.self))
+                case 418: self.import = .enum(decoder.read(HHSocketMessage.WireString.self))
+                case 426: self.import = .where(decoder.read(HHSocketMessage.WireString.self))
+                case 434: decoder.value(&self.pushType, HHSocketMessage.WireString.self)
+                case 442: decoder.value(&self.static, HHSocketMessage.WireString.self)
+                case 450: decoder.value(&self.___, HHSocketMessage.WireString.self)
+                case 458: decoder.value(&self.while, HHSocketMessage.WireString.self)
+                case 466: decoder.value(&self.borrowing, HHSocketMessage.WireString.self)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
-        record.value(53, self.pushType)
-        record.value(54, self.static)
-        record.value(55, self.___)
-        record.value(56, self.while)
-        record.value(57, self.borrowing)
-        record.unknownFields(self.unknownFields)
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.value(466, self.borrowing, HHSocketMessage.WireString.self)
+            encoder.value(458, self.while, HHSocketMessage.WireString.self)
+            encoder.value(450, self.___, HHSocketMessage.WireString.self)
+            encoder.value(442, self.static, HHSocketMessage.WireString.self)
+            encoder.value(434, self.pushType, HHSocketMessage.WireString.self)
+            switch self.import {
+            case .struct(let value)?: encoder.optional(410, value, HHSocketMessage.WireString.self)
+            case .enum(let value)?: encoder.optional(418, value, HHSocketMessage.WireString.self)
+            case .where(let value)?: encoder.optional(426, value, HHSocketMessage.WireString.self)
+            case nil: break
+            }
+            encoder.optional(402, self._extension, HHSocketMessage.WireString.self)
+            encoder.optional(394, self._protocol, HHSocketMessage.WireString.self)
+            encoder.optional(386, self._presence, HHSocketMessage.WireString.self)
+            encoder.optional(378, self._clearPresence_p, HHSocketMessage.WireString.self)
+            encoder.optional(370, self._hasPresence_p, HHSocketMessage.WireString.self)
+            encoder.value(362, self.urlOfHTTPID, HHSocketMessage.WireString.self)
+            encoder.value(354, self.upperCase, HHSocketMessage.WireString.self)
+            encoder.value(346, self.with1Digit, HHSocketMessage.WireString.self)
+            encoder.value(338, self.double_Under, HHSocketMessage.WireString.self)
+            encoder.value(330, self.trailing_, HHSocketMessage.WireString.self)
+            encoder.value(322, self.leading, HHSocketMessage.WireString.self)
+            encoder.value(314, self.repeat, HHSocketMessage.WireString.self)
+            encoder.value(306, self.operator, HHSocketMessage.WireString.self)
+            encoder.value(298, self.inout, HHSocketMessage.WireString.self)
+            encoder.value(290, self.any, HHSocketMessage.WireString.self)
+            encoder.value(282, self.some, HHSocketMessage.WireString.self)
+            encoder.value(274, self.set, HHSocketMessage.WireString.self)
+            encoder.value(266, self.get, HHSocketMessage.WireString.self)
+            encoder.value(258, self.async, HHSocketMessage.WireString.self)
+            encoder.value(250, self.await, HHSocketMessage.WireString.self)
+            encoder.value(242, self.debugDescription_p, HHSocketMessage.WireString.self)
+            encoder.value(234, self.isInitialized_p, HHSocketMessage.WireString.self)
+            encoder.value(226, self.unknown, HHSocketMessage.WireString.self)
+            encoder.value(218, self.newValue, HHSocketMessage.WireString.self)
+            encoder.value(210, self.value, HHSocketMessage.WireString.self)
+            encoder.value(202, self.record, HHSocketMessage.WireString.self)
+            encoder.value(194, self.write, HHSocketMessage.WireString.self)
+            encoder.value(186, self.serializedBytes, HHSocketMessage.WireString.self)
+            encoder.value(178, self.messageDescriptor, HHSocketMessage.WireString.self)
+            encoder.value(170, self.unknownFields_p, HHSocketMessage.WireString.self)
+            encoder.value(162, self.hash, HHSocketMessage.WireString.self)
+            encoder.value(154, self.hashValue_p, HHSocketMessage.WireString.self)
+            encoder.value(146, self.description_p, HHSocketMessage.WireString.self)
+            encoder.value(138, self.as, HHSocketMessage.WireString.self)
+            encoder.value(130, self.is, HHSocketMessage.WireString.self)
+            encoder.value(122, self.rethrows, HHSocketMessage.WireString.self)
+            encoder.value(114, self.throws, HHSocketMessage.WireString.self)
+            encoder.value(106, self.nil, HHSocketMessage.WireString.self)
+            encoder.value(98, self.true, HHSocketMessage.WireString.self)
+            encoder.value(90, self.var, HHSocketMessage.WireString.self)
+            encoder.value(82, self.let, HHSocketMessage.WireString.self)
+            encoder.value(74, self.switch, HHSocketMessage.WireString.self)
+            encoder.value(66, self.default, HHSocketMessage.WireString.self)
+            encoder.value(58, self.type, HHSocketMessage.WireString.self)
+            encoder.value(50, self.super, HHSocketMessage.WireString.self)
+            encoder.value(42, self.self_p, HHSocketMessage.WireString.self)
+            encoder.value(34, self.init_p, HHSocketMessage.WireString.self)
+            encoder.value(26, self.in, HHSocketMessage.WireString.self)
+            encoder.value(18, self.func, HHSocketMessage.WireString.self)
+            encoder.value(10, self.class, HHSocketMessage.WireString.self)
+        }
     }
 }
 
@@ -2781,18 +3318,16 @@ public struct Every_Thing_Nothing: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Nothing", [])
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
     }
 }
 
@@ -2817,118 +3352,139 @@ public struct Every_Thing_WellKnown: HHSocketMessage.ProtobufMessage {
     ])
 
     public var at: HHSocketMessage.Google_Protobuf_Timestamp {
-        get { self._at ?? HHSocketMessage.Google_Protobuf_Timestamp() }
-        set { self._at = newValue }
+        get { self._heap.fields._at ?? HHSocketMessage.Google_Protobuf_Timestamp() }
+        set { self._heap.fields._at = newValue }
+        _modify { yield &self._heap.fields._at[orDefault: HHSocketMessage.Google_Protobuf_Timestamp()] }
     }
     /// Whether `at` has a value.
-    public var hasAt: Bool { self._at != nil }
+    public var hasAt: Bool { self._heap.fields._at != nil }
     /// Leaves `at` without a value.
-    public mutating func clearAt() { self._at = nil }
+    public mutating func clearAt() { self._heap.fields._at = nil }
 
     public var took: HHSocketMessage.Google_Protobuf_Duration {
-        get { self._took ?? HHSocketMessage.Google_Protobuf_Duration() }
-        set { self._took = newValue }
+        get { self._heap.fields._took ?? HHSocketMessage.Google_Protobuf_Duration() }
+        set { self._heap.fields._took = newValue }
+        _modify { yield &self._heap.fields._took[orDefault: HHSocketMessage.Google_Protobuf_Duration()] }
     }
     /// Whether `took` has a value.
-    public var hasTook: Bool { self._took != nil }
+    public var hasTook: Bool { self._heap.fields._took != nil }
     /// Leaves `took` without a value.
-    public mutating func clearTook() { self._took = nil }
+    public mutating func clearTook() { self._heap.fields._took = nil }
 
     public var empty: HHSocketMessage.Google_Protobuf_Empty {
-        get { self._empty ?? HHSocketMessage.Google_Protobuf_Empty() }
-        set { self._empty = newValue }
+        get { self._heap.fields._empty ?? HHSocketMessage.Google_Protobuf_Empty() }
+        set { self._heap.fields._empty = newValue }
+        _modify { yield &self._heap.fields._empty[orDefault: HHSocketMessage.Google_Protobuf_Empty()] }
     }
     /// Whether `empty` has a value.
-    public var hasEmpty: Bool { self._empty != nil }
+    public var hasEmpty: Bool { self._heap.fields._empty != nil }
     /// Leaves `empty` without a value.
-    public mutating func clearEmpty() { self._empty = nil }
+    public mutating func clearEmpty() { self._heap.fields._empty = nil }
 
     public var aDouble: HHSocketMessage.Google_Protobuf_DoubleValue {
-        get { self._aDouble ?? HHSocketMessage.Google_Protobuf_DoubleValue() }
-        set { self._aDouble = newValue }
+        get { self._heap.fields._aDouble ?? HHSocketMessage.Google_Protobuf_DoubleValue() }
+        set { self._heap.fields._aDouble = newValue }
+        _modify { yield &self._heap.fields._aDouble[orDefault: HHSocketMessage.Google_Protobuf_DoubleValue()] }
     }
     /// Whether `aDouble` has a value.
-    public var hasADouble: Bool { self._aDouble != nil }
+    public var hasADouble: Bool { self._heap.fields._aDouble != nil }
     /// Leaves `aDouble` without a value.
-    public mutating func clearADouble() { self._aDouble = nil }
+    public mutating func clearADouble() { self._heap.fields._aDouble = nil }
 
     public var aFloat: HHSocketMessage.Google_Protobuf_FloatValue {
-        get { self._aFloat ?? HHSocketMessage.Google_Protobuf_FloatValue() }
-        set { self._aFloat = newValue }
+        get { self._heap.fields._aFloat ?? HHSocketMessage.Google_Protobuf_FloatValue() }
+        set { self._heap.fields._aFloat = newValue }
+        _modify { yield &self._heap.fields._aFloat[orDefault: HHSocketMessage.Google_Protobuf_FloatValue()] }
     }
     /// Whether `aFloat` has a value.
-    public var hasAFloat: Bool { self._aFloat != nil }
+    public var hasAFloat: Bool { self._heap.fields._aFloat != nil }
     /// Leaves `aFloat` without a value.
-    public mutating func clearAFloat() { self._aFloat = nil }
+    public mutating func clearAFloat() { self._heap.fields._aFloat = nil }
 
     public var anInt64: HHSocketMessage.Google_Protobuf_Int64Value {
-        get { self._anInt64 ?? HHSocketMessage.Google_Protobuf_Int64Value() }
-        set { self._anInt64 = newValue }
+        get { self._heap.fields._anInt64 ?? HHSocketMessage.Google_Protobuf_Int64Value() }
+        set { self._heap.fields._anInt64 = newValue }
+        _modify { yield &self._heap.fields._anInt64[orDefault: HHSocketMessage.Google_Protobuf_Int64Value()] }
     }
     /// Whether `anInt64` has a value.
-    public var hasAnInt64: Bool { self._anInt64 != nil }
+    public var hasAnInt64: Bool { self._heap.fields._anInt64 != nil }
     /// Leaves `anInt64` without a value.
-    public mutating func clearAnInt64() { self._anInt64 = nil }
+    public mutating func clearAnInt64() { self._heap.fields._anInt64 = nil }
 
     public var aUint64: HHSocketMessage.Google_Protobuf_UInt64Value {
-        get { self._aUint64 ?? HHSocketMessage.Google_Protobuf_UInt64Value() }
-        set { self._aUint64 = newValue }
+        get { self._heap.fields._aUint64 ?? HHSocketMessage.Google_Protobuf_UInt64Value() }
+        set { self._heap.fields._aUint64 = newValue }
+        _modify { yield &self._heap.fields._aUint64[orDefault: HHSocketMessage.Google_Protobuf_UInt64Value()] }
     }
     /// Whether `aUint64` has a value.
-    public var hasAUint64: Bool { self._aUint64 != nil }
+    public var hasAUint64: Bool { self._heap.fields._aUint64 != nil }
     /// Leaves `aUint64` without a value.
-    public mutating func clearAUint64() { self._aUint64 = nil }
+    public mutating func clearAUint64() { self._heap.fields._aUint64 = nil }
 
     public var anInt32: HHSocketMessage.Google_Protobuf_Int32Value {
-        get { self._anInt32 ?? HHSocketMessage.Google_Protobuf_Int32Value() }
-        set { self._anInt32 = newValue }
+        get { self._heap.fields._anInt32 ?? HHSocketMessage.Google_Protobuf_Int32Value() }
+        set { self._heap.fields._anInt32 = newValue }
+        _modify { yield &self._heap.fields._anInt32[orDefault: HHSocketMessage.Google_Protobuf_Int32Value()] }
     }
     /// Whether `anInt32` has a value.
-    public var hasAnInt32: Bool { self._anInt32 != nil }
+    public var hasAnInt32: Bool { self._heap.fields._anInt32 != nil }
     /// Leaves `anInt32` without a value.
-    public mutating func clearAnInt32() { self._anInt32 = nil }
+    public mutating func clearAnInt32() { self._heap.fields._anInt32 = nil }
 
     public var aUint32: HHSocketMessage.Google_Protobuf_UInt32Value {
-        get { self._aUint32 ?? HHSocketMessage.Google_Protobuf_UInt32Value() }
-        set { self._aUint32 = newValue }
+        get { self._heap.fields._aUint32 ?? HHSocketMessage.Google_Protobuf_UInt32Value() }
+        set { self._heap.fields._aUint32 = newValue }
+        _modify { yield &self._heap.fields._aUint32[orDefault: HHSocketMessage.Google_Protobuf_UInt32Value()] }
     }
     /// Whether `aUint32` has a value.
-    public var hasAUint32: Bool { self._aUint32 != nil }
+    public var hasAUint32: Bool { self._heap.fields._aUint32 != nil }
     /// Leaves `aUint32` without a value.
-    public mutating func clearAUint32() { self._aUint32 = nil }
+    public mutating func clearAUint32() { self._heap.fields._aUint32 = nil }
 
     public var aBool: HHSocketMessage.Google_Protobuf_BoolValue {
-        get { self._aBool ?? HHSocketMessage.Google_Protobuf_BoolValue() }
-        set { self._aBool = newValue }
+        get { self._heap.fields._aBool ?? HHSocketMessage.Google_Protobuf_BoolValue() }
+        set { self._heap.fields._aBool = newValue }
+        _modify { yield &self._heap.fields._aBool[orDefault: HHSocketMessage.Google_Protobuf_BoolValue()] }
     }
     /// Whether `aBool` has a value.
-    public var hasABool: Bool { self._aBool != nil }
+    public var hasABool: Bool { self._heap.fields._aBool != nil }
     /// Leaves `aBool` without a value.
-    public mutating func clearABool() { self._aBool = nil }
+    public mutating func clearABool() { self._heap.fields._aBool = nil }
 
     public var aString: HHSocketMessage.Google_Protobuf_StringValue {
-        get { self._aString ?? HHSocketMessage.Google_Protobuf_StringValue() }
-        set { self._aString = newValue }
+        get { self._heap.fields._aString ?? HHSocketMessage.Google_Protobuf_StringValue() }
+        set { self._heap.fields._aString = newValue }
+        _modify { yield &self._heap.fields._aString[orDefault: HHSocketMessage.Google_Protobuf_StringValue()] }
     }
     /// Whether `aString` has a value.
-    public var hasAString: Bool { self._aString != nil }
+    public var hasAString: Bool { self._heap.fields._aString != nil }
     /// Leaves `aString` without a value.
-    public mutating func clearAString() { self._aString = nil }
+    public mutating func clearAString() { self._heap.fields._aString = nil }
 
     public var someBytes: HHSocketMessage.Google_Protobuf_BytesValue {
-        get { self._someBytes ?? HHSocketMessage.Google_Protobuf_BytesValue() }
-        set { self._someBytes = newValue }
+        get { self._heap.fields._someBytes ?? HHSocketMessage.Google_Protobuf_BytesValue() }
+        set { self._heap.fields._someBytes = newValue }
+        _modify { yield &self._heap.fields._someBytes[orDefault: HHSocketMessage.Google_Protobuf_BytesValue()] }
     }
     /// Whether `someBytes` has a value.
-    public var hasSomeBytes: Bool { self._someBytes != nil }
+    public var hasSomeBytes: Bool { self._heap.fields._someBytes != nil }
     /// Leaves `someBytes` without a value.
-    public mutating func clearSomeBytes() { self._someBytes = nil }
+    public mutating func clearSomeBytes() { self._heap.fields._someBytes = nil }
 
-    public var times: [HHSocketMessage.Google_Protobuf_Timestamp]
+    public var times: [HHSocketMessage.Google_Protobuf_Timestamp] {
+        get { self._heap.fields.times }
+        _modify { yield &self._heap.fields.times }
+    }
 
-    public var durations: [String: HHSocketMessage.Google_Protobuf_Duration]
+    public var durations: [String: HHSocketMessage.Google_Protobuf_Duration] {
+        get { self._heap.fields.durations }
+        _modify { yield &self._heap.fields.durations }
+    }
 
-    public var when: OneOf_When? = nil
+    public var when: OneOf_When? {
+        get { self._heap.fields.when }
+        _modify { yield &self._heap.fields.when }
+    }
 
     public var exactly: HHSocketMessage.Google_Protobuf_Timestamp {
         get { if case .exactly(let value)? = self.when { value } else { HHSocketMessage.Google_Protobuf_Timestamp() } }
@@ -2946,71 +3502,95 @@ public struct Every_Thing_WellKnown: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.times = []
-        self.durations = [:]
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _at: HHSocketMessage.Google_Protobuf_Timestamp?
-    private var _took: HHSocketMessage.Google_Protobuf_Duration?
-    private var _empty: HHSocketMessage.Google_Protobuf_Empty?
-    private var _aDouble: HHSocketMessage.Google_Protobuf_DoubleValue?
-    private var _aFloat: HHSocketMessage.Google_Protobuf_FloatValue?
-    private var _anInt64: HHSocketMessage.Google_Protobuf_Int64Value?
-    private var _aUint64: HHSocketMessage.Google_Protobuf_UInt64Value?
-    private var _anInt32: HHSocketMessage.Google_Protobuf_Int32Value?
-    private var _aUint32: HHSocketMessage.Google_Protobuf_UInt32Value?
-    private var _aBool: HHSocketMessage.Google_Protobuf_BoolValue?
-    private var _aString: HHSocketMessage.Google_Protobuf_StringValue?
-    private var _someBytes: HHSocketMessage.Google_Protobuf_BytesValue?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self._at = record.message(0)
-        self._took = record.message(1)
-        self._empty = record.message(2)
-        self._aDouble = record.message(3)
-        self._aFloat = record.message(4)
-        self._anInt64 = record.message(5)
-        self._aUint64 = record.message(6)
-        self._anInt32 = record.message(7)
-        self._aUint32 = record.message(8)
-        self._aBool = record.message(9)
-        self._aString = record.message(10)
-        self._someBytes = record.message(11)
-        self.times = record.messages(12)
-        self.durations = record.messageMap(13)
-        switch record.oneof(14) {
-        case 15: self.when = .exactly(record.message(14) ?? HHSocketMessage.Google_Protobuf_Timestamp())
-        case 16: self.when = .after(record.message(15) ?? HHSocketMessage.Google_Protobuf_Duration())
-        default: self.when = nil
-        }
-        self.unknownFields = record.unknownFields
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.message(0, self._at)
-        try record.message(1, self._took)
-        try record.message(2, self._empty)
-        try record.message(3, self._aDouble)
-        try record.message(4, self._aFloat)
-        try record.message(5, self._anInt64)
-        try record.message(6, self._aUint64)
-        try record.message(7, self._anInt32)
-        try record.message(8, self._aUint32)
-        try record.message(9, self._aBool)
-        try record.message(10, self._aString)
-        try record.message(11, self._someBytes)
-        try record.messages(12, self.times)
-        try record.messageMap(13, self.durations)
-        switch self.when {
-        case .exactly(let value)?: try record.oneofMessage(14, value)
-        case .after(let value)?: try record.oneofMessage(15, value)
-        case nil: break
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _at: HHSocketMessage.Google_Protobuf_Timestamp?
+        var _took: HHSocketMessage.Google_Protobuf_Duration?
+        var _empty: HHSocketMessage.Google_Protobuf_Empty?
+        var _aDouble: HHSocketMessage.Google_Protobuf_DoubleValue?
+        var _aFloat: HHSocketMessage.Google_Protobuf_FloatValue?
+        var _anInt64: HHSocketMessage.Google_Protobuf_Int64Value?
+        var _aUint64: HHSocketMessage.Google_Protobuf_UInt64Value?
+        var _anInt32: HHSocketMessage.Google_Protobuf_Int32Value?
+        var _aUint32: HHSocketMessage.Google_Protobuf_UInt32Value?
+        var _aBool: HHSocketMessage.Google_Protobuf_BoolValue?
+        var _aString: HHSocketMessage.Google_Protobuf_StringValue?
+        var _someBytes: HHSocketMessage.Google_Protobuf_BytesValue?
+        var times: [HHSocketMessage.Google_Protobuf_Timestamp] = []
+        var durations: [String: HHSocketMessage.Google_Protobuf_Duration] = [:]
+        var when: OneOf_When?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.message(&self._at)
+                case 18: decoder.message(&self._took)
+                case 26: decoder.message(&self._empty)
+                case 34: decoder.message(&self._aDouble)
+                case 42: decoder.message(&self._aFloat)
+                case 50: decoder.message(&self._anInt64)
+                case 58: decoder.message(&self._aUint64)
+                case 66: decoder.message(&self._anInt32)
+                case 74: decoder.message(&self._aUint32)
+                case 82: decoder.message(&self._aBool)
+                case 90: decoder.message(&self._aString)
+                case 98: decoder.message(&self._someBytes)
+                case 106: decoder.messages(&self.times)
+                case 114: decoder.messageMap(&self.durations, HHSocketMessage.WireString.self)
+                case 122:
+                    var message: HHSocketMessage.Google_Protobuf_Timestamp?
+                    if case .exactly(let present)? = self.when { message = present }
+                    decoder.message(&message)
+                    self.when = message.map { .exactly($0) }
+                case 130:
+                    var message: HHSocketMessage.Google_Protobuf_Duration?
+                    if case .after(let present)? = self.when { message = present }
+                    decoder.message(&message)
+                    self.when = message.map { .after($0) }
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
-        record.unknownFields(self.unknownFields)
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            switch self.when {
+            case .exactly(let value)?: encoder.message(122, value)
+            case .after(let value)?: encoder.message(130, value)
+            case nil: break
+            }
+            encoder.messageMap(114, self.durations, HHSocketMessage.WireString.self)
+            encoder.messages(106, self.times)
+            encoder.message(98, self._someBytes)
+            encoder.message(90, self._aString)
+            encoder.message(82, self._aBool)
+            encoder.message(74, self._aUint32)
+            encoder.message(66, self._anInt32)
+            encoder.message(58, self._aUint64)
+            encoder.message(50, self._anInt64)
+            encoder.message(42, self._aFloat)
+            encoder.message(34, self._aDouble)
+            encoder.message(26, self._empty)
+            encoder.message(18, self._took)
+            encoder.message(10, self._at)
+        }
     }
 }
 
@@ -3024,44 +3604,41 @@ public struct Every_Thing_Numbers: HHSocketMessage.ProtobufMessage {
         .init("last", 536870911, .string),
     ])
 
-    public var last: String
+    public var last: String = ""
 
-    public var first: String
+    public var first: String = ""
 
-    public var sixteenth: String
+    public var sixteenth: String = ""
 
-    public var fifteenth: String
+    public var fifteenth: String = ""
 
-    public var between: String
+    public var between: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.last = ""
-        self.first = ""
-        self.sixteenth = ""
-        self.fifteenth = ""
-        self.between = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.first, HHSocketMessage.WireString.self)
+            case 122: decoder.value(&self.fifteenth, HHSocketMessage.WireString.self)
+            case 130: decoder.value(&self.sixteenth, HHSocketMessage.WireString.self)
+            case 24002: decoder.value(&self.between, HHSocketMessage.WireString.self)
+            case 4294967290: decoder.value(&self.last, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.first = record.value(0)
-        self.fifteenth = record.value(1)
-        self.sixteenth = record.value(2)
-        self.between = record.value(3)
-        self.last = record.value(4)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.first)
-        record.value(1, self.fifteenth)
-        record.value(2, self.sixteenth)
-        record.value(3, self.between)
-        record.value(4, self.last)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(4294967290, self.last, HHSocketMessage.WireString.self)
+        encoder.value(24002, self.between, HHSocketMessage.WireString.self)
+        encoder.value(130, self.sixteenth, HHSocketMessage.WireString.self)
+        encoder.value(122, self.fifteenth, HHSocketMessage.WireString.self)
+        encoder.value(10, self.first, HHSocketMessage.WireString.self)
     }
 }
 
@@ -3078,45 +3655,43 @@ public struct Every_Thing_Commented: HHSocketMessage.ProtobufMessage {
     ])
 
     /// What trails is told as well.
-    public var trailing: String
+    public var trailing: String = ""
 
     /// What leads
     ///
     ///   indented, "quoted", \escaped and /* nested */
-    public var leading: String
+    public var leading: String = ""
 
-    public var nothing: String
+    public var nothing: String = ""
 
     /// Given up.
     ///
     /// NOTE: This field was marked as deprecated in the .proto file.
-    public var old: String
+    public var old: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.trailing = ""
-        self.leading = ""
-        self.nothing = ""
-        self.old = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.trailing, HHSocketMessage.WireString.self)
+            case 18: decoder.value(&self.leading, HHSocketMessage.WireString.self)
+            case 26: decoder.value(&self.nothing, HHSocketMessage.WireString.self)
+            case 34: decoder.value(&self.old, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.trailing = record.value(0)
-        self.leading = record.value(1)
-        self.nothing = record.value(2)
-        self.old = record.value(3)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.trailing)
-        record.value(1, self.leading)
-        record.value(2, self.nothing)
-        record.value(3, self.old)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(34, self.old, HHSocketMessage.WireString.self)
+        encoder.value(26, self.nothing, HHSocketMessage.WireString.self)
+        encoder.value(18, self.leading, HHSocketMessage.WireString.self)
+        encoder.value(10, self.trailing, HHSocketMessage.WireString.self)
     }
 }
 
@@ -3126,24 +3701,25 @@ public struct Every_Thing_Old: HHSocketMessage.ProtobufMessage {
         .init("text", 1, .string),
     ])
 
-    public var text: String
+    public var text: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.text = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.text, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.text = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.text)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(10, self.text, HHSocketMessage.WireString.self)
     }
 }
 
@@ -3153,50 +3729,52 @@ public struct Every_Thing_News: HHSocketMessage.ProtobufMessage {
         .init("text", 1, .string),
     ])
 
-    public var text: String
+    public var text: String = ""
 
     public struct Flash: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.News.Flash", [
             .init("text", 1, .string),
         ])
 
-        public var text: String
+        public var text: String = ""
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields: HHSocketMessage.UnknownStorage
+        public var unknownFields = HHSocketMessage.UnknownStorage()
 
-        public init() {
-            self.text = ""
-            self.unknownFields = HHSocketMessage.UnknownStorage()
+        public init() {}
+
+        public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.value(&self.text, HHSocketMessage.WireString.self)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
 
-        public init(record: HHSocketMessage.RecordReader) {
-            self.text = record.value(0)
-            self.unknownFields = record.unknownFields
-        }
-
-        public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-            record.value(0, self.text)
-            record.unknownFields(self.unknownFields)
+        public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.value(10, self.text, HHSocketMessage.WireString.self)
         }
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.text = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.text, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.text = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.text)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(10, self.text, HHSocketMessage.WireString.self)
     }
 }
 

@@ -109,236 +109,276 @@ public struct Every_Thing2_Required: HHSocketMessage.ProtobufMessage {
     ])
 
     public var aDouble: Double {
-        get { self._aDouble ?? 0 }
-        set { self._aDouble = newValue }
+        get { self._heap.fields._aDouble ?? 0 }
+        set { self._heap.fields._aDouble = newValue }
     }
     /// Whether `aDouble` has a value.
-    public var hasADouble: Bool { self._aDouble != nil }
+    public var hasADouble: Bool { self._heap.fields._aDouble != nil }
     /// Leaves `aDouble` without a value.
-    public mutating func clearADouble() { self._aDouble = nil }
+    public mutating func clearADouble() { self._heap.fields._aDouble = nil }
 
     public var aFloat: Float {
-        get { self._aFloat ?? 0 }
-        set { self._aFloat = newValue }
+        get { self._heap.fields._aFloat ?? 0 }
+        set { self._heap.fields._aFloat = newValue }
     }
     /// Whether `aFloat` has a value.
-    public var hasAFloat: Bool { self._aFloat != nil }
+    public var hasAFloat: Bool { self._heap.fields._aFloat != nil }
     /// Leaves `aFloat` without a value.
-    public mutating func clearAFloat() { self._aFloat = nil }
+    public mutating func clearAFloat() { self._heap.fields._aFloat = nil }
 
     public var anInt32: Int32 {
-        get { self._anInt32 ?? 0 }
-        set { self._anInt32 = newValue }
+        get { self._heap.fields._anInt32 ?? 0 }
+        set { self._heap.fields._anInt32 = newValue }
     }
     /// Whether `anInt32` has a value.
-    public var hasAnInt32: Bool { self._anInt32 != nil }
+    public var hasAnInt32: Bool { self._heap.fields._anInt32 != nil }
     /// Leaves `anInt32` without a value.
-    public mutating func clearAnInt32() { self._anInt32 = nil }
+    public mutating func clearAnInt32() { self._heap.fields._anInt32 = nil }
 
     public var anInt64: Int64 {
-        get { self._anInt64 ?? 0 }
-        set { self._anInt64 = newValue }
+        get { self._heap.fields._anInt64 ?? 0 }
+        set { self._heap.fields._anInt64 = newValue }
     }
     /// Whether `anInt64` has a value.
-    public var hasAnInt64: Bool { self._anInt64 != nil }
+    public var hasAnInt64: Bool { self._heap.fields._anInt64 != nil }
     /// Leaves `anInt64` without a value.
-    public mutating func clearAnInt64() { self._anInt64 = nil }
+    public mutating func clearAnInt64() { self._heap.fields._anInt64 = nil }
 
     public var aUint32: UInt32 {
-        get { self._aUint32 ?? 0 }
-        set { self._aUint32 = newValue }
+        get { self._heap.fields._aUint32 ?? 0 }
+        set { self._heap.fields._aUint32 = newValue }
     }
     /// Whether `aUint32` has a value.
-    public var hasAUint32: Bool { self._aUint32 != nil }
+    public var hasAUint32: Bool { self._heap.fields._aUint32 != nil }
     /// Leaves `aUint32` without a value.
-    public mutating func clearAUint32() { self._aUint32 = nil }
+    public mutating func clearAUint32() { self._heap.fields._aUint32 = nil }
 
     public var aUint64: UInt64 {
-        get { self._aUint64 ?? 0 }
-        set { self._aUint64 = newValue }
+        get { self._heap.fields._aUint64 ?? 0 }
+        set { self._heap.fields._aUint64 = newValue }
     }
     /// Whether `aUint64` has a value.
-    public var hasAUint64: Bool { self._aUint64 != nil }
+    public var hasAUint64: Bool { self._heap.fields._aUint64 != nil }
     /// Leaves `aUint64` without a value.
-    public mutating func clearAUint64() { self._aUint64 = nil }
+    public mutating func clearAUint64() { self._heap.fields._aUint64 = nil }
 
     public var aSint32: Int32 {
-        get { self._aSint32 ?? 0 }
-        set { self._aSint32 = newValue }
+        get { self._heap.fields._aSint32 ?? 0 }
+        set { self._heap.fields._aSint32 = newValue }
     }
     /// Whether `aSint32` has a value.
-    public var hasASint32: Bool { self._aSint32 != nil }
+    public var hasASint32: Bool { self._heap.fields._aSint32 != nil }
     /// Leaves `aSint32` without a value.
-    public mutating func clearASint32() { self._aSint32 = nil }
+    public mutating func clearASint32() { self._heap.fields._aSint32 = nil }
 
     public var aSint64: Int64 {
-        get { self._aSint64 ?? 0 }
-        set { self._aSint64 = newValue }
+        get { self._heap.fields._aSint64 ?? 0 }
+        set { self._heap.fields._aSint64 = newValue }
     }
     /// Whether `aSint64` has a value.
-    public var hasASint64: Bool { self._aSint64 != nil }
+    public var hasASint64: Bool { self._heap.fields._aSint64 != nil }
     /// Leaves `aSint64` without a value.
-    public mutating func clearASint64() { self._aSint64 = nil }
+    public mutating func clearASint64() { self._heap.fields._aSint64 = nil }
 
     public var aFixed32: UInt32 {
-        get { self._aFixed32 ?? 0 }
-        set { self._aFixed32 = newValue }
+        get { self._heap.fields._aFixed32 ?? 0 }
+        set { self._heap.fields._aFixed32 = newValue }
     }
     /// Whether `aFixed32` has a value.
-    public var hasAFixed32: Bool { self._aFixed32 != nil }
+    public var hasAFixed32: Bool { self._heap.fields._aFixed32 != nil }
     /// Leaves `aFixed32` without a value.
-    public mutating func clearAFixed32() { self._aFixed32 = nil }
+    public mutating func clearAFixed32() { self._heap.fields._aFixed32 = nil }
 
     public var aFixed64: UInt64 {
-        get { self._aFixed64 ?? 0 }
-        set { self._aFixed64 = newValue }
+        get { self._heap.fields._aFixed64 ?? 0 }
+        set { self._heap.fields._aFixed64 = newValue }
     }
     /// Whether `aFixed64` has a value.
-    public var hasAFixed64: Bool { self._aFixed64 != nil }
+    public var hasAFixed64: Bool { self._heap.fields._aFixed64 != nil }
     /// Leaves `aFixed64` without a value.
-    public mutating func clearAFixed64() { self._aFixed64 = nil }
+    public mutating func clearAFixed64() { self._heap.fields._aFixed64 = nil }
 
     public var aSfixed32: Int32 {
-        get { self._aSfixed32 ?? 0 }
-        set { self._aSfixed32 = newValue }
+        get { self._heap.fields._aSfixed32 ?? 0 }
+        set { self._heap.fields._aSfixed32 = newValue }
     }
     /// Whether `aSfixed32` has a value.
-    public var hasASfixed32: Bool { self._aSfixed32 != nil }
+    public var hasASfixed32: Bool { self._heap.fields._aSfixed32 != nil }
     /// Leaves `aSfixed32` without a value.
-    public mutating func clearASfixed32() { self._aSfixed32 = nil }
+    public mutating func clearASfixed32() { self._heap.fields._aSfixed32 = nil }
 
     public var aSfixed64: Int64 {
-        get { self._aSfixed64 ?? 0 }
-        set { self._aSfixed64 = newValue }
+        get { self._heap.fields._aSfixed64 ?? 0 }
+        set { self._heap.fields._aSfixed64 = newValue }
     }
     /// Whether `aSfixed64` has a value.
-    public var hasASfixed64: Bool { self._aSfixed64 != nil }
+    public var hasASfixed64: Bool { self._heap.fields._aSfixed64 != nil }
     /// Leaves `aSfixed64` without a value.
-    public mutating func clearASfixed64() { self._aSfixed64 = nil }
+    public mutating func clearASfixed64() { self._heap.fields._aSfixed64 = nil }
 
     public var aBool: Bool {
-        get { self._aBool ?? false }
-        set { self._aBool = newValue }
+        get { self._heap.fields._aBool ?? false }
+        set { self._heap.fields._aBool = newValue }
     }
     /// Whether `aBool` has a value.
-    public var hasABool: Bool { self._aBool != nil }
+    public var hasABool: Bool { self._heap.fields._aBool != nil }
     /// Leaves `aBool` without a value.
-    public mutating func clearABool() { self._aBool = nil }
+    public mutating func clearABool() { self._heap.fields._aBool = nil }
 
     public var aString: String {
-        get { self._aString ?? "" }
-        set { self._aString = newValue }
+        get { self._heap.fields._aString ?? "" }
+        set { self._heap.fields._aString = newValue }
     }
     /// Whether `aString` has a value.
-    public var hasAString: Bool { self._aString != nil }
+    public var hasAString: Bool { self._heap.fields._aString != nil }
     /// Leaves `aString` without a value.
-    public mutating func clearAString() { self._aString = nil }
+    public mutating func clearAString() { self._heap.fields._aString = nil }
 
     public var someBytes: Data {
-        get { self._someBytes ?? Data() }
-        set { self._someBytes = newValue }
+        get { self._heap.fields._someBytes ?? Data() }
+        set { self._heap.fields._someBytes = newValue }
     }
     /// Whether `someBytes` has a value.
-    public var hasSomeBytes: Bool { self._someBytes != nil }
+    public var hasSomeBytes: Bool { self._heap.fields._someBytes != nil }
     /// Leaves `someBytes` without a value.
-    public mutating func clearSomeBytes() { self._someBytes = nil }
+    public mutating func clearSomeBytes() { self._heap.fields._someBytes = nil }
 
     public var size: Every_Thing2_Size {
-        get { self._size ?? .small }
-        set { self._size = newValue }
+        get { self._heap.fields._size ?? .small }
+        set { self._heap.fields._size = newValue }
     }
     /// Whether `size` has a value.
-    public var hasSize: Bool { self._size != nil }
+    public var hasSize: Bool { self._heap.fields._size != nil }
     /// Leaves `size` without a value.
-    public mutating func clearSize() { self._size = nil }
+    public mutating func clearSize() { self._heap.fields._size = nil }
 
     public var optionals: Every_Thing2_Optionals {
-        get { self._optionals?.value ?? Every_Thing2_Optionals() }
-        set { self._optionals = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._optionals ?? Every_Thing2_Optionals() }
+        set { self._heap.fields._optionals = newValue }
+        _modify { yield &self._heap.fields._optionals[orDefault: Every_Thing2_Optionals()] }
     }
     /// Whether `optionals` has a value.
-    public var hasOptionals: Bool { self._optionals != nil }
+    public var hasOptionals: Bool { self._heap.fields._optionals != nil }
     /// Leaves `optionals` without a value.
-    public mutating func clearOptionals() { self._optionals = nil }
+    public mutating func clearOptionals() { self._heap.fields._optionals = nil }
 
     public var colour: Every_Thing_Colour {
-        get { self._colour ?? .unspecified }
-        set { self._colour = newValue }
+        get { self._heap.fields._colour ?? .unspecified }
+        set { self._heap.fields._colour = newValue }
     }
     /// Whether `colour` has a value.
-    public var hasColour: Bool { self._colour != nil }
+    public var hasColour: Bool { self._heap.fields._colour != nil }
     /// Leaves `colour` without a value.
-    public mutating func clearColour() { self._colour = nil }
+    public mutating func clearColour() { self._heap.fields._colour = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _aDouble: Double?
-    private var _aFloat: Float?
-    private var _anInt32: Int32?
-    private var _anInt64: Int64?
-    private var _aUint32: UInt32?
-    private var _aUint64: UInt64?
-    private var _aSint32: Int32?
-    private var _aSint64: Int64?
-    private var _aFixed32: UInt32?
-    private var _aFixed64: UInt64?
-    private var _aSfixed32: Int32?
-    private var _aSfixed64: Int64?
-    private var _aBool: Bool?
-    private var _aString: String?
-    private var _someBytes: Data?
-    private var _size: Every_Thing2_Size?
-    private var _optionals: HHSocketMessage.Boxed<Every_Thing2_Optionals>?
-    private var _colour: Every_Thing_Colour?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        self._aDouble = record.required(0)
-        self._aFloat = record.required(1)
-        self._anInt32 = record.required(2)
-        self._anInt64 = record.required(3)
-        self._aUint32 = record.required(4)
-        self._aUint64 = record.required(5)
-        self._aSint32 = record.required(6)
-        self._aSint64 = record.required(7)
-        self._aFixed32 = record.required(8)
-        self._aFixed64 = record.required(9)
-        self._aSfixed32 = record.required(10)
-        self._aSfixed64 = record.required(11)
-        self._aBool = record.required(12)
-        self._aString = record.required(13)
-        self._someBytes = record.required(14)
-        self._size = record.closed(15, &unknown)
-        self._optionals = record.boxed(16)
-        self._colour = record.required(17)
-        self.unknownFields = unknown
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.required(0, self._aDouble)
-        try record.required(1, self._aFloat)
-        try record.required(2, self._anInt32)
-        try record.required(3, self._anInt64)
-        try record.required(4, self._aUint32)
-        try record.required(5, self._aUint64)
-        try record.required(6, self._aSint32)
-        try record.required(7, self._aSint64)
-        try record.required(8, self._aFixed32)
-        try record.required(9, self._aFixed64)
-        try record.required(10, self._aSfixed32)
-        try record.required(11, self._aSfixed64)
-        try record.required(12, self._aBool)
-        try record.required(13, self._aString)
-        try record.required(14, self._someBytes)
-        try record.required(15, self._size)
-        try record.requiredMessage(16, self._optionals?.value)
-        try record.required(17, self._colour)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _aDouble: Double?
+        var _aFloat: Float?
+        var _anInt32: Int32?
+        var _anInt64: Int64?
+        var _aUint32: UInt32?
+        var _aUint64: UInt64?
+        var _aSint32: Int32?
+        var _aSint64: Int64?
+        var _aFixed32: UInt32?
+        var _aFixed64: UInt64?
+        var _aSfixed32: Int32?
+        var _aSfixed64: Int64?
+        var _aBool: Bool?
+        var _aString: String?
+        var _someBytes: Data?
+        var _size: Every_Thing2_Size?
+        var _optionals: Every_Thing2_Optionals?
+        var _colour: Every_Thing_Colour?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: decoder.optional(&self._aDouble, HHSocketMessage.WireDouble.self)
+                case 21: decoder.optional(&self._aFloat, HHSocketMessage.WireFloat.self)
+                case 24: decoder.optional(&self._anInt32, HHSocketMessage.WireInt32.self)
+                case 32: decoder.optional(&self._anInt64, HHSocketMessage.WireInt64.self)
+                case 40: decoder.optional(&self._aUint32, HHSocketMessage.WireUInt32.self)
+                case 48: decoder.optional(&self._aUint64, HHSocketMessage.WireUInt64.self)
+                case 56: decoder.optional(&self._aSint32, HHSocketMessage.WireSInt32.self)
+                case 64: decoder.optional(&self._aSint64, HHSocketMessage.WireSInt64.self)
+                case 77: decoder.optional(&self._aFixed32, HHSocketMessage.WireFixed32.self)
+                case 81: decoder.optional(&self._aFixed64, HHSocketMessage.WireFixed64.self)
+                case 93: decoder.optional(&self._aSfixed32, HHSocketMessage.WireSFixed32.self)
+                case 97: decoder.optional(&self._aSfixed64, HHSocketMessage.WireSFixed64.self)
+                case 104: decoder.optional(&self._aBool, HHSocketMessage.WireBool.self)
+                case 114: decoder.optional(&self._aString, HHSocketMessage.WireString.self)
+                case 122: decoder.optional(&self._someBytes, HHSocketMessage.WireBytes.self)
+                case 128: decoder.enumeration(&self._size, &self.unknownFields)
+                case 138: decoder.message(&self._optionals)
+                case 144: decoder.enumeration(&self._colour, &self.unknownFields)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.optional(144, self._colour, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.message(138, self._optionals)
+            encoder.optional(128, self._size, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
+            encoder.optional(122, self._someBytes, HHSocketMessage.WireBytes.self)
+            encoder.optional(114, self._aString, HHSocketMessage.WireString.self)
+            encoder.optional(104, self._aBool, HHSocketMessage.WireBool.self)
+            encoder.optional(97, self._aSfixed64, HHSocketMessage.WireSFixed64.self)
+            encoder.optional(93, self._aSfixed32, HHSocketMessage.WireSFixed32.self)
+            encoder.optional(81, self._aFixed64, HHSocketMessage.WireFixed64.self)
+            encoder.optional(77, self._aFixed32, HHSocketMessage.WireFixed32.self)
+            encoder.optional(64, self._aSint64, HHSocketMessage.WireSInt64.self)
+            encoder.optional(56, self._aSint32, HHSocketMessage.WireSInt32.self)
+            encoder.optional(48, self._aUint64, HHSocketMessage.WireUInt64.self)
+            encoder.optional(40, self._aUint32, HHSocketMessage.WireUInt32.self)
+            encoder.optional(32, self._anInt64, HHSocketMessage.WireInt64.self)
+            encoder.optional(24, self._anInt32, HHSocketMessage.WireInt32.self)
+            encoder.optional(21, self._aFloat, HHSocketMessage.WireFloat.self)
+            encoder.optional(9, self._aDouble, HHSocketMessage.WireDouble.self)
+        }
+    }
+
+    public func checkRequired() throws(HHSocketMessage.MessageError) {
+        if self._heap.fields._aDouble == nil { throw HHSocketMessage.MessageError(missing: "a_double", in: Self.self) }
+        if self._heap.fields._aFloat == nil { throw HHSocketMessage.MessageError(missing: "a_float", in: Self.self) }
+        if self._heap.fields._anInt32 == nil { throw HHSocketMessage.MessageError(missing: "an_int32", in: Self.self) }
+        if self._heap.fields._anInt64 == nil { throw HHSocketMessage.MessageError(missing: "an_int64", in: Self.self) }
+        if self._heap.fields._aUint32 == nil { throw HHSocketMessage.MessageError(missing: "a_uint32", in: Self.self) }
+        if self._heap.fields._aUint64 == nil { throw HHSocketMessage.MessageError(missing: "a_uint64", in: Self.self) }
+        if self._heap.fields._aSint32 == nil { throw HHSocketMessage.MessageError(missing: "a_sint32", in: Self.self) }
+        if self._heap.fields._aSint64 == nil { throw HHSocketMessage.MessageError(missing: "a_sint64", in: Self.self) }
+        if self._heap.fields._aFixed32 == nil { throw HHSocketMessage.MessageError(missing: "a_fixed32", in: Self.self) }
+        if self._heap.fields._aFixed64 == nil { throw HHSocketMessage.MessageError(missing: "a_fixed64", in: Self.self) }
+        if self._heap.fields._aSfixed32 == nil { throw HHSocketMessage.MessageError(missing: "a_sfixed32", in: Self.self) }
+        if self._heap.fields._aSfixed64 == nil { throw HHSocketMessage.MessageError(missing: "a_sfixed64", in: Self.self) }
+        if self._heap.fields._aBool == nil { throw HHSocketMessage.MessageError(missing: "a_bool", in: Self.self) }
+        if self._heap.fields._aString == nil { throw HHSocketMessage.MessageError(missing: "a_string", in: Self.self) }
+        if self._heap.fields._someBytes == nil { throw HHSocketMessage.MessageError(missing: "some_bytes", in: Self.self) }
+        if self._heap.fields._size == nil { throw HHSocketMessage.MessageError(missing: "size", in: Self.self) }
+        if self._heap.fields._optionals == nil { throw HHSocketMessage.MessageError(missing: "optionals", in: Self.self) }
+        try self._heap.fields._optionals?.checkRequired()
+        if self._heap.fields._colour == nil { throw HHSocketMessage.MessageError(missing: "colour", in: Self.self) }
     }
 }
 
@@ -365,236 +405,258 @@ public struct Every_Thing2_Optionals: HHSocketMessage.ProtobufMessage {
     ])
 
     public var aDouble: Double {
-        get { self._aDouble ?? 0 }
-        set { self._aDouble = newValue }
+        get { self._heap.fields._aDouble ?? 0 }
+        set { self._heap.fields._aDouble = newValue }
     }
     /// Whether `aDouble` has a value.
-    public var hasADouble: Bool { self._aDouble != nil }
+    public var hasADouble: Bool { self._heap.fields._aDouble != nil }
     /// Leaves `aDouble` without a value.
-    public mutating func clearADouble() { self._aDouble = nil }
+    public mutating func clearADouble() { self._heap.fields._aDouble = nil }
 
     public var aFloat: Float {
-        get { self._aFloat ?? 0 }
-        set { self._aFloat = newValue }
+        get { self._heap.fields._aFloat ?? 0 }
+        set { self._heap.fields._aFloat = newValue }
     }
     /// Whether `aFloat` has a value.
-    public var hasAFloat: Bool { self._aFloat != nil }
+    public var hasAFloat: Bool { self._heap.fields._aFloat != nil }
     /// Leaves `aFloat` without a value.
-    public mutating func clearAFloat() { self._aFloat = nil }
+    public mutating func clearAFloat() { self._heap.fields._aFloat = nil }
 
     public var anInt32: Int32 {
-        get { self._anInt32 ?? 0 }
-        set { self._anInt32 = newValue }
+        get { self._heap.fields._anInt32 ?? 0 }
+        set { self._heap.fields._anInt32 = newValue }
     }
     /// Whether `anInt32` has a value.
-    public var hasAnInt32: Bool { self._anInt32 != nil }
+    public var hasAnInt32: Bool { self._heap.fields._anInt32 != nil }
     /// Leaves `anInt32` without a value.
-    public mutating func clearAnInt32() { self._anInt32 = nil }
+    public mutating func clearAnInt32() { self._heap.fields._anInt32 = nil }
 
     public var anInt64: Int64 {
-        get { self._anInt64 ?? 0 }
-        set { self._anInt64 = newValue }
+        get { self._heap.fields._anInt64 ?? 0 }
+        set { self._heap.fields._anInt64 = newValue }
     }
     /// Whether `anInt64` has a value.
-    public var hasAnInt64: Bool { self._anInt64 != nil }
+    public var hasAnInt64: Bool { self._heap.fields._anInt64 != nil }
     /// Leaves `anInt64` without a value.
-    public mutating func clearAnInt64() { self._anInt64 = nil }
+    public mutating func clearAnInt64() { self._heap.fields._anInt64 = nil }
 
     public var aUint32: UInt32 {
-        get { self._aUint32 ?? 0 }
-        set { self._aUint32 = newValue }
+        get { self._heap.fields._aUint32 ?? 0 }
+        set { self._heap.fields._aUint32 = newValue }
     }
     /// Whether `aUint32` has a value.
-    public var hasAUint32: Bool { self._aUint32 != nil }
+    public var hasAUint32: Bool { self._heap.fields._aUint32 != nil }
     /// Leaves `aUint32` without a value.
-    public mutating func clearAUint32() { self._aUint32 = nil }
+    public mutating func clearAUint32() { self._heap.fields._aUint32 = nil }
 
     public var aUint64: UInt64 {
-        get { self._aUint64 ?? 0 }
-        set { self._aUint64 = newValue }
+        get { self._heap.fields._aUint64 ?? 0 }
+        set { self._heap.fields._aUint64 = newValue }
     }
     /// Whether `aUint64` has a value.
-    public var hasAUint64: Bool { self._aUint64 != nil }
+    public var hasAUint64: Bool { self._heap.fields._aUint64 != nil }
     /// Leaves `aUint64` without a value.
-    public mutating func clearAUint64() { self._aUint64 = nil }
+    public mutating func clearAUint64() { self._heap.fields._aUint64 = nil }
 
     public var aSint32: Int32 {
-        get { self._aSint32 ?? 0 }
-        set { self._aSint32 = newValue }
+        get { self._heap.fields._aSint32 ?? 0 }
+        set { self._heap.fields._aSint32 = newValue }
     }
     /// Whether `aSint32` has a value.
-    public var hasASint32: Bool { self._aSint32 != nil }
+    public var hasASint32: Bool { self._heap.fields._aSint32 != nil }
     /// Leaves `aSint32` without a value.
-    public mutating func clearASint32() { self._aSint32 = nil }
+    public mutating func clearASint32() { self._heap.fields._aSint32 = nil }
 
     public var aSint64: Int64 {
-        get { self._aSint64 ?? 0 }
-        set { self._aSint64 = newValue }
+        get { self._heap.fields._aSint64 ?? 0 }
+        set { self._heap.fields._aSint64 = newValue }
     }
     /// Whether `aSint64` has a value.
-    public var hasASint64: Bool { self._aSint64 != nil }
+    public var hasASint64: Bool { self._heap.fields._aSint64 != nil }
     /// Leaves `aSint64` without a value.
-    public mutating func clearASint64() { self._aSint64 = nil }
+    public mutating func clearASint64() { self._heap.fields._aSint64 = nil }
 
     public var aFixed32: UInt32 {
-        get { self._aFixed32 ?? 0 }
-        set { self._aFixed32 = newValue }
+        get { self._heap.fields._aFixed32 ?? 0 }
+        set { self._heap.fields._aFixed32 = newValue }
     }
     /// Whether `aFixed32` has a value.
-    public var hasAFixed32: Bool { self._aFixed32 != nil }
+    public var hasAFixed32: Bool { self._heap.fields._aFixed32 != nil }
     /// Leaves `aFixed32` without a value.
-    public mutating func clearAFixed32() { self._aFixed32 = nil }
+    public mutating func clearAFixed32() { self._heap.fields._aFixed32 = nil }
 
     public var aFixed64: UInt64 {
-        get { self._aFixed64 ?? 0 }
-        set { self._aFixed64 = newValue }
+        get { self._heap.fields._aFixed64 ?? 0 }
+        set { self._heap.fields._aFixed64 = newValue }
     }
     /// Whether `aFixed64` has a value.
-    public var hasAFixed64: Bool { self._aFixed64 != nil }
+    public var hasAFixed64: Bool { self._heap.fields._aFixed64 != nil }
     /// Leaves `aFixed64` without a value.
-    public mutating func clearAFixed64() { self._aFixed64 = nil }
+    public mutating func clearAFixed64() { self._heap.fields._aFixed64 = nil }
 
     public var aSfixed32: Int32 {
-        get { self._aSfixed32 ?? 0 }
-        set { self._aSfixed32 = newValue }
+        get { self._heap.fields._aSfixed32 ?? 0 }
+        set { self._heap.fields._aSfixed32 = newValue }
     }
     /// Whether `aSfixed32` has a value.
-    public var hasASfixed32: Bool { self._aSfixed32 != nil }
+    public var hasASfixed32: Bool { self._heap.fields._aSfixed32 != nil }
     /// Leaves `aSfixed32` without a value.
-    public mutating func clearASfixed32() { self._aSfixed32 = nil }
+    public mutating func clearASfixed32() { self._heap.fields._aSfixed32 = nil }
 
     public var aSfixed64: Int64 {
-        get { self._aSfixed64 ?? 0 }
-        set { self._aSfixed64 = newValue }
+        get { self._heap.fields._aSfixed64 ?? 0 }
+        set { self._heap.fields._aSfixed64 = newValue }
     }
     /// Whether `aSfixed64` has a value.
-    public var hasASfixed64: Bool { self._aSfixed64 != nil }
+    public var hasASfixed64: Bool { self._heap.fields._aSfixed64 != nil }
     /// Leaves `aSfixed64` without a value.
-    public mutating func clearASfixed64() { self._aSfixed64 = nil }
+    public mutating func clearASfixed64() { self._heap.fields._aSfixed64 = nil }
 
     public var aBool: Bool {
-        get { self._aBool ?? false }
-        set { self._aBool = newValue }
+        get { self._heap.fields._aBool ?? false }
+        set { self._heap.fields._aBool = newValue }
     }
     /// Whether `aBool` has a value.
-    public var hasABool: Bool { self._aBool != nil }
+    public var hasABool: Bool { self._heap.fields._aBool != nil }
     /// Leaves `aBool` without a value.
-    public mutating func clearABool() { self._aBool = nil }
+    public mutating func clearABool() { self._heap.fields._aBool = nil }
 
     public var aString: String {
-        get { self._aString ?? "" }
-        set { self._aString = newValue }
+        get { self._heap.fields._aString ?? "" }
+        set { self._heap.fields._aString = newValue }
     }
     /// Whether `aString` has a value.
-    public var hasAString: Bool { self._aString != nil }
+    public var hasAString: Bool { self._heap.fields._aString != nil }
     /// Leaves `aString` without a value.
-    public mutating func clearAString() { self._aString = nil }
+    public mutating func clearAString() { self._heap.fields._aString = nil }
 
     public var someBytes: Data {
-        get { self._someBytes ?? Data() }
-        set { self._someBytes = newValue }
+        get { self._heap.fields._someBytes ?? Data() }
+        set { self._heap.fields._someBytes = newValue }
     }
     /// Whether `someBytes` has a value.
-    public var hasSomeBytes: Bool { self._someBytes != nil }
+    public var hasSomeBytes: Bool { self._heap.fields._someBytes != nil }
     /// Leaves `someBytes` without a value.
-    public mutating func clearSomeBytes() { self._someBytes = nil }
+    public mutating func clearSomeBytes() { self._heap.fields._someBytes = nil }
 
     public var size: Every_Thing2_Size {
-        get { self._size ?? .small }
-        set { self._size = newValue }
+        get { self._heap.fields._size ?? .small }
+        set { self._heap.fields._size = newValue }
     }
     /// Whether `size` has a value.
-    public var hasSize: Bool { self._size != nil }
+    public var hasSize: Bool { self._heap.fields._size != nil }
     /// Leaves `size` without a value.
-    public mutating func clearSize() { self._size = nil }
+    public mutating func clearSize() { self._heap.fields._size = nil }
 
     public var required: Every_Thing2_Required {
-        get { self._required?.value ?? Every_Thing2_Required() }
-        set { self._required = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._required ?? Every_Thing2_Required() }
+        set { self._heap.fields._required = newValue }
+        _modify { yield &self._heap.fields._required[orDefault: Every_Thing2_Required()] }
     }
     /// Whether `required` has a value.
-    public var hasRequired: Bool { self._required != nil }
+    public var hasRequired: Bool { self._heap.fields._required != nil }
     /// Leaves `required` without a value.
-    public mutating func clearRequired() { self._required = nil }
+    public mutating func clearRequired() { self._heap.fields._required = nil }
 
     public var colour: Every_Thing_Colour {
-        get { self._colour ?? .unspecified }
-        set { self._colour = newValue }
+        get { self._heap.fields._colour ?? .unspecified }
+        set { self._heap.fields._colour = newValue }
     }
     /// Whether `colour` has a value.
-    public var hasColour: Bool { self._colour != nil }
+    public var hasColour: Bool { self._heap.fields._colour != nil }
     /// Leaves `colour` without a value.
-    public mutating func clearColour() { self._colour = nil }
+    public mutating func clearColour() { self._heap.fields._colour = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _aDouble: Double?
-    private var _aFloat: Float?
-    private var _anInt32: Int32?
-    private var _anInt64: Int64?
-    private var _aUint32: UInt32?
-    private var _aUint64: UInt64?
-    private var _aSint32: Int32?
-    private var _aSint64: Int64?
-    private var _aFixed32: UInt32?
-    private var _aFixed64: UInt64?
-    private var _aSfixed32: Int32?
-    private var _aSfixed64: Int64?
-    private var _aBool: Bool?
-    private var _aString: String?
-    private var _someBytes: Data?
-    private var _size: Every_Thing2_Size?
-    private var _required: HHSocketMessage.Boxed<Every_Thing2_Required>?
-    private var _colour: Every_Thing_Colour?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        self._aDouble = record.optional(0)
-        self._aFloat = record.optional(1)
-        self._anInt32 = record.optional(2)
-        self._anInt64 = record.optional(3)
-        self._aUint32 = record.optional(4)
-        self._aUint64 = record.optional(5)
-        self._aSint32 = record.optional(6)
-        self._aSint64 = record.optional(7)
-        self._aFixed32 = record.optional(8)
-        self._aFixed64 = record.optional(9)
-        self._aSfixed32 = record.optional(10)
-        self._aSfixed64 = record.optional(11)
-        self._aBool = record.optional(12)
-        self._aString = record.optional(13)
-        self._someBytes = record.optional(14)
-        self._size = record.closed(15, &unknown)
-        self._required = record.boxed(16)
-        self._colour = record.optional(17)
-        self.unknownFields = unknown
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.optional(0, self._aDouble)
-        record.optional(1, self._aFloat)
-        record.optional(2, self._anInt32)
-        record.optional(3, self._anInt64)
-        record.optional(4, self._aUint32)
-        record.optional(5, self._aUint64)
-        record.optional(6, self._aSint32)
-        record.optional(7, self._aSint64)
-        record.optional(8, self._aFixed32)
-        record.optional(9, self._aFixed64)
-        record.optional(10, self._aSfixed32)
-        record.optional(11, self._aSfixed64)
-        record.optional(12, self._aBool)
-        record.optional(13, self._aString)
-        record.optional(14, self._someBytes)
-        record.optional(15, self._size)
-        try record.message(16, self._required?.value)
-        record.optional(17, self._colour)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _aDouble: Double?
+        var _aFloat: Float?
+        var _anInt32: Int32?
+        var _anInt64: Int64?
+        var _aUint32: UInt32?
+        var _aUint64: UInt64?
+        var _aSint32: Int32?
+        var _aSint64: Int64?
+        var _aFixed32: UInt32?
+        var _aFixed64: UInt64?
+        var _aSfixed32: Int32?
+        var _aSfixed64: Int64?
+        var _aBool: Bool?
+        var _aString: String?
+        var _someBytes: Data?
+        var _size: Every_Thing2_Size?
+        var _required: Every_Thing2_Required?
+        var _colour: Every_Thing_Colour?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: decoder.optional(&self._aDouble, HHSocketMessage.WireDouble.self)
+                case 21: decoder.optional(&self._aFloat, HHSocketMessage.WireFloat.self)
+                case 24: decoder.optional(&self._anInt32, HHSocketMessage.WireInt32.self)
+                case 32: decoder.optional(&self._anInt64, HHSocketMessage.WireInt64.self)
+                case 40: decoder.optional(&self._aUint32, HHSocketMessage.WireUInt32.self)
+                case 48: decoder.optional(&self._aUint64, HHSocketMessage.WireUInt64.self)
+                case 56: decoder.optional(&self._aSint32, HHSocketMessage.WireSInt32.self)
+                case 64: decoder.optional(&self._aSint64, HHSocketMessage.WireSInt64.self)
+                case 77: decoder.optional(&self._aFixed32, HHSocketMessage.WireFixed32.self)
+                case 81: decoder.optional(&self._aFixed64, HHSocketMessage.WireFixed64.self)
+                case 93: decoder.optional(&self._aSfixed32, HHSocketMessage.WireSFixed32.self)
+                case 97: decoder.optional(&self._aSfixed64, HHSocketMessage.WireSFixed64.self)
+                case 104: decoder.optional(&self._aBool, HHSocketMessage.WireBool.self)
+                case 114: decoder.optional(&self._aString, HHSocketMessage.WireString.self)
+                case 122: decoder.optional(&self._someBytes, HHSocketMessage.WireBytes.self)
+                case 128: decoder.enumeration(&self._size, &self.unknownFields)
+                case 138: decoder.message(&self._required)
+                case 144: decoder.enumeration(&self._colour, &self.unknownFields)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.optional(144, self._colour, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.message(138, self._required)
+            encoder.optional(128, self._size, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
+            encoder.optional(122, self._someBytes, HHSocketMessage.WireBytes.self)
+            encoder.optional(114, self._aString, HHSocketMessage.WireString.self)
+            encoder.optional(104, self._aBool, HHSocketMessage.WireBool.self)
+            encoder.optional(97, self._aSfixed64, HHSocketMessage.WireSFixed64.self)
+            encoder.optional(93, self._aSfixed32, HHSocketMessage.WireSFixed32.self)
+            encoder.optional(81, self._aFixed64, HHSocketMessage.WireFixed64.self)
+            encoder.optional(77, self._aFixed32, HHSocketMessage.WireFixed32.self)
+            encoder.optional(64, self._aSint64, HHSocketMessage.WireSInt64.self)
+            encoder.optional(56, self._aSint32, HHSocketMessage.WireSInt32.self)
+            encoder.optional(48, self._aUint64, HHSocketMessage.WireUInt64.self)
+            encoder.optional(40, self._aUint32, HHSocketMessage.WireUInt32.self)
+            encoder.optional(32, self._anInt64, HHSocketMessage.WireInt64.self)
+            encoder.optional(24, self._anInt32, HHSocketMessage.WireInt32.self)
+            encoder.optional(21, self._aFloat, HHSocketMessage.WireFloat.self)
+            encoder.optional(9, self._aDouble, HHSocketMessage.WireDouble.self)
+        }
+    }
+
+    public func checkRequired() throws(HHSocketMessage.MessageError) {
+        try self._heap.fields._required?.checkRequired()
     }
 }
 
@@ -639,294 +701,297 @@ public struct Every_Thing2_Defaults: HHSocketMessage.ProtobufMessage {
     ])
 
     public var whole: Double {
-        get { self._whole ?? 7.0 }
-        set { self._whole = newValue }
+        get { self._heap.fields._whole ?? 7.0 }
+        set { self._heap.fields._whole = newValue }
     }
     /// Whether `whole` has a value.
-    public var hasWhole: Bool { self._whole != nil }
+    public var hasWhole: Bool { self._heap.fields._whole != nil }
     /// Leaves `whole` without a value.
-    public mutating func clearWhole() { self._whole = nil }
+    public mutating func clearWhole() { self._heap.fields._whole = nil }
 
     public var fraction: Double {
-        get { self._fraction ?? -1.5 }
-        set { self._fraction = newValue }
+        get { self._heap.fields._fraction ?? -1.5 }
+        set { self._heap.fields._fraction = newValue }
     }
     /// Whether `fraction` has a value.
-    public var hasFraction: Bool { self._fraction != nil }
+    public var hasFraction: Bool { self._heap.fields._fraction != nil }
     /// Leaves `fraction` without a value.
-    public mutating func clearFraction() { self._fraction = nil }
+    public mutating func clearFraction() { self._heap.fields._fraction = nil }
 
     public var large: Double {
-        get { self._large ?? 1e+300 }
-        set { self._large = newValue }
+        get { self._heap.fields._large ?? 1e+300 }
+        set { self._heap.fields._large = newValue }
     }
     /// Whether `large` has a value.
-    public var hasLarge: Bool { self._large != nil }
+    public var hasLarge: Bool { self._heap.fields._large != nil }
     /// Leaves `large` without a value.
-    public mutating func clearLarge() { self._large = nil }
+    public mutating func clearLarge() { self._heap.fields._large = nil }
 
     public var tiny: Double {
-        get { self._tiny ?? Double(bitPattern: 1) }
-        set { self._tiny = newValue }
+        get { self._heap.fields._tiny ?? Double(bitPattern: 1) }
+        set { self._heap.fields._tiny = newValue }
     }
     /// Whether `tiny` has a value.
-    public var hasTiny: Bool { self._tiny != nil }
+    public var hasTiny: Bool { self._heap.fields._tiny != nil }
     /// Leaves `tiny` without a value.
-    public mutating func clearTiny() { self._tiny = nil }
+    public mutating func clearTiny() { self._heap.fields._tiny = nil }
 
     public var infinite: Double {
-        get { self._infinite ?? Double.infinity }
-        set { self._infinite = newValue }
+        get { self._heap.fields._infinite ?? Double.infinity }
+        set { self._heap.fields._infinite = newValue }
     }
     /// Whether `infinite` has a value.
-    public var hasInfinite: Bool { self._infinite != nil }
+    public var hasInfinite: Bool { self._heap.fields._infinite != nil }
     /// Leaves `infinite` without a value.
-    public mutating func clearInfinite() { self._infinite = nil }
+    public mutating func clearInfinite() { self._heap.fields._infinite = nil }
 
     public var lowest: Double {
-        get { self._lowest ?? -Double.infinity }
-        set { self._lowest = newValue }
+        get { self._heap.fields._lowest ?? -Double.infinity }
+        set { self._heap.fields._lowest = newValue }
     }
     /// Whether `lowest` has a value.
-    public var hasLowest: Bool { self._lowest != nil }
+    public var hasLowest: Bool { self._heap.fields._lowest != nil }
     /// Leaves `lowest` without a value.
-    public mutating func clearLowest() { self._lowest = nil }
+    public mutating func clearLowest() { self._heap.fields._lowest = nil }
 
     public var noNumber: Double {
-        get { self._noNumber ?? Double.nan }
-        set { self._noNumber = newValue }
+        get { self._heap.fields._noNumber ?? Double.nan }
+        set { self._heap.fields._noNumber = newValue }
     }
     /// Whether `noNumber` has a value.
-    public var hasNoNumber: Bool { self._noNumber != nil }
+    public var hasNoNumber: Bool { self._heap.fields._noNumber != nil }
     /// Leaves `noNumber` without a value.
-    public mutating func clearNoNumber() { self._noNumber = nil }
+    public mutating func clearNoNumber() { self._heap.fields._noNumber = nil }
 
     public var belowZero: Double {
-        get { self._belowZero ?? -0.0 }
-        set { self._belowZero = newValue }
+        get { self._heap.fields._belowZero ?? -0.0 }
+        set { self._heap.fields._belowZero = newValue }
     }
     /// Whether `belowZero` has a value.
-    public var hasBelowZero: Bool { self._belowZero != nil }
+    public var hasBelowZero: Bool { self._heap.fields._belowZero != nil }
     /// Leaves `belowZero` without a value.
-    public mutating func clearBelowZero() { self._belowZero = nil }
+    public mutating func clearBelowZero() { self._heap.fields._belowZero = nil }
 
     public var floatWhole: Float {
-        get { self._floatWhole ?? 16777216.0 }
-        set { self._floatWhole = newValue }
+        get { self._heap.fields._floatWhole ?? 16777216.0 }
+        set { self._heap.fields._floatWhole = newValue }
     }
     /// Whether `floatWhole` has a value.
-    public var hasFloatWhole: Bool { self._floatWhole != nil }
+    public var hasFloatWhole: Bool { self._heap.fields._floatWhole != nil }
     /// Leaves `floatWhole` without a value.
-    public mutating func clearFloatWhole() { self._floatWhole = nil }
+    public mutating func clearFloatWhole() { self._heap.fields._floatWhole = nil }
 
     public var floatFraction: Float {
-        get { self._floatFraction ?? 0.1 }
-        set { self._floatFraction = newValue }
+        get { self._heap.fields._floatFraction ?? 0.1 }
+        set { self._heap.fields._floatFraction = newValue }
     }
     /// Whether `floatFraction` has a value.
-    public var hasFloatFraction: Bool { self._floatFraction != nil }
+    public var hasFloatFraction: Bool { self._heap.fields._floatFraction != nil }
     /// Leaves `floatFraction` without a value.
-    public mutating func clearFloatFraction() { self._floatFraction = nil }
+    public mutating func clearFloatFraction() { self._heap.fields._floatFraction = nil }
 
     public var floatLarge: Float {
-        get { self._floatLarge ?? 3.40282347e+38 }
-        set { self._floatLarge = newValue }
+        get { self._heap.fields._floatLarge ?? 3.40282347e+38 }
+        set { self._heap.fields._floatLarge = newValue }
     }
     /// Whether `floatLarge` has a value.
-    public var hasFloatLarge: Bool { self._floatLarge != nil }
+    public var hasFloatLarge: Bool { self._heap.fields._floatLarge != nil }
     /// Leaves `floatLarge` without a value.
-    public mutating func clearFloatLarge() { self._floatLarge = nil }
+    public mutating func clearFloatLarge() { self._heap.fields._floatLarge = nil }
 
     public var floatInfinite: Float {
-        get { self._floatInfinite ?? Float.infinity }
-        set { self._floatInfinite = newValue }
+        get { self._heap.fields._floatInfinite ?? Float.infinity }
+        set { self._heap.fields._floatInfinite = newValue }
     }
     /// Whether `floatInfinite` has a value.
-    public var hasFloatInfinite: Bool { self._floatInfinite != nil }
+    public var hasFloatInfinite: Bool { self._heap.fields._floatInfinite != nil }
     /// Leaves `floatInfinite` without a value.
-    public mutating func clearFloatInfinite() { self._floatInfinite = nil }
+    public mutating func clearFloatInfinite() { self._heap.fields._floatInfinite = nil }
 
     public var floatLowest: Float {
-        get { self._floatLowest ?? -Float.infinity }
-        set { self._floatLowest = newValue }
+        get { self._heap.fields._floatLowest ?? -Float.infinity }
+        set { self._heap.fields._floatLowest = newValue }
     }
     /// Whether `floatLowest` has a value.
-    public var hasFloatLowest: Bool { self._floatLowest != nil }
+    public var hasFloatLowest: Bool { self._heap.fields._floatLowest != nil }
     /// Leaves `floatLowest` without a value.
-    public mutating func clearFloatLowest() { self._floatLowest = nil }
+    public mutating func clearFloatLowest() { self._heap.fields._floatLowest = nil }
 
     public var floatNoNumber: Float {
-        get { self._floatNoNumber ?? Float.nan }
-        set { self._floatNoNumber = newValue }
+        get { self._heap.fields._floatNoNumber ?? Float.nan }
+        set { self._heap.fields._floatNoNumber = newValue }
     }
     /// Whether `floatNoNumber` has a value.
-    public var hasFloatNoNumber: Bool { self._floatNoNumber != nil }
+    public var hasFloatNoNumber: Bool { self._heap.fields._floatNoNumber != nil }
     /// Leaves `floatNoNumber` without a value.
-    public mutating func clearFloatNoNumber() { self._floatNoNumber = nil }
+    public mutating func clearFloatNoNumber() { self._heap.fields._floatNoNumber = nil }
 
     public var least: Int32 {
-        get { self._least ?? -2147483648 }
-        set { self._least = newValue }
+        get { self._heap.fields._least ?? -2147483648 }
+        set { self._heap.fields._least = newValue }
     }
     /// Whether `least` has a value.
-    public var hasLeast: Bool { self._least != nil }
+    public var hasLeast: Bool { self._heap.fields._least != nil }
     /// Leaves `least` without a value.
-    public mutating func clearLeast() { self._least = nil }
+    public mutating func clearLeast() { self._heap.fields._least = nil }
 
     public var least64: Int64 {
-        get { self._least64 ?? -9223372036854775808 }
-        set { self._least64 = newValue }
+        get { self._heap.fields._least64 ?? -9223372036854775808 }
+        set { self._heap.fields._least64 = newValue }
     }
     /// Whether `least64` has a value.
-    public var hasLeast64: Bool { self._least64 != nil }
+    public var hasLeast64: Bool { self._heap.fields._least64 != nil }
     /// Leaves `least64` without a value.
-    public mutating func clearLeast64() { self._least64 = nil }
+    public mutating func clearLeast64() { self._heap.fields._least64 = nil }
 
     public var most: UInt32 {
-        get { self._most ?? 4294967295 }
-        set { self._most = newValue }
+        get { self._heap.fields._most ?? 4294967295 }
+        set { self._heap.fields._most = newValue }
     }
     /// Whether `most` has a value.
-    public var hasMost: Bool { self._most != nil }
+    public var hasMost: Bool { self._heap.fields._most != nil }
     /// Leaves `most` without a value.
-    public mutating func clearMost() { self._most = nil }
+    public mutating func clearMost() { self._heap.fields._most = nil }
 
     public var most64: UInt64 {
-        get { self._most64 ?? 18446744073709551615 }
-        set { self._most64 = newValue }
+        get { self._heap.fields._most64 ?? 18446744073709551615 }
+        set { self._heap.fields._most64 = newValue }
     }
     /// Whether `most64` has a value.
-    public var hasMost64: Bool { self._most64 != nil }
+    public var hasMost64: Bool { self._heap.fields._most64 != nil }
     /// Leaves `most64` without a value.
-    public mutating func clearMost64() { self._most64 = nil }
+    public mutating func clearMost64() { self._heap.fields._most64 = nil }
 
     public var signed: Int32 {
-        get { self._signed ?? -1 }
-        set { self._signed = newValue }
+        get { self._heap.fields._signed ?? -1 }
+        set { self._heap.fields._signed = newValue }
     }
     /// Whether `signed` has a value.
-    public var hasSigned: Bool { self._signed != nil }
+    public var hasSigned: Bool { self._heap.fields._signed != nil }
     /// Leaves `signed` without a value.
-    public mutating func clearSigned() { self._signed = nil }
+    public mutating func clearSigned() { self._heap.fields._signed = nil }
 
     public var hexadecimal: UInt64 {
-        get { self._hexadecimal ?? 255 }
-        set { self._hexadecimal = newValue }
+        get { self._heap.fields._hexadecimal ?? 255 }
+        set { self._heap.fields._hexadecimal = newValue }
     }
     /// Whether `hexadecimal` has a value.
-    public var hasHexadecimal: Bool { self._hexadecimal != nil }
+    public var hasHexadecimal: Bool { self._heap.fields._hexadecimal != nil }
     /// Leaves `hexadecimal` without a value.
-    public mutating func clearHexadecimal() { self._hexadecimal = nil }
+    public mutating func clearHexadecimal() { self._heap.fields._hexadecimal = nil }
 
     public var yes: Bool {
-        get { self._yes ?? true }
-        set { self._yes = newValue }
+        get { self._heap.fields._yes ?? true }
+        set { self._heap.fields._yes = newValue }
     }
     /// Whether `yes` has a value.
-    public var hasYes: Bool { self._yes != nil }
+    public var hasYes: Bool { self._heap.fields._yes != nil }
     /// Leaves `yes` without a value.
-    public mutating func clearYes() { self._yes = nil }
+    public mutating func clearYes() { self._heap.fields._yes = nil }
 
     public var no: Bool {
-        get { self._no ?? false }
-        set { self._no = newValue }
+        get { self._heap.fields._no ?? false }
+        set { self._heap.fields._no = newValue }
     }
     /// Whether `no` has a value.
-    public var hasNo: Bool { self._no != nil }
+    public var hasNo: Bool { self._heap.fields._no != nil }
     /// Leaves `no` without a value.
-    public mutating func clearNo() { self._no = nil }
+    public mutating func clearNo() { self._heap.fields._no = nil }
 
     public var text: String {
-        get { self._text ?? "hello" }
-        set { self._text = newValue }
+        get { self._heap.fields._text ?? "hello" }
+        set { self._heap.fields._text = newValue }
     }
     /// Whether `text` has a value.
-    public var hasText: Bool { self._text != nil }
+    public var hasText: Bool { self._heap.fields._text != nil }
     /// Leaves `text` without a value.
-    public mutating func clearText() { self._text = nil }
+    public mutating func clearText() { self._heap.fields._text = nil }
 
     public var escapes: String {
-        get { self._escapes ?? "quote \" backslash \\ newline \n tab \t nul \u{0} bell \u{7} \\(x) é 😀" }
-        set { self._escapes = newValue }
+        get { self._heap.fields._escapes ?? "quote \" backslash \\ newline \n tab \t nul \u{0} bell \u{7} \\(x) é 😀" }
+        set { self._heap.fields._escapes = newValue }
     }
     /// Whether `escapes` has a value.
-    public var hasEscapes: Bool { self._escapes != nil }
+    public var hasEscapes: Bool { self._heap.fields._escapes != nil }
     /// Leaves `escapes` without a value.
-    public mutating func clearEscapes() { self._escapes = nil }
+    public mutating func clearEscapes() { self._heap.fields._escapes = nil }
 
     public var empty: String {
-        get { self._empty ?? "" }
-        set { self._empty = newValue }
+        get { self._heap.fields._empty ?? "" }
+        set { self._heap.fields._empty = newValue }
     }
     /// Whether `empty` has a value.
-    public var hasEmpty: Bool { self._empty != nil }
+    public var hasEmpty: Bool { self._heap.fields._empty != nil }
     /// Leaves `empty` without a value.
-    public mutating func clearEmpty() { self._empty = nil }
+    public mutating func clearEmpty() { self._heap.fields._empty = nil }
 
     public var someBytes: Data {
-        get { self._someBytes ?? Data([97, 0, 1, 255, 34, 92, 10, 13, 9, 39, 122]) }
-        set { self._someBytes = newValue }
+        get { self._heap.fields._someBytes ?? Data([97, 0, 1, 255, 34, 92, 10, 13, 9, 39, 122]) }
+        set { self._heap.fields._someBytes = newValue }
     }
     /// Whether `someBytes` has a value.
-    public var hasSomeBytes: Bool { self._someBytes != nil }
+    public var hasSomeBytes: Bool { self._heap.fields._someBytes != nil }
     /// Leaves `someBytes` without a value.
-    public mutating func clearSomeBytes() { self._someBytes = nil }
+    public mutating func clearSomeBytes() { self._heap.fields._someBytes = nil }
 
     public var noBytes: Data {
-        get { self._noBytes ?? Data() }
-        set { self._noBytes = newValue }
+        get { self._heap.fields._noBytes ?? Data() }
+        set { self._heap.fields._noBytes = newValue }
     }
     /// Whether `noBytes` has a value.
-    public var hasNoBytes: Bool { self._noBytes != nil }
+    public var hasNoBytes: Bool { self._heap.fields._noBytes != nil }
     /// Leaves `noBytes` without a value.
-    public mutating func clearNoBytes() { self._noBytes = nil }
+    public mutating func clearNoBytes() { self._heap.fields._noBytes = nil }
 
     public var size: Every_Thing2_Size {
-        get { self._size ?? .large }
-        set { self._size = newValue }
+        get { self._heap.fields._size ?? .large }
+        set { self._heap.fields._size = newValue }
     }
     /// Whether `size` has a value.
-    public var hasSize: Bool { self._size != nil }
+    public var hasSize: Bool { self._heap.fields._size != nil }
     /// Leaves `size` without a value.
-    public mutating func clearSize() { self._size = nil }
+    public mutating func clearSize() { self._heap.fields._size = nil }
 
     public var firstSize: Every_Thing2_Size {
-        get { self._firstSize ?? .small }
-        set { self._firstSize = newValue }
+        get { self._heap.fields._firstSize ?? .small }
+        set { self._heap.fields._firstSize = newValue }
     }
     /// Whether `firstSize` has a value.
-    public var hasFirstSize: Bool { self._firstSize != nil }
+    public var hasFirstSize: Bool { self._heap.fields._firstSize != nil }
     /// Leaves `firstSize` without a value.
-    public mutating func clearFirstSize() { self._firstSize = nil }
+    public mutating func clearFirstSize() { self._heap.fields._firstSize = nil }
 
     public var words: Every_Thing_Words {
-        get { self._words ?? Every_Thing_Words.some }
-        set { self._words = newValue }
+        get { self._heap.fields._words ?? Every_Thing_Words.some }
+        set { self._heap.fields._words = newValue }
     }
     /// Whether `words` has a value.
-    public var hasWords: Bool { self._words != nil }
+    public var hasWords: Bool { self._heap.fields._words != nil }
     /// Leaves `words` without a value.
-    public mutating func clearWords() { self._words = nil }
+    public mutating func clearWords() { self._heap.fields._words = nil }
 
     public var must: Int32 {
-        get { self._must ?? 12 }
-        set { self._must = newValue }
+        get { self._heap.fields._must ?? 12 }
+        set { self._heap.fields._must = newValue }
     }
     /// Whether `must` has a value.
-    public var hasMust: Bool { self._must != nil }
+    public var hasMust: Bool { self._heap.fields._must != nil }
     /// Leaves `must` without a value.
-    public mutating func clearMust() { self._must = nil }
+    public mutating func clearMust() { self._heap.fields._must = nil }
 
     public var floatTiny: Float {
-        get { self._floatTiny ?? Float(bitPattern: 1) }
-        set { self._floatTiny = newValue }
+        get { self._heap.fields._floatTiny ?? Float(bitPattern: 1) }
+        set { self._heap.fields._floatTiny = newValue }
     }
     /// Whether `floatTiny` has a value.
-    public var hasFloatTiny: Bool { self._floatTiny != nil }
+    public var hasFloatTiny: Bool { self._heap.fields._floatTiny != nil }
     /// Leaves `floatTiny` without a value.
-    public mutating func clearFloatTiny() { self._floatTiny = nil }
+    public mutating func clearFloatTiny() { self._heap.fields._floatTiny = nil }
 
-    public var either: OneOf_Either? = nil
+    public var either: OneOf_Either? {
+        get { self._heap.fields.either }
+        _modify { yield &self._heap.fields.either }
+    }
 
     public var left: Int32 {
         get { if case .left(let value)? = self.either { value } else { 5 } }
@@ -950,128 +1015,150 @@ public struct Every_Thing2_Defaults: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _whole: Double?
-    private var _fraction: Double?
-    private var _large: Double?
-    private var _tiny: Double?
-    private var _infinite: Double?
-    private var _lowest: Double?
-    private var _noNumber: Double?
-    private var _belowZero: Double?
-    private var _floatWhole: Float?
-    private var _floatFraction: Float?
-    private var _floatLarge: Float?
-    private var _floatInfinite: Float?
-    private var _floatLowest: Float?
-    private var _floatNoNumber: Float?
-    private var _least: Int32?
-    private var _least64: Int64?
-    private var _most: UInt32?
-    private var _most64: UInt64?
-    private var _signed: Int32?
-    private var _hexadecimal: UInt64?
-    private var _yes: Bool?
-    private var _no: Bool?
-    private var _text: String?
-    private var _escapes: String?
-    private var _empty: String?
-    private var _someBytes: Data?
-    private var _noBytes: Data?
-    private var _size: Every_Thing2_Size?
-    private var _firstSize: Every_Thing2_Size?
-    private var _words: Every_Thing_Words?
-    private var _must: Int32?
-    private var _floatTiny: Float?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        self._whole = record.optional(0)
-        self._fraction = record.optional(1)
-        self._large = record.optional(2)
-        self._tiny = record.optional(3)
-        self._infinite = record.optional(4)
-        self._lowest = record.optional(5)
-        self._noNumber = record.optional(6)
-        self._belowZero = record.optional(7)
-        self._floatWhole = record.optional(8)
-        self._floatFraction = record.optional(9)
-        self._floatLarge = record.optional(10)
-        self._floatInfinite = record.optional(11)
-        self._floatLowest = record.optional(12)
-        self._floatNoNumber = record.optional(13)
-        self._least = record.optional(14)
-        self._least64 = record.optional(15)
-        self._most = record.optional(16)
-        self._most64 = record.optional(17)
-        self._signed = record.optional(18)
-        self._hexadecimal = record.optional(19)
-        self._yes = record.optional(20)
-        self._no = record.optional(21)
-        self._text = record.optional(22)
-        self._escapes = record.optional(23)
-        self._empty = record.optional(24)
-        self._someBytes = record.optional(25)
-        self._noBytes = record.optional(26)
-        self._size = record.closed(27, &unknown)
-        self._firstSize = record.closed(28, &unknown)
-        self._words = record.optional(29)
-        self._must = record.required(30)
-        switch record.oneof(31) {
-        case 32: self.either = .left(record.value(31))
-        case 33: self.either = .right(record.value(32))
-        case 34: self.either = record.closed(33, &unknown).map { .middle($0) }
-        default: self.either = nil
-        }
-        self._floatTiny = record.optional(34)
-        self.unknownFields = unknown
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.optional(0, self._whole)
-        record.optional(1, self._fraction)
-        record.optional(2, self._large)
-        record.optional(3, self._tiny)
-        record.optional(4, self._infinite)
-        record.optional(5, self._lowest)
-        record.optional(6, self._noNumber)
-        record.optional(7, self._belowZero)
-        record.optional(8, self._floatWhole)
-        record.optional(9, self._floatFraction)
-        record.optional(10, self._floatLarge)
-        record.optional(11, self._floatInfinite)
-        record.optional(12, self._floatLowest)
-        record.optional(13, self._floatNoNumber)
-        record.optional(14, self._least)
-        record.optional(15, self._least64)
-        record.optional(16, self._most)
-        record.optional(17, self._most64)
-        record.optional(18, self._signed)
-        record.optional(19, self._hexadecimal)
-        record.optional(20, self._yes)
-        record.optional(21, self._no)
-        record.optional(22, self._text)
-        record.optional(23, self._escapes)
-        record.optional(24, self._empty)
-        record.optional(25, self._someBytes)
-        record.optional(26, self._noBytes)
-        record.optional(27, self._size)
-        record.optional(28, self._firstSize)
-        record.optional(29, self._words)
-        try record.required(30, self._must)
-        switch self.either {
-        case .left(let value)?: record.oneof(31, value)
-        case .right(let value)?: record.oneof(32, value)
-        case .middle(let value)?: record.oneof(33, value)
-        case nil: break
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _whole: Double?
+        var _fraction: Double?
+        var _large: Double?
+        var _tiny: Double?
+        var _infinite: Double?
+        var _lowest: Double?
+        var _noNumber: Double?
+        var _belowZero: Double?
+        var _floatWhole: Float?
+        var _floatFraction: Float?
+        var _floatLarge: Float?
+        var _floatInfinite: Float?
+        var _floatLowest: Float?
+        var _floatNoNumber: Float?
+        var _least: Int32?
+        var _least64: Int64?
+        var _most: UInt32?
+        var _most64: UInt64?
+        var _signed: Int32?
+        var _hexadecimal: UInt64?
+        var _yes: Bool?
+        var _no: Bool?
+        var _text: String?
+        var _escapes: String?
+        var _empty: String?
+        var _someBytes: Data?
+        var _noBytes: Data?
+        var _size: Every_Thing2_Size?
+        var _firstSize: Every_Thing2_Size?
+        var _words: Every_Thing_Words?
+        var _must: Int32?
+        var _floatTiny: Float?
+        var either: OneOf_Either?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: decoder.optional(&self._whole, HHSocketMessage.WireDouble.self)
+                case 17: decoder.optional(&self._fraction, HHSocketMessage.WireDouble.self)
+                case 25: decoder.optional(&self._large, HHSocketMessage.WireDouble.self)
+                case 33: decoder.optional(&self._tiny, HHSocketMessage.WireDouble.self)
+                case 41: decoder.optional(&self._infinite, HHSocketMessage.WireDouble.self)
+                case 49: decoder.optional(&self._lowest, HHSocketMessage.WireDouble.self)
+                case 57: decoder.optional(&self._noNumber, HHSocketMessage.WireDouble.self)
+                case 65: decoder.optional(&self._belowZero, HHSocketMessage.WireDouble.self)
+                case 77: decoder.optional(&self._floatWhole, HHSocketMessage.WireFloat.self)
+                case 85: decoder.optional(&self._floatFraction, HHSocketMessage.WireFloat.self)
+                case 93: decoder.optional(&self._floatLarge, HHSocketMessage.WireFloat.self)
+                case 101: decoder.optional(&self._floatInfinite, HHSocketMessage.WireFloat.self)
+                case 109: decoder.optional(&self._floatLowest, HHSocketMessage.WireFloat.self)
+                case 117: decoder.optional(&self._floatNoNumber, HHSocketMessage.WireFloat.self)
+                case 120: decoder.optional(&self._least, HHSocketMessage.WireInt32.self)
+                case 128: decoder.optional(&self._least64, HHSocketMessage.WireInt64.self)
+                case 136: decoder.optional(&self._most, HHSocketMessage.WireUInt32.self)
+                case 144: decoder.optional(&self._most64, HHSocketMessage.WireUInt64.self)
+                case 152: decoder.optional(&self._signed, HHSocketMessage.WireSInt32.self)
+                case 161: decoder.optional(&self._hexadecimal, HHSocketMessage.WireFixed64.self)
+                case 168: decoder.optional(&self._yes, HHSocketMessage.WireBool.self)
+                case 176: decoder.optional(&self._no, HHSocketMessage.WireBool.self)
+                case 186: decoder.optional(&self._text, HHSocketMessage.WireString.self)
+                case 194: decoder.optional(&self._escapes, HHSocketMessage.WireString.self)
+                case 202: decoder.optional(&self._empty, HHSocketMessage.WireString.self)
+                case 210: decoder.optional(&self._someBytes, HHSocketMessage.WireBytes.self)
+                case 218: decoder.optional(&self._noBytes, HHSocketMessage.WireBytes.self)
+                case 224: decoder.enumeration(&self._size, &self.unknownFields)
+                case 232: decoder.enumeration(&self._firstSize, &self.unknownFields)
+                case 240: decoder.enumeration(&self._words, &self.unknownFields)
+                case 248: decoder.optional(&self._must, HHSocketMessage.WireInt32.self)
+                case 256: self.either = .left(decoder.read(HHSocketMessage.WireInt32.self))
+                case 266: self.either = .right(decoder.read(HHSocketMessage.WireString.self))
+                case 272:
+                    var value: Every_Thing2_Size?
+                    decoder.enumeration(&value, &self.unknownFields)
+                    if let value { self.either = .middle(value) }
+                case 285: decoder.optional(&self._floatTiny, HHSocketMessage.WireFloat.self)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
-        record.optional(34, self._floatTiny)
-        record.unknownFields(self.unknownFields)
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.optional(285, self._floatTiny, HHSocketMessage.WireFloat.self)
+            switch self.either {
+            case .left(let value)?: encoder.optional(256, value, HHSocketMessage.WireInt32.self)
+            case .right(let value)?: encoder.optional(266, value, HHSocketMessage.WireString.self)
+            case .middle(let value)?: encoder.optional(272, value, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
+            case nil: break
+            }
+            encoder.optional(248, self._must, HHSocketMessage.WireInt32.self)
+            encoder.optional(240, self._words, HHSocketMessage.WireEnum<Every_Thing_Words>.self)
+            encoder.optional(232, self._firstSize, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
+            encoder.optional(224, self._size, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
+            encoder.optional(218, self._noBytes, HHSocketMessage.WireBytes.self)
+            encoder.optional(210, self._someBytes, HHSocketMessage.WireBytes.self)
+            encoder.optional(202, self._empty, HHSocketMessage.WireString.self)
+            encoder.optional(194, self._escapes, HHSocketMessage.WireString.self)
+            encoder.optional(186, self._text, HHSocketMessage.WireString.self)
+            encoder.optional(176, self._no, HHSocketMessage.WireBool.self)
+            encoder.optional(168, self._yes, HHSocketMessage.WireBool.self)
+            encoder.optional(161, self._hexadecimal, HHSocketMessage.WireFixed64.self)
+            encoder.optional(152, self._signed, HHSocketMessage.WireSInt32.self)
+            encoder.optional(144, self._most64, HHSocketMessage.WireUInt64.self)
+            encoder.optional(136, self._most, HHSocketMessage.WireUInt32.self)
+            encoder.optional(128, self._least64, HHSocketMessage.WireInt64.self)
+            encoder.optional(120, self._least, HHSocketMessage.WireInt32.self)
+            encoder.optional(117, self._floatNoNumber, HHSocketMessage.WireFloat.self)
+            encoder.optional(109, self._floatLowest, HHSocketMessage.WireFloat.self)
+            encoder.optional(101, self._floatInfinite, HHSocketMessage.WireFloat.self)
+            encoder.optional(93, self._floatLarge, HHSocketMessage.WireFloat.self)
+            encoder.optional(85, self._floatFraction, HHSocketMessage.WireFloat.self)
+            encoder.optional(77, self._floatWhole, HHSocketMessage.WireFloat.self)
+            encoder.optional(65, self._belowZero, HHSocketMessage.WireDouble.self)
+            encoder.optional(57, self._noNumber, HHSocketMessage.WireDouble.self)
+            encoder.optional(49, self._lowest, HHSocketMessage.WireDouble.self)
+            encoder.optional(41, self._infinite, HHSocketMessage.WireDouble.self)
+            encoder.optional(33, self._tiny, HHSocketMessage.WireDouble.self)
+            encoder.optional(25, self._large, HHSocketMessage.WireDouble.self)
+            encoder.optional(17, self._fraction, HHSocketMessage.WireDouble.self)
+            encoder.optional(9, self._whole, HHSocketMessage.WireDouble.self)
+        }
+    }
+
+    public func checkRequired() throws(HHSocketMessage.MessageError) {
+        if self._heap.fields._must == nil { throw HHSocketMessage.MessageError(missing: "must", in: Self.self) }
     }
 }
 
@@ -1090,70 +1177,71 @@ public struct Every_Thing2_Repeated: HHSocketMessage.ProtobufMessage {
         .map("colours_by_truth", 10, key: .bool, value: .enum),
     ])
 
-    public var int32S: [Int32]
+    public var int32S: [Int32] = []
 
-    public var packedInt32S: [Int32]
+    public var packedInt32S: [Int32] = []
 
-    public var sizes: [Every_Thing2_Size]
+    public var sizes: [Every_Thing2_Size] = []
 
-    public var packedSizes: [Every_Thing2_Size]
+    public var packedSizes: [Every_Thing2_Size] = []
 
-    public var strings: [String]
+    public var strings: [String] = []
 
-    public var required: [Every_Thing2_Required]
+    public var required: [Every_Thing2_Required] = []
 
-    public var flavoursByName: [String: Every_Thing2_Flavour]
+    public var flavoursByName: [String: Every_Thing2_Flavour] = [:]
 
-    public var requiredByNumber: [Int32: Every_Thing2_Required]
+    public var requiredByNumber: [Int32: Every_Thing2_Required] = [:]
 
-    public var colours: [Every_Thing_Colour]
+    public var colours: [Every_Thing_Colour] = []
 
-    public var coloursByTruth: [Bool: Every_Thing_Colour]
+    public var coloursByTruth: [Bool: Every_Thing_Colour] = [:]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.int32S = []
-        self.packedInt32S = []
-        self.sizes = []
-        self.packedSizes = []
-        self.strings = []
-        self.required = []
-        self.flavoursByName = [:]
-        self.requiredByNumber = [:]
-        self.colours = []
-        self.coloursByTruth = [:]
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.append(&self.int32S, HHSocketMessage.WireInt32.self)
+            case 10: decoder.packed(&self.int32S, HHSocketMessage.WireInt32.self)
+            case 16: decoder.append(&self.packedInt32S, HHSocketMessage.WireInt32.self)
+            case 18: decoder.packed(&self.packedInt32S, HHSocketMessage.WireInt32.self)
+            case 24: decoder.enumerations(&self.sizes, &self.unknownFields)
+            case 26: decoder.packedEnumerations(&self.sizes, tag, &self.unknownFields)
+            case 32: decoder.enumerations(&self.packedSizes, &self.unknownFields)
+            case 34: decoder.packedEnumerations(&self.packedSizes, tag, &self.unknownFields)
+            case 42: decoder.append(&self.strings, HHSocketMessage.WireString.self)
+            case 50: decoder.messages(&self.required)
+            case 58: decoder.enumMap(&self.flavoursByName, HHSocketMessage.WireString.self, &self.unknownFields)
+            case 66: decoder.messageMap(&self.requiredByNumber, HHSocketMessage.WireInt32.self)
+            case 72: decoder.enumerations(&self.colours, &self.unknownFields)
+            case 74: decoder.packedEnumerations(&self.colours, tag, &self.unknownFields)
+            case 82: decoder.enumMap(&self.coloursByTruth, HHSocketMessage.WireBool.self, &self.unknownFields)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        self.int32S = record.array(0)
-        self.packedInt32S = record.array(1)
-        self.sizes = record.closedArray(2, &unknown)
-        self.packedSizes = record.closedArray(3, &unknown)
-        self.strings = record.array(4)
-        self.required = record.messages(5)
-        self.flavoursByName = record.closedMap(6, &unknown)
-        self.requiredByNumber = record.messageMap(7)
-        self.colours = record.array(8)
-        self.coloursByTruth = record.map(9)
-        self.unknownFields = unknown
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.map(82, self.coloursByTruth, HHSocketMessage.WireBool.self, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+        encoder.values(72, self.colours, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+        encoder.messageMap(66, self.requiredByNumber, HHSocketMessage.WireInt32.self)
+        encoder.map(58, self.flavoursByName, HHSocketMessage.WireString.self, HHSocketMessage.WireEnum<Every_Thing2_Flavour>.self)
+        encoder.messages(50, self.required)
+        encoder.values(42, self.strings, HHSocketMessage.WireString.self)
+        encoder.packed(34, self.packedSizes, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
+        encoder.values(24, self.sizes, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
+        encoder.packed(18, self.packedInt32S, HHSocketMessage.WireInt32.self)
+        encoder.values(8, self.int32S, HHSocketMessage.WireInt32.self)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.array(0, self.int32S)
-        record.array(1, self.packedInt32S)
-        record.array(2, self.sizes)
-        record.array(3, self.packedSizes)
-        record.array(4, self.strings)
-        try record.messages(5, self.required)
-        record.map(6, self.flavoursByName)
-        try record.messageMap(7, self.requiredByNumber)
-        record.array(8, self.colours)
-        record.map(9, self.coloursByTruth)
-        record.unknownFields(self.unknownFields)
+    public func checkRequired() throws(HHSocketMessage.MessageError) {
+        for message in self.required { try message.checkRequired() }
+        for message in self.requiredByNumber.values { try message.checkRequired() }
     }
 }
 
@@ -1203,35 +1291,53 @@ public struct Every_Thing2_Choices: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        switch record.oneof(0) {
-        case 1: self.choice = record.closed(0, &unknown).map { .size($0) }
-        case 2: self.choice = record.closed(1, &unknown).map { .twice($0) }
-        case 3: self.choice = .required(record.message(2) ?? Every_Thing2_Required())
-        case 4: self.choice = .text(record.value(3))
-        case 5: self.choice = record.closed(4, &unknown).map { OneOf_Choice.none($0) }
-        default: self.choice = nil
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8:
+                var value: Every_Thing2_Size?
+                decoder.enumeration(&value, &self.unknownFields)
+                if let value { self.choice = .size(value) }
+            case 16:
+                var value: Every_Thing2_Twice?
+                decoder.enumeration(&value, &self.unknownFields)
+                if let value { self.choice = .twice(value) }
+            case 26:
+                var message: Every_Thing2_Required?
+                if case .required(let present)? = self.choice { message = present }
+                decoder.message(&message)
+                self.choice = message.map { .required($0) }
+            case 34: self.choice = .text(decoder.read(HHSocketMessage.WireString.self))
+            case 40:
+                var value: Every_Thing2_Size?
+                decoder.enumeration(&value, &self.unknownFields)
+                if let value { self.choice = OneOf_Choice.none(value) }
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
         }
-        self.unknownFields = unknown
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
         switch self.choice {
-        case .size(let value)?: record.oneof(0, value)
-        case .twice(let value)?: record.oneof(1, value)
-        case .required(let value)?: try record.oneofMessage(2, value)
-        case .text(let value)?: record.oneof(3, value)
-        case .none(let value)?: record.oneof(4, value)
+        case .size(let value)?: encoder.optional(8, value, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
+        case .twice(let value)?: encoder.optional(16, value, HHSocketMessage.WireEnum<Every_Thing2_Twice>.self)
+        case .required(let value)?: encoder.message(26, value)
+        case .text(let value)?: encoder.optional(34, value, HHSocketMessage.WireString.self)
+        case .none(let value)?: encoder.optional(40, value, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
         case nil: break
         }
-        record.unknownFields(self.unknownFields)
+    }
+
+    public func checkRequired() throws(HHSocketMessage.MessageError) {
+        switch self.choice {
+        case .required(let value)?: try value.checkRequired()
+        default: break
+        }
     }
 }
 
@@ -1243,56 +1349,81 @@ public struct Every_Thing2_Recursive: HHSocketMessage.ProtobufMessage {
     ])
 
     public var must: Every_Thing2_Recursive {
-        get { self._must?.value ?? Every_Thing2_Recursive() }
-        set { self._must = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._must ?? Every_Thing2_Recursive() }
+        set { self._heap.fields._must = newValue }
+        _modify { yield &self._heap.fields._must[orDefault: Every_Thing2_Recursive()] }
     }
     /// Whether `must` has a value.
-    public var hasMust: Bool { self._must != nil }
+    public var hasMust: Bool { self._heap.fields._must != nil }
     /// Leaves `must` without a value.
-    public mutating func clearMust() { self._must = nil }
+    public mutating func clearMust() { self._heap.fields._must = nil }
 
     public var may: Every_Thing2_Recursive {
-        get { self._may?.value ?? Every_Thing2_Recursive() }
-        set { self._may = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._may ?? Every_Thing2_Recursive() }
+        set { self._heap.fields._may = newValue }
+        _modify { yield &self._heap.fields._may[orDefault: Every_Thing2_Recursive()] }
     }
     /// Whether `may` has a value.
-    public var hasMay: Bool { self._may != nil }
+    public var hasMay: Bool { self._heap.fields._may != nil }
     /// Leaves `may` without a value.
-    public mutating func clearMay() { self._may = nil }
+    public mutating func clearMay() { self._heap.fields._may = nil }
 
     public var size: Every_Thing2_Size {
-        get { self._size ?? .small }
-        set { self._size = newValue }
+        get { self._heap.fields._size ?? .small }
+        set { self._heap.fields._size = newValue }
     }
     /// Whether `size` has a value.
-    public var hasSize: Bool { self._size != nil }
+    public var hasSize: Bool { self._heap.fields._size != nil }
     /// Leaves `size` without a value.
-    public mutating func clearSize() { self._size = nil }
+    public mutating func clearSize() { self._heap.fields._size = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
-
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _must: HHSocketMessage.Boxed<Every_Thing2_Recursive>?
-    private var _may: HHSocketMessage.Boxed<Every_Thing2_Recursive>?
-    private var _size: Every_Thing2_Size?
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        self._must = record.boxed(0)
-        self._may = record.boxed(1)
-        self._size = record.closed(2, &unknown)
-        self.unknownFields = unknown
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.requiredMessage(0, self._must?.value)
-        try record.message(1, self._may?.value)
-        record.optional(2, self._size)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _must: Every_Thing2_Recursive?
+        var _may: Every_Thing2_Recursive?
+        var _size: Every_Thing2_Size?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.message(&self._must)
+                case 18: decoder.message(&self._may)
+                case 24: decoder.enumeration(&self._size, &self.unknownFields)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.optional(24, self._size, HHSocketMessage.WireEnum<Every_Thing2_Size>.self)
+            encoder.message(18, self._may)
+            encoder.message(10, self._must)
+        }
+    }
+
+    public func checkRequired() throws(HHSocketMessage.MessageError) {
+        if self._heap.fields._must == nil { throw HHSocketMessage.MessageError(missing: "must", in: Self.self) }
+        try self._heap.fields._must?.checkRequired()
+        try self._heap.fields._may?.checkRequired()
     }
 }
 
@@ -1312,21 +1443,23 @@ public struct Every_Thing2_Extensible: HHSocketMessage.ProtobufMessage {
     public mutating func clearText() { self._text = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    public init() {}
 
     private var _text: String?
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self._text = record.optional(0)
-        self.unknownFields = record.unknownFields
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.optional(&self._text, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.optional(0, self._text)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.optional(10, self._text, HHSocketMessage.WireString.self)
     }
 }

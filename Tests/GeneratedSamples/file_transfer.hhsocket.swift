@@ -19,35 +19,34 @@ public struct Files_File: HHSocketMessage.ProtobufMessage {
         .init("digest", 3, .bytes),
     ])
 
-    public var name: String
+    public var name: String = ""
 
-    public var length: UInt64
+    public var length: UInt64 = 0
 
     /// The SHA-256 of the whole, 32 bytes.
-    public var digest: Data
+    public var digest: Data = Data()
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.name = ""
-        self.length = 0
-        self.digest = Data()
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.name, HHSocketMessage.WireString.self)
+            case 16: decoder.value(&self.length, HHSocketMessage.WireUInt64.self)
+            case 26: decoder.value(&self.digest, HHSocketMessage.WireBytes.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.name = record.value(0)
-        self.length = record.value(1)
-        self.digest = record.value(2)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.name)
-        record.value(1, self.length)
-        record.value(2, self.digest)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(26, self.digest, HHSocketMessage.WireBytes.self)
+        encoder.value(16, self.length, HHSocketMessage.WireUInt64.self)
+        encoder.value(10, self.name, HHSocketMessage.WireString.self)
     }
 }
 
@@ -58,30 +57,30 @@ public struct Files_Upload: HHSocketMessage.ProtobufMessage {
     ])
 
     /// By which the server knows the file that is being sent.
-    public var id: UInt64
+    public var id: UInt64 = 0
 
     /// From where on pieces are missing.
-    public var offset: UInt64
+    public var offset: UInt64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.id = 0
-        self.offset = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.id, HHSocketMessage.WireUInt64.self)
+            case 16: decoder.value(&self.offset, HHSocketMessage.WireUInt64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.id = record.value(0)
-        self.offset = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.id)
-        record.value(1, self.offset)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(16, self.offset, HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -92,34 +91,33 @@ public struct Files_Piece: HHSocketMessage.ProtobufMessage {
         .init("bytes", 3, .bytes),
     ])
 
-    public var id: UInt64
+    public var id: UInt64 = 0
 
-    public var offset: UInt64
+    public var offset: UInt64 = 0
 
-    public var bytes: Data
+    public var bytes: Data = Data()
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.id = 0
-        self.offset = 0
-        self.bytes = Data()
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.id, HHSocketMessage.WireUInt64.self)
+            case 16: decoder.value(&self.offset, HHSocketMessage.WireUInt64.self)
+            case 26: decoder.value(&self.bytes, HHSocketMessage.WireBytes.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.id = record.value(0)
-        self.offset = record.value(1)
-        self.bytes = record.value(2)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.id)
-        record.value(1, self.offset)
-        record.value(2, self.bytes)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(26, self.bytes, HHSocketMessage.WireBytes.self)
+        encoder.value(16, self.offset, HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -130,35 +128,34 @@ public struct Files_PieceRequest: HHSocketMessage.ProtobufMessage {
         .init("length", 3, .uint32),
     ])
 
-    public var name: String
+    public var name: String = ""
 
-    public var offset: UInt64
+    public var offset: UInt64 = 0
 
     /// At most 1 MiB.
-    public var length: UInt32
+    public var length: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.name = ""
-        self.offset = 0
-        self.length = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.name, HHSocketMessage.WireString.self)
+            case 16: decoder.value(&self.offset, HHSocketMessage.WireUInt64.self)
+            case 24: decoder.value(&self.length, HHSocketMessage.WireUInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.name = record.value(0)
-        self.offset = record.value(1)
-        self.length = record.value(2)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.name)
-        record.value(1, self.offset)
-        record.value(2, self.length)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(24, self.length, HHSocketMessage.WireUInt32.self)
+        encoder.value(16, self.offset, HHSocketMessage.WireUInt64.self)
+        encoder.value(10, self.name, HHSocketMessage.WireString.self)
     }
 }
 

@@ -20,9 +20,9 @@ public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
         .init("lifetime", 4, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_Duration.messageDescriptor }),
     ])
 
-    public var key: String
+    public var key: String = ""
 
-    public var value: Data
+    public var value: Data = Data()
 
     /// Grows with every change of the entry. Of an entry that is to be put: the version that it must have, if it is set.
     public var version: UInt64 {
@@ -38,6 +38,7 @@ public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
     public var lifetime: HHSocketMessage.Google_Protobuf_Duration {
         get { self._lifetime ?? HHSocketMessage.Google_Protobuf_Duration() }
         set { self._lifetime = newValue }
+        _modify { yield &self._lifetime[orDefault: HHSocketMessage.Google_Protobuf_Duration()] }
     }
     /// Whether `lifetime` has a value.
     public var hasLifetime: Bool { self._lifetime != nil }
@@ -45,31 +46,31 @@ public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
     public mutating func clearLifetime() { self._lifetime = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.key = ""
-        self.value = Data()
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    public init() {}
 
     private var _version: UInt64?
     private var _lifetime: HHSocketMessage.Google_Protobuf_Duration?
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.key = record.value(0)
-        self.value = record.value(1)
-        self._version = record.optional(2)
-        self._lifetime = record.message(3)
-        self.unknownFields = record.unknownFields
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.key, HHSocketMessage.WireString.self)
+            case 18: decoder.value(&self.value, HHSocketMessage.WireBytes.self)
+            case 24: decoder.optional(&self._version, HHSocketMessage.WireUInt64.self)
+            case 34: decoder.message(&self._lifetime)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.key)
-        record.value(1, self.value)
-        record.optional(2, self._version)
-        try record.message(3, self._lifetime)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.message(34, self._lifetime)
+        encoder.optional(24, self._version, HHSocketMessage.WireUInt64.self)
+        encoder.value(18, self.value, HHSocketMessage.WireBytes.self)
+        encoder.value(10, self.key, HHSocketMessage.WireString.self)
     }
 }
 
@@ -78,24 +79,25 @@ public struct Kv_GetRequest: HHSocketMessage.ProtobufMessage {
         .init("keys", 1, .string, .repeated),
     ])
 
-    public var keys: [String]
+    public var keys: [String] = []
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.keys = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.append(&self.keys, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.keys = record.array(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.array(0, self.keys)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.values(10, self.keys, HHSocketMessage.WireString.self)
     }
 }
 
@@ -105,24 +107,25 @@ public struct Kv_GetReply: HHSocketMessage.ProtobufMessage {
     ])
 
     /// Those of the keys that there are.
-    public var entries: [String: Kv_Entry]
+    public var entries: [String: Kv_Entry] = [:]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.entries = [:]
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.messageMap(&self.entries, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.entries = record.messageMap(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.messageMap(0, self.entries)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.messageMap(10, self.entries, HHSocketMessage.WireString.self)
     }
 }
 
@@ -132,9 +135,9 @@ public struct Kv_PutReply: HHSocketMessage.ProtobufMessage {
         .init("version", 2, .uint64),
     ])
 
-    public var outcome: Kv_PutReply.Outcome
+    public var outcome: Kv_PutReply.Outcome = .unspecified
 
-    public var version: UInt64
+    public var version: UInt64 = 0
 
     public enum Outcome: HHSocketMessage.ProtobufEnum {
         case unspecified
@@ -168,24 +171,24 @@ public struct Kv_PutReply: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.outcome = .unspecified
-        self.version = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.enumeration(&self.outcome, &self.unknownFields)
+            case 16: decoder.value(&self.version, HHSocketMessage.WireUInt64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.outcome = record.value(0)
-        self.version = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.outcome)
-        record.value(1, self.version)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(16, self.version, HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.outcome, HHSocketMessage.WireEnum<Kv_PutReply.Outcome>.self)
     }
 }
 
@@ -194,24 +197,25 @@ public struct Kv_DeleteRequest: HHSocketMessage.ProtobufMessage {
         .init("key", 1, .string),
     ])
 
-    public var key: String
+    public var key: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.key = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.key, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.key = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.key)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(10, self.key, HHSocketMessage.WireString.self)
     }
 }
 
@@ -220,24 +224,25 @@ public struct Kv_DeleteReply: HHSocketMessage.ProtobufMessage {
         .init("existed", 1, .bool),
     ])
 
-    public var existed: Bool
+    public var existed: Bool = false
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.existed = false
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.existed, HHSocketMessage.WireBool.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.existed = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.existed)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(8, self.existed, HHSocketMessage.WireBool.self)
     }
 }
 
@@ -266,28 +271,31 @@ public struct Kv_Changed: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    public init() {}
 
-    public init(record: HHSocketMessage.RecordReader) {
-        switch record.oneof(0) {
-        case 1: self.change = .stored(record.message(0) ?? Kv_Entry())
-        case 2: self.change = .deleted(record.value(1))
-        default: self.change = nil
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10:
+                var message: Kv_Entry?
+                if case .stored(let present)? = self.change { message = present }
+                decoder.message(&message)
+                self.change = message.map { .stored($0) }
+            case 18: self.change = .deleted(decoder.read(HHSocketMessage.WireString.self))
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
         }
-        self.unknownFields = record.unknownFields
     }
 
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
         switch self.change {
-        case .stored(let value)?: try record.oneofMessage(0, value)
-        case .deleted(let value)?: record.oneof(1, value)
+        case .stored(let value)?: encoder.message(10, value)
+        case .deleted(let value)?: encoder.optional(18, value, HHSocketMessage.WireString.self)
         case nil: break
         }
-        record.unknownFields(self.unknownFields)
     }
 }
 

@@ -1,6 +1,7 @@
 @testable import HHSocketMessage
 
-/// The engines that there are here: the portable one everywhere, protobuf-c where the package is built with it.
+/// The engines for messages whose type is known at run time only: the portable one everywhere, protobuf-c where the
+/// package is built with it. They share no code with what generated messages use.
 enum Engines {
     static var all: [any MessageEngine.Type] {
         #if ProtobufC && canImport(CProtobufC)
@@ -12,22 +13,32 @@ enum Engines {
 }
 
 extension MessageEngine {
-    static func read<Message: ProtobufMessage>(_ bytes: [UInt8], as type: Message.Type) throws -> Message {
-        let plan = Message.messageDescriptor.plan
+    /// Reads a message and writes it again, with its unknown fields.
+    static func rewritten(_ bytes: [UInt8], _ descriptor: MessageDescriptor) throws -> [UInt8] {
+        let plan = descriptor.plan
         return try bytes.withUnsafeBytes { bytes in
             RecordArena.with { arena in
-                Result { Message(record: RecordReader(try Self.read(bytes, plan, arena), plan)) }
+                Result {
+                    let record = UnsafeMutableRawPointer(mutating: try Self.read(bytes, plan, arena))
+                    // protobuf-c writes its own records alone; it may have left this one to the portable engine.
+                    let isOwn = record.load(as: UnsafeRawPointer?.self) != nil
+                    let writer: any MessageEngine.Type = isOwn ? Self.self : PortableEngine.self
+                    return Array(try writer.write(record, plan, arena))
+                }
             }
         }.get()
     }
 
-    static func write<Message: ProtobufMessage>(_ message: Message) throws -> [UInt8] {
-        let plan = Message.messageDescriptor.plan
-        return try RecordArena.with { arena in
-            Result {
-                let record = RecordWriter(plan, arena, depth: 1)
-                try message.write(to: record)
-                return Array(try Self.write(record.memory, plan, arena))
+    /// Reads a message.
+    ///
+    /// - Returns: The number of bytes that were allocated for it.
+    static func read(_ bytes: [UInt8], _ descriptor: MessageDescriptor) throws -> Int {
+        try bytes.withUnsafeBytes { bytes in
+            RecordArena.with { arena in
+                Result {
+                    _ = try Self.read(bytes, descriptor.plan, arena)
+                    return arena.state.pointee.held
+                }
             }
         }.get()
     }

@@ -22,54 +22,49 @@ struct Bench_Small: HHSocketMessage.ProtobufMessage {
         .init("stamp", 7, .fixed64),
     ])
 
-    var id: UInt64
+    var id: UInt64 = 0
 
-    var user: String
+    var user: String = ""
 
-    var text: String
+    var text: String = ""
 
-    var kind: Int32
+    var kind: Int32 = 0
 
-    var seen: Bool
+    var seen: Bool = false
 
-    var delta: Int64
+    var delta: Int64 = 0
 
-    var stamp: UInt64
+    var stamp: UInt64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.id = 0
-        self.user = ""
-        self.text = ""
-        self.kind = 0
-        self.seen = false
-        self.delta = 0
-        self.stamp = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.id, HHSocketMessage.WireUInt64.self)
+            case 18: decoder.value(&self.user, HHSocketMessage.WireString.self)
+            case 26: decoder.value(&self.text, HHSocketMessage.WireString.self)
+            case 32: decoder.value(&self.kind, HHSocketMessage.WireInt32.self)
+            case 40: decoder.value(&self.seen, HHSocketMessage.WireBool.self)
+            case 48: decoder.value(&self.delta, HHSocketMessage.WireSInt64.self)
+            case 57: decoder.value(&self.stamp, HHSocketMessage.WireFixed64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.id = record.value(0)
-        self.user = record.value(1)
-        self.text = record.value(2)
-        self.kind = record.value(3)
-        self.seen = record.value(4)
-        self.delta = record.value(5)
-        self.stamp = record.value(6)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.id)
-        record.value(1, self.user)
-        record.value(2, self.text)
-        record.value(3, self.kind)
-        record.value(4, self.seen)
-        record.value(5, self.delta)
-        record.value(6, self.stamp)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(57, self.stamp, HHSocketMessage.WireFixed64.self)
+        encoder.value(48, self.delta, HHSocketMessage.WireSInt64.self)
+        encoder.value(40, self.seen, HHSocketMessage.WireBool.self)
+        encoder.value(32, self.kind, HHSocketMessage.WireInt32.self)
+        encoder.value(26, self.text, HHSocketMessage.WireString.self)
+        encoder.value(18, self.user, HHSocketMessage.WireString.self)
+        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -83,49 +78,46 @@ struct Bench_Item: HHSocketMessage.ProtobufMessage {
         .init("tags", 6, .int32, .packed),
     ])
 
-    var id: UInt64
+    var id: UInt64 = 0
 
-    var name: String
+    var name: String = ""
 
-    var count: Int32
+    var count: Int32 = 0
 
-    var price: Double
+    var price: Double = 0
 
-    var note: String
+    var note: String = ""
 
-    var tags: [Int32]
+    var tags: [Int32] = []
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.id = 0
-        self.name = ""
-        self.count = 0
-        self.price = 0
-        self.note = ""
-        self.tags = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.id, HHSocketMessage.WireUInt64.self)
+            case 18: decoder.value(&self.name, HHSocketMessage.WireString.self)
+            case 24: decoder.value(&self.count, HHSocketMessage.WireInt32.self)
+            case 33: decoder.value(&self.price, HHSocketMessage.WireDouble.self)
+            case 42: decoder.value(&self.note, HHSocketMessage.WireString.self)
+            case 48: decoder.append(&self.tags, HHSocketMessage.WireInt32.self)
+            case 50: decoder.packed(&self.tags, HHSocketMessage.WireInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.id = record.value(0)
-        self.name = record.value(1)
-        self.count = record.value(2)
-        self.price = record.value(3)
-        self.note = record.value(4)
-        self.tags = record.array(5)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.id)
-        record.value(1, self.name)
-        record.value(2, self.count)
-        record.value(3, self.price)
-        record.value(4, self.note)
-        record.array(5, self.tags)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.packed(50, self.tags, HHSocketMessage.WireInt32.self)
+        encoder.value(42, self.note, HHSocketMessage.WireString.self)
+        encoder.value(33, self.price, HHSocketMessage.WireDouble.self)
+        encoder.value(24, self.count, HHSocketMessage.WireInt32.self)
+        encoder.value(18, self.name, HHSocketMessage.WireString.self)
+        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -137,34 +129,33 @@ struct Bench_Medium: HHSocketMessage.ProtobufMessage {
         .init("at", 3, .int64),
     ])
 
-    var order: String
+    var order: String = ""
 
-    var items: [Bench_Item]
+    var items: [Bench_Item] = []
 
-    var at: Int64
+    var at: Int64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.order = ""
-        self.items = []
-        self.at = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.order, HHSocketMessage.WireString.self)
+            case 18: decoder.messages(&self.items)
+            case 24: decoder.value(&self.at, HHSocketMessage.WireInt64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.order = record.value(0)
-        self.items = record.messages(1)
-        self.at = record.value(2)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.order)
-        try record.messages(1, self.items)
-        record.value(2, self.at)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(24, self.at, HHSocketMessage.WireInt64.self)
+        encoder.messages(18, self.items)
+        encoder.value(10, self.order, HHSocketMessage.WireString.self)
     }
 }
 
@@ -176,33 +167,32 @@ struct Bench_Large: HHSocketMessage.ProtobufMessage {
         .map("totals", 3, key: .string, value: .int64),
     ])
 
-    var orders: [Bench_Medium]
+    var orders: [Bench_Medium] = []
 
-    var attachment: Data
+    var attachment: Data = Data()
 
-    var totals: [String: Int64]
+    var totals: [String: Int64] = [:]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.orders = []
-        self.attachment = Data()
-        self.totals = [:]
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.messages(&self.orders)
+            case 18: decoder.value(&self.attachment, HHSocketMessage.WireBytes.self)
+            case 26: decoder.map(&self.totals, HHSocketMessage.WireString.self, HHSocketMessage.WireInt64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.orders = record.messages(0)
-        self.attachment = record.value(1)
-        self.totals = record.map(2)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.messages(0, self.orders)
-        record.value(1, self.attachment)
-        record.map(2, self.totals)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.map(26, self.totals, HHSocketMessage.WireString.self, HHSocketMessage.WireInt64.self)
+        encoder.value(18, self.attachment, HHSocketMessage.WireBytes.self)
+        encoder.messages(10, self.orders)
     }
 }

@@ -83,128 +83,160 @@ package struct Fuzz_Required: HHSocketMessage.ProtobufMessage {
     ])
 
     package var aDouble: Double {
-        get { self._aDouble ?? 0 }
-        set { self._aDouble = newValue }
+        get { self._heap.fields._aDouble ?? 0 }
+        set { self._heap.fields._aDouble = newValue }
     }
     /// Whether `aDouble` has a value.
-    package var hasADouble: Bool { self._aDouble != nil }
+    package var hasADouble: Bool { self._heap.fields._aDouble != nil }
     /// Leaves `aDouble` without a value.
-    package mutating func clearADouble() { self._aDouble = nil }
+    package mutating func clearADouble() { self._heap.fields._aDouble = nil }
 
     package var anInt32: Int32 {
-        get { self._anInt32 ?? 0 }
-        set { self._anInt32 = newValue }
+        get { self._heap.fields._anInt32 ?? 0 }
+        set { self._heap.fields._anInt32 = newValue }
     }
     /// Whether `anInt32` has a value.
-    package var hasAnInt32: Bool { self._anInt32 != nil }
+    package var hasAnInt32: Bool { self._heap.fields._anInt32 != nil }
     /// Leaves `anInt32` without a value.
-    package mutating func clearAnInt32() { self._anInt32 = nil }
+    package mutating func clearAnInt32() { self._heap.fields._anInt32 = nil }
 
     package var aBool: Bool {
-        get { self._aBool ?? false }
-        set { self._aBool = newValue }
+        get { self._heap.fields._aBool ?? false }
+        set { self._heap.fields._aBool = newValue }
     }
     /// Whether `aBool` has a value.
-    package var hasABool: Bool { self._aBool != nil }
+    package var hasABool: Bool { self._heap.fields._aBool != nil }
     /// Leaves `aBool` without a value.
-    package mutating func clearABool() { self._aBool = nil }
+    package mutating func clearABool() { self._heap.fields._aBool = nil }
 
     package var aString: String {
-        get { self._aString ?? "" }
-        set { self._aString = newValue }
+        get { self._heap.fields._aString ?? "" }
+        set { self._heap.fields._aString = newValue }
     }
     /// Whether `aString` has a value.
-    package var hasAString: Bool { self._aString != nil }
+    package var hasAString: Bool { self._heap.fields._aString != nil }
     /// Leaves `aString` without a value.
-    package mutating func clearAString() { self._aString = nil }
+    package mutating func clearAString() { self._heap.fields._aString = nil }
 
     package var someBytes: Data {
-        get { self._someBytes ?? Data() }
-        set { self._someBytes = newValue }
+        get { self._heap.fields._someBytes ?? Data() }
+        set { self._heap.fields._someBytes = newValue }
     }
     /// Whether `someBytes` has a value.
-    package var hasSomeBytes: Bool { self._someBytes != nil }
+    package var hasSomeBytes: Bool { self._heap.fields._someBytes != nil }
     /// Leaves `someBytes` without a value.
-    package mutating func clearSomeBytes() { self._someBytes = nil }
+    package mutating func clearSomeBytes() { self._heap.fields._someBytes = nil }
 
     package var size: Fuzz_Size {
-        get { self._size ?? .small }
-        set { self._size = newValue }
+        get { self._heap.fields._size ?? .small }
+        set { self._heap.fields._size = newValue }
     }
     /// Whether `size` has a value.
-    package var hasSize: Bool { self._size != nil }
+    package var hasSize: Bool { self._heap.fields._size != nil }
     /// Leaves `size` without a value.
-    package mutating func clearSize() { self._size = nil }
+    package mutating func clearSize() { self._heap.fields._size = nil }
 
     package var colour: Fuzz_Colour {
-        get { self._colour ?? Fuzz_Colour.none }
-        set { self._colour = newValue }
+        get { self._heap.fields._colour ?? Fuzz_Colour.none }
+        set { self._heap.fields._colour = newValue }
     }
     /// Whether `colour` has a value.
-    package var hasColour: Bool { self._colour != nil }
+    package var hasColour: Bool { self._heap.fields._colour != nil }
     /// Leaves `colour` without a value.
-    package mutating func clearColour() { self._colour = nil }
+    package mutating func clearColour() { self._heap.fields._colour = nil }
 
     package var required: Fuzz_Required {
-        get { self._required?.value ?? Fuzz_Required() }
-        set { self._required = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._required ?? Fuzz_Required() }
+        set { self._heap.fields._required = newValue }
+        _modify { yield &self._heap.fields._required[orDefault: Fuzz_Required()] }
     }
     /// Whether `required` has a value.
-    package var hasRequired: Bool { self._required != nil }
+    package var hasRequired: Bool { self._heap.fields._required != nil }
     /// Leaves `required` without a value.
-    package mutating func clearRequired() { self._required = nil }
+    package mutating func clearRequired() { self._heap.fields._required = nil }
 
     package var leaf: Fuzz_Leaf {
-        get { self._leaf ?? Fuzz_Leaf() }
-        set { self._leaf = newValue }
+        get { self._heap.fields._leaf ?? Fuzz_Leaf() }
+        set { self._heap.fields._leaf = newValue }
+        _modify { yield &self._heap.fields._leaf[orDefault: Fuzz_Leaf()] }
     }
     /// Whether `leaf` has a value.
-    package var hasLeaf: Bool { self._leaf != nil }
+    package var hasLeaf: Bool { self._heap.fields._leaf != nil }
     /// Leaves `leaf` without a value.
-    package mutating func clearLeaf() { self._leaf = nil }
+    package mutating func clearLeaf() { self._heap.fields._leaf = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
-
-    package init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _aDouble: Double?
-    private var _anInt32: Int32?
-    private var _aBool: Bool?
-    private var _aString: String?
-    private var _someBytes: Data?
-    private var _size: Fuzz_Size?
-    private var _colour: Fuzz_Colour?
-    private var _required: HHSocketMessage.Boxed<Fuzz_Required>?
-    private var _leaf: Fuzz_Leaf?
+    package init() {}
 
-    package init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        self._aDouble = record.required(0)
-        self._anInt32 = record.required(1)
-        self._aBool = record.required(2)
-        self._aString = record.required(3)
-        self._someBytes = record.required(4)
-        self._size = record.closed(5, &unknown)
-        self._colour = record.required(6)
-        self._required = record.boxed(7)
-        self._leaf = record.message(8)
-        self.unknownFields = unknown
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.required(0, self._aDouble)
-        try record.required(1, self._anInt32)
-        try record.required(2, self._aBool)
-        try record.required(3, self._aString)
-        try record.required(4, self._someBytes)
-        try record.required(5, self._size)
-        try record.required(6, self._colour)
-        try record.message(7, self._required?.value)
-        try record.requiredMessage(8, self._leaf)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _aDouble: Double?
+        var _anInt32: Int32?
+        var _aBool: Bool?
+        var _aString: String?
+        var _someBytes: Data?
+        var _size: Fuzz_Size?
+        var _colour: Fuzz_Colour?
+        var _required: Fuzz_Required?
+        var _leaf: Fuzz_Leaf?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: decoder.optional(&self._aDouble, HHSocketMessage.WireDouble.self)
+                case 16: decoder.optional(&self._anInt32, HHSocketMessage.WireInt32.self)
+                case 24: decoder.optional(&self._aBool, HHSocketMessage.WireBool.self)
+                case 34: decoder.optional(&self._aString, HHSocketMessage.WireString.self)
+                case 42: decoder.optional(&self._someBytes, HHSocketMessage.WireBytes.self)
+                case 48: decoder.enumeration(&self._size, &self.unknownFields)
+                case 56: decoder.enumeration(&self._colour, &self.unknownFields)
+                case 66: decoder.message(&self._required)
+                case 74: decoder.message(&self._leaf)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.message(74, self._leaf)
+            encoder.message(66, self._required)
+            encoder.optional(56, self._colour, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            encoder.optional(48, self._size, HHSocketMessage.WireEnum<Fuzz_Size>.self)
+            encoder.optional(42, self._someBytes, HHSocketMessage.WireBytes.self)
+            encoder.optional(34, self._aString, HHSocketMessage.WireString.self)
+            encoder.optional(24, self._aBool, HHSocketMessage.WireBool.self)
+            encoder.optional(16, self._anInt32, HHSocketMessage.WireInt32.self)
+            encoder.optional(9, self._aDouble, HHSocketMessage.WireDouble.self)
+        }
+    }
+
+    package func checkRequired() throws(HHSocketMessage.MessageError) {
+        if self._heap.fields._aDouble == nil { throw HHSocketMessage.MessageError(missing: "a_double", in: Self.self) }
+        if self._heap.fields._anInt32 == nil { throw HHSocketMessage.MessageError(missing: "an_int32", in: Self.self) }
+        if self._heap.fields._aBool == nil { throw HHSocketMessage.MessageError(missing: "a_bool", in: Self.self) }
+        if self._heap.fields._aString == nil { throw HHSocketMessage.MessageError(missing: "a_string", in: Self.self) }
+        if self._heap.fields._someBytes == nil { throw HHSocketMessage.MessageError(missing: "some_bytes", in: Self.self) }
+        if self._heap.fields._size == nil { throw HHSocketMessage.MessageError(missing: "size", in: Self.self) }
+        if self._heap.fields._colour == nil { throw HHSocketMessage.MessageError(missing: "colour", in: Self.self) }
+        try self._heap.fields._required?.checkRequired()
+        if self._heap.fields._leaf == nil { throw HHSocketMessage.MessageError(missing: "leaf", in: Self.self) }
+        try self._heap.fields._leaf?.checkRequired()
     }
 }
 
@@ -223,22 +255,28 @@ package struct Fuzz_Leaf: HHSocketMessage.ProtobufMessage {
     package mutating func clearNumber() { self._number = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _number: Int64?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self._number = record.required(0)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.optional(&self._number, HHSocketMessage.WireSInt64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.required(0, self._number)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.optional(8, self._number, HHSocketMessage.WireSInt64.self)
+    }
+
+    package func checkRequired() throws(HHSocketMessage.MessageError) {
+        if self._number == nil { throw HHSocketMessage.MessageError(missing: "number", in: Self.self) }
     }
 }
 
@@ -350,11 +388,9 @@ package struct Fuzz_Defaults: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _fraction: Double?
     private var _least: Int64?
@@ -364,41 +400,55 @@ package struct Fuzz_Defaults: HHSocketMessage.ProtobufMessage {
     private var _size: Fuzz_Size?
     private var _firstSize: Fuzz_Size?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        self._fraction = record.optional(0)
-        self._least = record.optional(1)
-        self._yes = record.optional(2)
-        self._text = record.optional(3)
-        self._someBytes = record.optional(4)
-        self._size = record.closed(5, &unknown)
-        self._firstSize = record.closed(6, &unknown)
-        switch record.oneof(7) {
-        case 8: self.either = .left(record.value(7))
-        case 9: self.either = .right(record.value(8))
-        case 10: self.either = record.closed(9, &unknown).map { .middle($0) }
-        case 11: self.either = .leaf(record.message(10) ?? Fuzz_Leaf())
-        default: self.either = nil
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 9: decoder.optional(&self._fraction, HHSocketMessage.WireDouble.self)
+            case 16: decoder.optional(&self._least, HHSocketMessage.WireInt64.self)
+            case 24: decoder.optional(&self._yes, HHSocketMessage.WireBool.self)
+            case 34: decoder.optional(&self._text, HHSocketMessage.WireString.self)
+            case 42: decoder.optional(&self._someBytes, HHSocketMessage.WireBytes.self)
+            case 48: decoder.enumeration(&self._size, &self.unknownFields)
+            case 56: decoder.enumeration(&self._firstSize, &self.unknownFields)
+            case 64: self.either = .left(decoder.read(HHSocketMessage.WireInt32.self))
+            case 74: self.either = .right(decoder.read(HHSocketMessage.WireString.self))
+            case 80:
+                var value: Fuzz_Size?
+                decoder.enumeration(&value, &self.unknownFields)
+                if let value { self.either = .middle(value) }
+            case 90:
+                var message: Fuzz_Leaf?
+                if case .leaf(let present)? = self.either { message = present }
+                decoder.message(&message)
+                self.either = message.map { .leaf($0) }
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
         }
-        self.unknownFields = unknown
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.optional(0, self._fraction)
-        record.optional(1, self._least)
-        record.optional(2, self._yes)
-        record.optional(3, self._text)
-        record.optional(4, self._someBytes)
-        record.optional(5, self._size)
-        record.optional(6, self._firstSize)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
         switch self.either {
-        case .left(let value)?: record.oneof(7, value)
-        case .right(let value)?: record.oneof(8, value)
-        case .middle(let value)?: record.oneof(9, value)
-        case .leaf(let value)?: try record.oneofMessage(10, value)
+        case .left(let value)?: encoder.optional(64, value, HHSocketMessage.WireInt32.self)
+        case .right(let value)?: encoder.optional(74, value, HHSocketMessage.WireString.self)
+        case .middle(let value)?: encoder.optional(80, value, HHSocketMessage.WireEnum<Fuzz_Size>.self)
+        case .leaf(let value)?: encoder.message(90, value)
         case nil: break
         }
-        record.unknownFields(self.unknownFields)
+        encoder.optional(56, self._firstSize, HHSocketMessage.WireEnum<Fuzz_Size>.self)
+        encoder.optional(48, self._size, HHSocketMessage.WireEnum<Fuzz_Size>.self)
+        encoder.optional(42, self._someBytes, HHSocketMessage.WireBytes.self)
+        encoder.optional(34, self._text, HHSocketMessage.WireString.self)
+        encoder.optional(24, self._yes, HHSocketMessage.WireBool.self)
+        encoder.optional(16, self._least, HHSocketMessage.WireInt64.self)
+        encoder.optional(9, self._fraction, HHSocketMessage.WireDouble.self)
+    }
+
+    package func checkRequired() throws(HHSocketMessage.MessageError) {
+        switch self.either {
+        case .leaf(let value)?: try value.checkRequired()
+        default: break
+        }
     }
 }
 
@@ -412,50 +462,53 @@ package struct Fuzz_ClosedLists: HHSocketMessage.ProtobufMessage {
         .init("packed_int32s", 6, .int32, .packed),
     ])
 
-    package var sizes: [Fuzz_Size]
+    package var sizes: [Fuzz_Size] = []
 
-    package var packedSizes: [Fuzz_Size]
+    package var packedSizes: [Fuzz_Size] = []
 
-    package var flavours: [String: Fuzz_Flavour]
+    package var flavours: [String: Fuzz_Flavour] = [:]
 
-    package var required: [Int32: Fuzz_Required]
+    package var required: [Int32: Fuzz_Required] = [:]
 
-    package var leaves: [Fuzz_Leaf]
+    package var leaves: [Fuzz_Leaf] = []
 
-    package var packedInt32S: [Int32]
+    package var packedInt32S: [Int32] = []
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.sizes = []
-        self.packedSizes = []
-        self.flavours = [:]
-        self.required = [:]
-        self.leaves = []
-        self.packedInt32S = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.enumerations(&self.sizes, &self.unknownFields)
+            case 10: decoder.packedEnumerations(&self.sizes, tag, &self.unknownFields)
+            case 16: decoder.enumerations(&self.packedSizes, &self.unknownFields)
+            case 18: decoder.packedEnumerations(&self.packedSizes, tag, &self.unknownFields)
+            case 26: decoder.enumMap(&self.flavours, HHSocketMessage.WireString.self, &self.unknownFields)
+            case 34: decoder.messageMap(&self.required, HHSocketMessage.WireInt32.self)
+            case 42: decoder.messages(&self.leaves)
+            case 48: decoder.append(&self.packedInt32S, HHSocketMessage.WireInt32.self)
+            case 50: decoder.packed(&self.packedInt32S, HHSocketMessage.WireInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        self.sizes = record.closedArray(0, &unknown)
-        self.packedSizes = record.closedArray(1, &unknown)
-        self.flavours = record.closedMap(2, &unknown)
-        self.required = record.messageMap(3)
-        self.leaves = record.messages(4)
-        self.packedInt32S = record.array(5)
-        self.unknownFields = unknown
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.packed(50, self.packedInt32S, HHSocketMessage.WireInt32.self)
+        encoder.messages(42, self.leaves)
+        encoder.messageMap(34, self.required, HHSocketMessage.WireInt32.self)
+        encoder.map(26, self.flavours, HHSocketMessage.WireString.self, HHSocketMessage.WireEnum<Fuzz_Flavour>.self)
+        encoder.packed(18, self.packedSizes, HHSocketMessage.WireEnum<Fuzz_Size>.self)
+        encoder.values(8, self.sizes, HHSocketMessage.WireEnum<Fuzz_Size>.self)
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.array(0, self.sizes)
-        record.array(1, self.packedSizes)
-        record.map(2, self.flavours)
-        try record.messageMap(3, self.required)
-        try record.messages(4, self.leaves)
-        record.array(5, self.packedInt32S)
-        record.unknownFields(self.unknownFields)
+    package func checkRequired() throws(HHSocketMessage.MessageError) {
+        for message in self.required.values { try message.checkRequired() }
+        for message in self.leaves { try message.checkRequired() }
     }
 }
 
@@ -467,55 +520,80 @@ package struct Fuzz_Recursive: HHSocketMessage.ProtobufMessage {
     ])
 
     package var must: Fuzz_Recursive {
-        get { self._must?.value ?? Fuzz_Recursive() }
-        set { self._must = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._must ?? Fuzz_Recursive() }
+        set { self._heap.fields._must = newValue }
+        _modify { yield &self._heap.fields._must[orDefault: Fuzz_Recursive()] }
     }
     /// Whether `must` has a value.
-    package var hasMust: Bool { self._must != nil }
+    package var hasMust: Bool { self._heap.fields._must != nil }
     /// Leaves `must` without a value.
-    package mutating func clearMust() { self._must = nil }
+    package mutating func clearMust() { self._heap.fields._must = nil }
 
     package var may: Fuzz_Recursive {
-        get { self._may?.value ?? Fuzz_Recursive() }
-        set { self._may = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._may ?? Fuzz_Recursive() }
+        set { self._heap.fields._may = newValue }
+        _modify { yield &self._heap.fields._may[orDefault: Fuzz_Recursive()] }
     }
     /// Whether `may` has a value.
-    package var hasMay: Bool { self._may != nil }
+    package var hasMay: Bool { self._heap.fields._may != nil }
     /// Leaves `may` without a value.
-    package mutating func clearMay() { self._may = nil }
+    package mutating func clearMay() { self._heap.fields._may = nil }
 
     package var size: Fuzz_Size {
-        get { self._size ?? .small }
-        set { self._size = newValue }
+        get { self._heap.fields._size ?? .small }
+        set { self._heap.fields._size = newValue }
     }
     /// Whether `size` has a value.
-    package var hasSize: Bool { self._size != nil }
+    package var hasSize: Bool { self._heap.fields._size != nil }
     /// Leaves `size` without a value.
-    package mutating func clearSize() { self._size = nil }
+    package mutating func clearSize() { self._heap.fields._size = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
-
-    package init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _must: HHSocketMessage.Boxed<Fuzz_Recursive>?
-    private var _may: HHSocketMessage.Boxed<Fuzz_Recursive>?
-    private var _size: Fuzz_Size?
+    package init() {}
 
-    package init(record: HHSocketMessage.RecordReader) {
-        var unknown = record.unknownFields
-        self._must = record.boxed(0)
-        self._may = record.boxed(1)
-        self._size = record.closed(2, &unknown)
-        self.unknownFields = unknown
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.requiredMessage(0, self._must?.value)
-        try record.message(1, self._may?.value)
-        record.optional(2, self._size)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var _must: Fuzz_Recursive?
+        var _may: Fuzz_Recursive?
+        var _size: Fuzz_Size?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 10: decoder.message(&self._must)
+                case 18: decoder.message(&self._may)
+                case 24: decoder.enumeration(&self._size, &self.unknownFields)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.optional(24, self._size, HHSocketMessage.WireEnum<Fuzz_Size>.self)
+            encoder.message(18, self._may)
+            encoder.message(10, self._must)
+        }
+    }
+
+    package func checkRequired() throws(HHSocketMessage.MessageError) {
+        if self._heap.fields._must == nil { throw HHSocketMessage.MessageError(missing: "must", in: Self.self) }
+        try self._heap.fields._must?.checkRequired()
+        try self._heap.fields._may?.checkRequired()
     }
 }

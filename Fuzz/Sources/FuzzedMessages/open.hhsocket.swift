@@ -52,18 +52,16 @@ package struct Fuzz_Nothing: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Nothing", [])
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.unknownFields = record.unknownFields
-    }
-
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
     }
 }
 
@@ -89,124 +87,192 @@ package struct Fuzz_Scalars: HHSocketMessage.ProtobufMessage {
         .init("scalars", 536870911, .message, .explicit, message: { Fuzz_Scalars.messageDescriptor }),
     ])
 
-    package var aDouble: Double
+    package var aDouble: Double {
+        get { self._heap.fields.aDouble }
+        _modify { yield &self._heap.fields.aDouble }
+    }
 
-    package var aFloat: Float
+    package var aFloat: Float {
+        get { self._heap.fields.aFloat }
+        _modify { yield &self._heap.fields.aFloat }
+    }
 
-    package var anInt32: Int32
+    package var anInt32: Int32 {
+        get { self._heap.fields.anInt32 }
+        _modify { yield &self._heap.fields.anInt32 }
+    }
 
-    package var anInt64: Int64
+    package var anInt64: Int64 {
+        get { self._heap.fields.anInt64 }
+        _modify { yield &self._heap.fields.anInt64 }
+    }
 
-    package var aUint32: UInt32
+    package var aUint32: UInt32 {
+        get { self._heap.fields.aUint32 }
+        _modify { yield &self._heap.fields.aUint32 }
+    }
 
-    package var aUint64: UInt64
+    package var aUint64: UInt64 {
+        get { self._heap.fields.aUint64 }
+        _modify { yield &self._heap.fields.aUint64 }
+    }
 
-    package var aSint32: Int32
+    package var aSint32: Int32 {
+        get { self._heap.fields.aSint32 }
+        _modify { yield &self._heap.fields.aSint32 }
+    }
 
-    package var aSint64: Int64
+    package var aSint64: Int64 {
+        get { self._heap.fields.aSint64 }
+        _modify { yield &self._heap.fields.aSint64 }
+    }
 
-    package var aFixed32: UInt32
+    package var aFixed32: UInt32 {
+        get { self._heap.fields.aFixed32 }
+        _modify { yield &self._heap.fields.aFixed32 }
+    }
 
-    package var aFixed64: UInt64
+    package var aFixed64: UInt64 {
+        get { self._heap.fields.aFixed64 }
+        _modify { yield &self._heap.fields.aFixed64 }
+    }
 
-    package var aSfixed32: Int32
+    package var aSfixed32: Int32 {
+        get { self._heap.fields.aSfixed32 }
+        _modify { yield &self._heap.fields.aSfixed32 }
+    }
 
-    package var aSfixed64: Int64
+    package var aSfixed64: Int64 {
+        get { self._heap.fields.aSfixed64 }
+        _modify { yield &self._heap.fields.aSfixed64 }
+    }
 
-    package var aBool: Bool
+    package var aBool: Bool {
+        get { self._heap.fields.aBool }
+        _modify { yield &self._heap.fields.aBool }
+    }
 
-    package var aString: String
+    package var aString: String {
+        get { self._heap.fields.aString }
+        _modify { yield &self._heap.fields.aString }
+    }
 
-    package var someBytes: Data
+    package var someBytes: Data {
+        get { self._heap.fields.someBytes }
+        _modify { yield &self._heap.fields.someBytes }
+    }
 
-    package var colour: Fuzz_Colour
+    package var colour: Fuzz_Colour {
+        get { self._heap.fields.colour }
+        _modify { yield &self._heap.fields.colour }
+    }
 
     package var nothing: Fuzz_Nothing {
-        get { self._nothing ?? Fuzz_Nothing() }
-        set { self._nothing = newValue }
+        get { self._heap.fields._nothing ?? Fuzz_Nothing() }
+        set { self._heap.fields._nothing = newValue }
+        _modify { yield &self._heap.fields._nothing[orDefault: Fuzz_Nothing()] }
     }
     /// Whether `nothing` has a value.
-    package var hasNothing: Bool { self._nothing != nil }
+    package var hasNothing: Bool { self._heap.fields._nothing != nil }
     /// Leaves `nothing` without a value.
-    package mutating func clearNothing() { self._nothing = nil }
+    package mutating func clearNothing() { self._heap.fields._nothing = nil }
 
     package var scalars: Fuzz_Scalars {
-        get { self._scalars?.value ?? Fuzz_Scalars() }
-        set { self._scalars = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._scalars ?? Fuzz_Scalars() }
+        set { self._heap.fields._scalars = newValue }
+        _modify { yield &self._heap.fields._scalars[orDefault: Fuzz_Scalars()] }
     }
     /// Whether `scalars` has a value.
-    package var hasScalars: Bool { self._scalars != nil }
+    package var hasScalars: Bool { self._heap.fields._scalars != nil }
     /// Leaves `scalars` without a value.
-    package mutating func clearScalars() { self._scalars = nil }
+    package mutating func clearScalars() { self._heap.fields._scalars = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
-
-    package init() {
-        self.aDouble = 0
-        self.aFloat = 0
-        self.anInt32 = 0
-        self.anInt64 = 0
-        self.aUint32 = 0
-        self.aUint64 = 0
-        self.aSint32 = 0
-        self.aSint64 = 0
-        self.aFixed32 = 0
-        self.aFixed64 = 0
-        self.aSfixed32 = 0
-        self.aSfixed64 = 0
-        self.aBool = false
-        self.aString = ""
-        self.someBytes = Data()
-        self.colour = Fuzz_Colour.none
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _nothing: Fuzz_Nothing?
-    private var _scalars: HHSocketMessage.Boxed<Fuzz_Scalars>?
+    package init() {}
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.aDouble = record.value(0)
-        self.aFloat = record.value(1)
-        self.anInt32 = record.value(2)
-        self.anInt64 = record.value(3)
-        self.aUint32 = record.value(4)
-        self.aUint64 = record.value(5)
-        self.aSint32 = record.value(6)
-        self.aSint64 = record.value(7)
-        self.aFixed32 = record.value(8)
-        self.aFixed64 = record.value(9)
-        self.aSfixed32 = record.value(10)
-        self.aSfixed64 = record.value(11)
-        self.aBool = record.value(12)
-        self.aString = record.value(13)
-        self.someBytes = record.value(14)
-        self.colour = record.value(15)
-        self._nothing = record.message(16)
-        self._scalars = record.boxed(17)
-        self.unknownFields = record.unknownFields
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.aDouble)
-        record.value(1, self.aFloat)
-        record.value(2, self.anInt32)
-        record.value(3, self.anInt64)
-        record.value(4, self.aUint32)
-        record.value(5, self.aUint64)
-        record.value(6, self.aSint32)
-        record.value(7, self.aSint64)
-        record.value(8, self.aFixed32)
-        record.value(9, self.aFixed64)
-        record.value(10, self.aSfixed32)
-        record.value(11, self.aSfixed64)
-        record.value(12, self.aBool)
-        record.value(13, self.aString)
-        record.value(14, self.someBytes)
-        record.value(15, self.colour)
-        try record.message(16, self._nothing)
-        try record.message(17, self._scalars?.value)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var aDouble: Double = 0
+        var aFloat: Float = 0
+        var anInt32: Int32 = 0
+        var anInt64: Int64 = 0
+        var aUint32: UInt32 = 0
+        var aUint64: UInt64 = 0
+        var aSint32: Int32 = 0
+        var aSint64: Int64 = 0
+        var aFixed32: UInt32 = 0
+        var aFixed64: UInt64 = 0
+        var aSfixed32: Int32 = 0
+        var aSfixed64: Int64 = 0
+        var aBool: Bool = false
+        var aString: String = ""
+        var someBytes: Data = Data()
+        var colour: Fuzz_Colour = Fuzz_Colour.none
+        var _nothing: Fuzz_Nothing?
+        var _scalars: Fuzz_Scalars?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: decoder.value(&self.aDouble, HHSocketMessage.WireDouble.self)
+                case 21: decoder.value(&self.aFloat, HHSocketMessage.WireFloat.self)
+                case 24: decoder.value(&self.anInt32, HHSocketMessage.WireInt32.self)
+                case 32: decoder.value(&self.anInt64, HHSocketMessage.WireInt64.self)
+                case 40: decoder.value(&self.aUint32, HHSocketMessage.WireUInt32.self)
+                case 48: decoder.value(&self.aUint64, HHSocketMessage.WireUInt64.self)
+                case 56: decoder.value(&self.aSint32, HHSocketMessage.WireSInt32.self)
+                case 64: decoder.value(&self.aSint64, HHSocketMessage.WireSInt64.self)
+                case 77: decoder.value(&self.aFixed32, HHSocketMessage.WireFixed32.self)
+                case 81: decoder.value(&self.aFixed64, HHSocketMessage.WireFixed64.self)
+                case 93: decoder.value(&self.aSfixed32, HHSocketMessage.WireSFixed32.self)
+                case 97: decoder.value(&self.aSfixed64, HHSocketMessage.WireSFixed64.self)
+                case 104: decoder.value(&self.aBool, HHSocketMessage.WireBool.self)
+                case 114: decoder.value(&self.aString, HHSocketMessage.WireString.self)
+                case 122: decoder.value(&self.someBytes, HHSocketMessage.WireBytes.self)
+                case 128: decoder.enumeration(&self.colour, &self.unknownFields)
+                case 16378: decoder.message(&self._nothing)
+                case 4294967290: decoder.message(&self._scalars)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.message(4294967290, self._scalars)
+            encoder.message(16378, self._nothing)
+            encoder.value(128, self.colour, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            encoder.value(122, self.someBytes, HHSocketMessage.WireBytes.self)
+            encoder.value(114, self.aString, HHSocketMessage.WireString.self)
+            encoder.value(104, self.aBool, HHSocketMessage.WireBool.self)
+            encoder.value(97, self.aSfixed64, HHSocketMessage.WireSFixed64.self)
+            encoder.value(93, self.aSfixed32, HHSocketMessage.WireSFixed32.self)
+            encoder.value(81, self.aFixed64, HHSocketMessage.WireFixed64.self)
+            encoder.value(77, self.aFixed32, HHSocketMessage.WireFixed32.self)
+            encoder.value(64, self.aSint64, HHSocketMessage.WireSInt64.self)
+            encoder.value(56, self.aSint32, HHSocketMessage.WireSInt32.self)
+            encoder.value(48, self.aUint64, HHSocketMessage.WireUInt64.self)
+            encoder.value(40, self.aUint32, HHSocketMessage.WireUInt32.self)
+            encoder.value(32, self.anInt64, HHSocketMessage.WireInt64.self)
+            encoder.value(24, self.anInt32, HHSocketMessage.WireInt32.self)
+            encoder.value(21, self.aFloat, HHSocketMessage.WireFloat.self)
+            encoder.value(9, self.aDouble, HHSocketMessage.WireDouble.self)
+        }
     }
 }
 
@@ -308,6 +374,7 @@ package struct Fuzz_Optionals: HHSocketMessage.ProtobufMessage {
     package var scalars: Fuzz_Scalars {
         get { self._scalars ?? Fuzz_Scalars() }
         set { self._scalars = newValue }
+        _modify { yield &self._scalars[orDefault: Fuzz_Scalars()] }
     }
     /// Whether `scalars` has a value.
     package var hasScalars: Bool { self._scalars != nil }
@@ -315,11 +382,9 @@ package struct Fuzz_Optionals: HHSocketMessage.ProtobufMessage {
     package mutating func clearScalars() { self._scalars = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _aDouble: Double?
     private var _aFloat: Float?
@@ -332,32 +397,36 @@ package struct Fuzz_Optionals: HHSocketMessage.ProtobufMessage {
     private var _colour: Fuzz_Colour?
     private var _scalars: Fuzz_Scalars?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self._aDouble = record.optional(0)
-        self._aFloat = record.optional(1)
-        self._anInt32 = record.optional(2)
-        self._aUint64 = record.optional(3)
-        self._aSint64 = record.optional(4)
-        self._aBool = record.optional(5)
-        self._aString = record.optional(6)
-        self._someBytes = record.optional(7)
-        self._colour = record.optional(8)
-        self._scalars = record.message(9)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 9: decoder.optional(&self._aDouble, HHSocketMessage.WireDouble.self)
+            case 21: decoder.optional(&self._aFloat, HHSocketMessage.WireFloat.self)
+            case 24: decoder.optional(&self._anInt32, HHSocketMessage.WireInt32.self)
+            case 32: decoder.optional(&self._aUint64, HHSocketMessage.WireUInt64.self)
+            case 40: decoder.optional(&self._aSint64, HHSocketMessage.WireSInt64.self)
+            case 48: decoder.optional(&self._aBool, HHSocketMessage.WireBool.self)
+            case 58: decoder.optional(&self._aString, HHSocketMessage.WireString.self)
+            case 66: decoder.optional(&self._someBytes, HHSocketMessage.WireBytes.self)
+            case 72: decoder.enumeration(&self._colour, &self.unknownFields)
+            case 82: decoder.message(&self._scalars)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.optional(0, self._aDouble)
-        record.optional(1, self._aFloat)
-        record.optional(2, self._anInt32)
-        record.optional(3, self._aUint64)
-        record.optional(4, self._aSint64)
-        record.optional(5, self._aBool)
-        record.optional(6, self._aString)
-        record.optional(7, self._someBytes)
-        record.optional(8, self._colour)
-        try record.message(9, self._scalars)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.message(82, self._scalars)
+        encoder.optional(72, self._colour, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+        encoder.optional(66, self._someBytes, HHSocketMessage.WireBytes.self)
+        encoder.optional(58, self._aString, HHSocketMessage.WireString.self)
+        encoder.optional(48, self._aBool, HHSocketMessage.WireBool.self)
+        encoder.optional(40, self._aSint64, HHSocketMessage.WireSInt64.self)
+        encoder.optional(32, self._aUint64, HHSocketMessage.WireUInt64.self)
+        encoder.optional(24, self._anInt32, HHSocketMessage.WireInt32.self)
+        encoder.optional(21, self._aFloat, HHSocketMessage.WireFloat.self)
+        encoder.optional(9, self._aDouble, HHSocketMessage.WireDouble.self)
     }
 }
 
@@ -385,119 +454,214 @@ package struct Fuzz_Lists: HHSocketMessage.ProtobufMessage {
         .init("nothings", 20, .message, .repeated, message: { Fuzz_Nothing.messageDescriptor }),
     ])
 
-    package var doubles: [Double]
+    package var doubles: [Double] {
+        get { self._heap.fields.doubles }
+        _modify { yield &self._heap.fields.doubles }
+    }
 
-    package var floats: [Float]
+    package var floats: [Float] {
+        get { self._heap.fields.floats }
+        _modify { yield &self._heap.fields.floats }
+    }
 
-    package var int32S: [Int32]
+    package var int32S: [Int32] {
+        get { self._heap.fields.int32S }
+        _modify { yield &self._heap.fields.int32S }
+    }
 
-    package var int64S: [Int64]
+    package var int64S: [Int64] {
+        get { self._heap.fields.int64S }
+        _modify { yield &self._heap.fields.int64S }
+    }
 
-    package var uint32S: [UInt32]
+    package var uint32S: [UInt32] {
+        get { self._heap.fields.uint32S }
+        _modify { yield &self._heap.fields.uint32S }
+    }
 
-    package var uint64S: [UInt64]
+    package var uint64S: [UInt64] {
+        get { self._heap.fields.uint64S }
+        _modify { yield &self._heap.fields.uint64S }
+    }
 
-    package var sint32S: [Int32]
+    package var sint32S: [Int32] {
+        get { self._heap.fields.sint32S }
+        _modify { yield &self._heap.fields.sint32S }
+    }
 
-    package var sint64S: [Int64]
+    package var sint64S: [Int64] {
+        get { self._heap.fields.sint64S }
+        _modify { yield &self._heap.fields.sint64S }
+    }
 
-    package var fixed32S: [UInt32]
+    package var fixed32S: [UInt32] {
+        get { self._heap.fields.fixed32S }
+        _modify { yield &self._heap.fields.fixed32S }
+    }
 
-    package var fixed64S: [UInt64]
+    package var fixed64S: [UInt64] {
+        get { self._heap.fields.fixed64S }
+        _modify { yield &self._heap.fields.fixed64S }
+    }
 
-    package var sfixed32S: [Int32]
+    package var sfixed32S: [Int32] {
+        get { self._heap.fields.sfixed32S }
+        _modify { yield &self._heap.fields.sfixed32S }
+    }
 
-    package var sfixed64S: [Int64]
+    package var sfixed64S: [Int64] {
+        get { self._heap.fields.sfixed64S }
+        _modify { yield &self._heap.fields.sfixed64S }
+    }
 
-    package var bools: [Bool]
+    package var bools: [Bool] {
+        get { self._heap.fields.bools }
+        _modify { yield &self._heap.fields.bools }
+    }
 
-    package var strings: [String]
+    package var strings: [String] {
+        get { self._heap.fields.strings }
+        _modify { yield &self._heap.fields.strings }
+    }
 
-    package var byteStrings: [Data]
+    package var byteStrings: [Data] {
+        get { self._heap.fields.byteStrings }
+        _modify { yield &self._heap.fields.byteStrings }
+    }
 
-    package var colours: [Fuzz_Colour]
+    package var colours: [Fuzz_Colour] {
+        get { self._heap.fields.colours }
+        _modify { yield &self._heap.fields.colours }
+    }
 
-    package var scalars: [Fuzz_Scalars]
+    package var scalars: [Fuzz_Scalars] {
+        get { self._heap.fields.scalars }
+        _modify { yield &self._heap.fields.scalars }
+    }
 
-    package var unpackedInt32S: [Int32]
+    package var unpackedInt32S: [Int32] {
+        get { self._heap.fields.unpackedInt32S }
+        _modify { yield &self._heap.fields.unpackedInt32S }
+    }
 
-    package var unpackedColours: [Fuzz_Colour]
+    package var unpackedColours: [Fuzz_Colour] {
+        get { self._heap.fields.unpackedColours }
+        _modify { yield &self._heap.fields.unpackedColours }
+    }
 
-    package var nothings: [Fuzz_Nothing]
+    package var nothings: [Fuzz_Nothing] {
+        get { self._heap.fields.nothings }
+        _modify { yield &self._heap.fields.nothings }
+    }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
-
-    package init() {
-        self.doubles = []
-        self.floats = []
-        self.int32S = []
-        self.int64S = []
-        self.uint32S = []
-        self.uint64S = []
-        self.sint32S = []
-        self.sint64S = []
-        self.fixed32S = []
-        self.fixed64S = []
-        self.sfixed32S = []
-        self.sfixed64S = []
-        self.bools = []
-        self.strings = []
-        self.byteStrings = []
-        self.colours = []
-        self.scalars = []
-        self.unpackedInt32S = []
-        self.unpackedColours = []
-        self.nothings = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.doubles = record.array(0)
-        self.floats = record.array(1)
-        self.int32S = record.array(2)
-        self.int64S = record.array(3)
-        self.uint32S = record.array(4)
-        self.uint64S = record.array(5)
-        self.sint32S = record.array(6)
-        self.sint64S = record.array(7)
-        self.fixed32S = record.array(8)
-        self.fixed64S = record.array(9)
-        self.sfixed32S = record.array(10)
-        self.sfixed64S = record.array(11)
-        self.bools = record.array(12)
-        self.strings = record.array(13)
-        self.byteStrings = record.array(14)
-        self.colours = record.array(15)
-        self.scalars = record.messages(16)
-        self.unpackedInt32S = record.array(17)
-        self.unpackedColours = record.array(18)
-        self.nothings = record.messages(19)
-        self.unknownFields = record.unknownFields
+    package init() {}
+
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.array(0, self.doubles)
-        record.array(1, self.floats)
-        record.array(2, self.int32S)
-        record.array(3, self.int64S)
-        record.array(4, self.uint32S)
-        record.array(5, self.uint64S)
-        record.array(6, self.sint32S)
-        record.array(7, self.sint64S)
-        record.array(8, self.fixed32S)
-        record.array(9, self.fixed64S)
-        record.array(10, self.sfixed32S)
-        record.array(11, self.sfixed64S)
-        record.array(12, self.bools)
-        record.array(13, self.strings)
-        record.array(14, self.byteStrings)
-        record.array(15, self.colours)
-        try record.messages(16, self.scalars)
-        record.array(17, self.unpackedInt32S)
-        record.array(18, self.unpackedColours)
-        try record.messages(19, self.nothings)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var doubles: [Double] = []
+        var floats: [Float] = []
+        var int32S: [Int32] = []
+        var int64S: [Int64] = []
+        var uint32S: [UInt32] = []
+        var uint64S: [UInt64] = []
+        var sint32S: [Int32] = []
+        var sint64S: [Int64] = []
+        var fixed32S: [UInt32] = []
+        var fixed64S: [UInt64] = []
+        var sfixed32S: [Int32] = []
+        var sfixed64S: [Int64] = []
+        var bools: [Bool] = []
+        var strings: [String] = []
+        var byteStrings: [Data] = []
+        var colours: [Fuzz_Colour] = []
+        var scalars: [Fuzz_Scalars] = []
+        var unpackedInt32S: [Int32] = []
+        var unpackedColours: [Fuzz_Colour] = []
+        var nothings: [Fuzz_Nothing] = []
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: decoder.append(&self.doubles, HHSocketMessage.WireDouble.self)
+                case 10: decoder.packed(&self.doubles, HHSocketMessage.WireDouble.self)
+                case 21: decoder.append(&self.floats, HHSocketMessage.WireFloat.self)
+                case 18: decoder.packed(&self.floats, HHSocketMessage.WireFloat.self)
+                case 24: decoder.append(&self.int32S, HHSocketMessage.WireInt32.self)
+                case 26: decoder.packed(&self.int32S, HHSocketMessage.WireInt32.self)
+                case 32: decoder.append(&self.int64S, HHSocketMessage.WireInt64.self)
+                case 34: decoder.packed(&self.int64S, HHSocketMessage.WireInt64.self)
+                case 40: decoder.append(&self.uint32S, HHSocketMessage.WireUInt32.self)
+                case 42: decoder.packed(&self.uint32S, HHSocketMessage.WireUInt32.self)
+                case 48: decoder.append(&self.uint64S, HHSocketMessage.WireUInt64.self)
+                case 50: decoder.packed(&self.uint64S, HHSocketMessage.WireUInt64.self)
+                case 56: decoder.append(&self.sint32S, HHSocketMessage.WireSInt32.self)
+                case 58: decoder.packed(&self.sint32S, HHSocketMessage.WireSInt32.self)
+                case 64: decoder.append(&self.sint64S, HHSocketMessage.WireSInt64.self)
+                case 66: decoder.packed(&self.sint64S, HHSocketMessage.WireSInt64.self)
+                case 77: decoder.append(&self.fixed32S, HHSocketMessage.WireFixed32.self)
+                case 74: decoder.packed(&self.fixed32S, HHSocketMessage.WireFixed32.self)
+                case 81: decoder.append(&self.fixed64S, HHSocketMessage.WireFixed64.self)
+                case 82: decoder.packed(&self.fixed64S, HHSocketMessage.WireFixed64.self)
+                case 93: decoder.append(&self.sfixed32S, HHSocketMessage.WireSFixed32.self)
+                case 90: decoder.packed(&self.sfixed32S, HHSocketMessage.WireSFixed32.self)
+                case 97: decoder.append(&self.sfixed64S, HHSocketMessage.WireSFixed64.self)
+                case 98: decoder.packed(&self.sfixed64S, HHSocketMessage.WireSFixed64.self)
+                case 104: decoder.append(&self.bools, HHSocketMessage.WireBool.self)
+                case 106: decoder.packed(&self.bools, HHSocketMessage.WireBool.self)
+                case 114: decoder.append(&self.strings, HHSocketMessage.WireString.self)
+                case 122: decoder.append(&self.byteStrings, HHSocketMessage.WireBytes.self)
+                case 128: decoder.enumerations(&self.colours, &self.unknownFields)
+                case 130: decoder.packedEnumerations(&self.colours, tag, &self.unknownFields)
+                case 138: decoder.messages(&self.scalars)
+                case 144: decoder.append(&self.unpackedInt32S, HHSocketMessage.WireInt32.self)
+                case 146: decoder.packed(&self.unpackedInt32S, HHSocketMessage.WireInt32.self)
+                case 152: decoder.enumerations(&self.unpackedColours, &self.unknownFields)
+                case 154: decoder.packedEnumerations(&self.unpackedColours, tag, &self.unknownFields)
+                case 162: decoder.messages(&self.nothings)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
+        }
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.messages(162, self.nothings)
+            encoder.values(152, self.unpackedColours, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            encoder.values(144, self.unpackedInt32S, HHSocketMessage.WireInt32.self)
+            encoder.messages(138, self.scalars)
+            encoder.packed(130, self.colours, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            encoder.values(122, self.byteStrings, HHSocketMessage.WireBytes.self)
+            encoder.values(114, self.strings, HHSocketMessage.WireString.self)
+            encoder.packed(106, self.bools, HHSocketMessage.WireBool.self)
+            encoder.packed(98, self.sfixed64S, HHSocketMessage.WireSFixed64.self)
+            encoder.packed(90, self.sfixed32S, HHSocketMessage.WireSFixed32.self)
+            encoder.packed(82, self.fixed64S, HHSocketMessage.WireFixed64.self)
+            encoder.packed(74, self.fixed32S, HHSocketMessage.WireFixed32.self)
+            encoder.packed(66, self.sint64S, HHSocketMessage.WireSInt64.self)
+            encoder.packed(58, self.sint32S, HHSocketMessage.WireSInt32.self)
+            encoder.packed(50, self.uint64S, HHSocketMessage.WireUInt64.self)
+            encoder.packed(42, self.uint32S, HHSocketMessage.WireUInt32.self)
+            encoder.packed(34, self.int64S, HHSocketMessage.WireInt64.self)
+            encoder.packed(26, self.int32S, HHSocketMessage.WireInt32.self)
+            encoder.packed(18, self.floats, HHSocketMessage.WireFloat.self)
+            encoder.packed(10, self.doubles, HHSocketMessage.WireDouble.self)
+        }
     }
 }
 
@@ -514,64 +678,57 @@ package struct Fuzz_Maps: HHSocketMessage.ProtobufMessage {
         .map("nothings", 9, key: .sfixed64, value: .message, message: { Fuzz_Nothing.messageDescriptor }),
     ])
 
-    package var texts: [String: String]
+    package var texts: [String: String] = [:]
 
-    package var numbers: [Int32: Int64]
+    package var numbers: [Int32: Int64] = [:]
 
-    package var fractions: [Int64: Double]
+    package var fractions: [Int64: Double] = [:]
 
-    package var truths: [UInt32: Bool]
+    package var truths: [UInt32: Bool] = [:]
 
-    package var blobs: [Bool: Data]
+    package var blobs: [Bool: Data] = [:]
 
-    package var colours: [String: Fuzz_Colour]
+    package var colours: [String: Fuzz_Colour] = [:]
 
-    package var scalars: [UInt64: Fuzz_Scalars]
+    package var scalars: [UInt64: Fuzz_Scalars] = [:]
 
-    package var within: [Int32: Fuzz_Maps]
+    package var within: [Int32: Fuzz_Maps] = [:]
 
-    package var nothings: [Int64: Fuzz_Nothing]
+    package var nothings: [Int64: Fuzz_Nothing] = [:]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.texts = [:]
-        self.numbers = [:]
-        self.fractions = [:]
-        self.truths = [:]
-        self.blobs = [:]
-        self.colours = [:]
-        self.scalars = [:]
-        self.within = [:]
-        self.nothings = [:]
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.map(&self.texts, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
+            case 18: decoder.map(&self.numbers, HHSocketMessage.WireInt32.self, HHSocketMessage.WireInt64.self)
+            case 26: decoder.map(&self.fractions, HHSocketMessage.WireSInt64.self, HHSocketMessage.WireDouble.self)
+            case 34: decoder.map(&self.truths, HHSocketMessage.WireFixed32.self, HHSocketMessage.WireBool.self)
+            case 42: decoder.map(&self.blobs, HHSocketMessage.WireBool.self, HHSocketMessage.WireBytes.self)
+            case 50: decoder.enumMap(&self.colours, HHSocketMessage.WireString.self, &self.unknownFields)
+            case 58: decoder.messageMap(&self.scalars, HHSocketMessage.WireUInt64.self)
+            case 66: decoder.messageMap(&self.within, HHSocketMessage.WireInt32.self)
+            case 74: decoder.messageMap(&self.nothings, HHSocketMessage.WireSFixed64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.texts = record.map(0)
-        self.numbers = record.map(1)
-        self.fractions = record.map(2)
-        self.truths = record.map(3)
-        self.blobs = record.map(4)
-        self.colours = record.map(5)
-        self.scalars = record.messageMap(6)
-        self.within = record.messageMap(7)
-        self.nothings = record.messageMap(8)
-        self.unknownFields = record.unknownFields
-    }
-
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.map(0, self.texts)
-        record.map(1, self.numbers)
-        record.map(2, self.fractions)
-        record.map(3, self.truths)
-        record.map(4, self.blobs)
-        record.map(5, self.colours)
-        try record.messageMap(6, self.scalars)
-        try record.messageMap(7, self.within)
-        try record.messageMap(8, self.nothings)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.messageMap(74, self.nothings, HHSocketMessage.WireSFixed64.self)
+        encoder.messageMap(66, self.within, HHSocketMessage.WireInt32.self)
+        encoder.messageMap(58, self.scalars, HHSocketMessage.WireUInt64.self)
+        encoder.map(50, self.colours, HHSocketMessage.WireString.self, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+        encoder.map(42, self.blobs, HHSocketMessage.WireBool.self, HHSocketMessage.WireBytes.self)
+        encoder.map(34, self.truths, HHSocketMessage.WireFixed32.self, HHSocketMessage.WireBool.self)
+        encoder.map(26, self.fractions, HHSocketMessage.WireSInt64.self, HHSocketMessage.WireDouble.self)
+        encoder.map(18, self.numbers, HHSocketMessage.WireInt32.self, HHSocketMessage.WireInt64.self)
+        encoder.map(10, self.texts, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
     }
 }
 
@@ -592,9 +749,15 @@ package struct Fuzz_Choices: HHSocketMessage.ProtobufMessage {
         .init("before", 40, .string),
     ])
 
-    package var before: String
+    package var before: String {
+        get { self._heap.fields.before }
+        _modify { yield &self._heap.fields.before }
+    }
 
-    package var choice: OneOf_Choice? = nil
+    package var choice: OneOf_Choice? {
+        get { self._heap.fields.choice }
+        _modify { yield &self._heap.fields.choice }
+    }
 
     package var aDouble: Double {
         get { if case .aDouble(let value)? = self.choice { value } else { 0 } }
@@ -646,7 +809,10 @@ package struct Fuzz_Choices: HHSocketMessage.ProtobufMessage {
         set { self.choice = .nothing(newValue) }
     }
 
-    package var other: OneOf_Other? = nil
+    package var other: OneOf_Other? {
+        get { self._heap.fields.other }
+        _modify { yield &self._heap.fields.other }
+    }
 
     package var text: String {
         get { if case .text(let value)? = self.other { value } else { "" } }
@@ -671,63 +837,93 @@ package struct Fuzz_Choices: HHSocketMessage.ProtobufMessage {
         case nothing(Fuzz_Nothing)
     }
 
-    package indirect enum OneOf_Other: Hashable, Sendable {
+    package enum OneOf_Other: Hashable, Sendable {
         case text(String)
         case choices(Fuzz_Choices)
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
-
-    package init() {
-        self.before = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        switch record.oneof(0) {
-        case 1: self.choice = .aDouble(record.value(0))
-        case 2: self.choice = .aFloat(record.value(1))
-        case 3: self.choice = .anInt64(record.value(2))
-        case 4: self.choice = .aSint32(record.value(3))
-        case 5: self.choice = .aBool(record.value(4))
-        case 6: self.choice = .aString(record.value(5))
-        case 7: self.choice = .someBytes(record.value(6))
-        case 8: self.choice = .colour(record.value(7))
-        case 9: self.choice = .scalars(record.message(8) ?? Fuzz_Scalars())
-        case 10: self.choice = .nothing(record.message(9) ?? Fuzz_Nothing())
-        default: self.choice = nil
-        }
-        switch record.oneof(10) {
-        case 30: self.other = .text(record.value(10))
-        case 31: self.other = .choices(record.message(11) ?? Fuzz_Choices())
-        default: self.other = nil
-        }
-        self.before = record.value(12)
-        self.unknownFields = record.unknownFields
+    package init() {}
+
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        switch self.choice {
-        case .aDouble(let value)?: record.oneof(0, value)
-        case .aFloat(let value)?: record.oneof(1, value)
-        case .anInt64(let value)?: record.oneof(2, value)
-        case .aSint32(let value)?: record.oneof(3, value)
-        case .aBool(let value)?: record.oneof(4, value)
-        case .aString(let value)?: record.oneof(5, value)
-        case .someBytes(let value)?: record.oneof(6, value)
-        case .colour(let value)?: record.oneof(7, value)
-        case .scalars(let value)?: try record.oneofMessage(8, value)
-        case .nothing(let value)?: try record.oneofMessage(9, value)
-        case nil: break
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var before: String = ""
+        var choice: OneOf_Choice?
+        var other: OneOf_Other?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 9: self.choice = .aDouble(decoder.read(HHSocketMessage.WireDouble.self))
+                case 21: self.choice = .aFloat(decoder.read(HHSocketMessage.WireFloat.self))
+                case 24: self.choice = .anInt64(decoder.read(HHSocketMessage.WireInt64.self))
+                case 32: self.choice = .aSint32(decoder.read(HHSocketMessage.WireSInt32.self))
+                case 40: self.choice = .aBool(decoder.read(HHSocketMessage.WireBool.self))
+                case 50: self.choice = .aString(decoder.read(HHSocketMessage.WireString.self))
+                case 58: self.choice = .someBytes(decoder.read(HHSocketMessage.WireBytes.self))
+                case 64:
+                    var value: Fuzz_Colour?
+                    decoder.enumeration(&value, &self.unknownFields)
+                    if let value { self.choice = .colour(value) }
+                case 74:
+                    var message: Fuzz_Scalars?
+                    if case .scalars(let present)? = self.choice { message = present }
+                    decoder.message(&message)
+                    self.choice = message.map { .scalars($0) }
+                case 82:
+                    var message: Fuzz_Nothing?
+                    if case .nothing(let present)? = self.choice { message = present }
+                    decoder.message(&message)
+                    self.choice = message.map { .nothing($0) }
+                case 242: self.other = .text(decoder.read(HHSocketMessage.WireString.self))
+                case 250:
+                    var message: Fuzz_Choices?
+                    if case .choices(let present)? = self.other { message = present }
+                    decoder.message(&message)
+                    self.other = message.map { .choices($0) }
+                case 322: decoder.value(&self.before, HHSocketMessage.WireString.self)
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
-        switch self.other {
-        case .text(let value)?: record.oneof(10, value)
-        case .choices(let value)?: try record.oneofMessage(11, value)
-        case nil: break
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            encoder.value(322, self.before, HHSocketMessage.WireString.self)
+            switch self.other {
+            case .text(let value)?: encoder.optional(242, value, HHSocketMessage.WireString.self)
+            case .choices(let value)?: encoder.message(250, value)
+            case nil: break
+            }
+            switch self.choice {
+            case .aDouble(let value)?: encoder.optional(9, value, HHSocketMessage.WireDouble.self)
+            case .aFloat(let value)?: encoder.optional(21, value, HHSocketMessage.WireFloat.self)
+            case .anInt64(let value)?: encoder.optional(24, value, HHSocketMessage.WireInt64.self)
+            case .aSint32(let value)?: encoder.optional(32, value, HHSocketMessage.WireSInt32.self)
+            case .aBool(let value)?: encoder.optional(40, value, HHSocketMessage.WireBool.self)
+            case .aString(let value)?: encoder.optional(50, value, HHSocketMessage.WireString.self)
+            case .someBytes(let value)?: encoder.optional(58, value, HHSocketMessage.WireBytes.self)
+            case .colour(let value)?: encoder.optional(64, value, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            case .scalars(let value)?: encoder.message(74, value)
+            case .nothing(let value)?: encoder.message(82, value)
+            case nil: break
+            }
         }
-        record.value(12, self.before)
-        record.unknownFields(self.unknownFields)
     }
 }
 
@@ -741,22 +937,35 @@ package struct Fuzz_Node: HHSocketMessage.ProtobufMessage {
         .init("right", 6, .message, .oneof(0), message: { Fuzz_Scalars.messageDescriptor }),
     ])
 
-    package var value: Int32
+    package var value: Int32 {
+        get { self._heap.fields.value }
+        _modify { yield &self._heap.fields.value }
+    }
 
     package var next: Fuzz_Node {
-        get { self._next?.value ?? Fuzz_Node() }
-        set { self._next = HHSocketMessage.Boxed(newValue) }
+        get { self._heap.fields._next ?? Fuzz_Node() }
+        set { self._heap.fields._next = newValue }
+        _modify { yield &self._heap.fields._next[orDefault: Fuzz_Node()] }
     }
     /// Whether `next` has a value.
-    package var hasNext: Bool { self._next != nil }
+    package var hasNext: Bool { self._heap.fields._next != nil }
     /// Leaves `next` without a value.
-    package mutating func clearNext() { self._next = nil }
+    package mutating func clearNext() { self._heap.fields._next = nil }
 
-    package var children: [Fuzz_Node]
+    package var children: [Fuzz_Node] {
+        get { self._heap.fields.children }
+        _modify { yield &self._heap.fields.children }
+    }
 
-    package var named: [String: Fuzz_Node]
+    package var named: [String: Fuzz_Node] {
+        get { self._heap.fields.named }
+        _modify { yield &self._heap.fields.named }
+    }
 
-    package var either: OneOf_Either? = nil
+    package var either: OneOf_Either? {
+        get { self._heap.fields.either }
+        _modify { yield &self._heap.fields.either }
+    }
 
     package var left: Fuzz_Node {
         get { if case .left(let value)? = self.either { value } else { Fuzz_Node() } }
@@ -768,46 +977,70 @@ package struct Fuzz_Node: HHSocketMessage.ProtobufMessage {
         set { self.either = .right(newValue) }
     }
 
-    package indirect enum OneOf_Either: Hashable, Sendable {
+    package enum OneOf_Either: Hashable, Sendable {
         case left(Fuzz_Node)
         case right(Fuzz_Scalars)
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
-
-    package init() {
-        self.value = 0
-        self.children = []
-        self.named = [:]
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package var unknownFields: HHSocketMessage.UnknownStorage {
+        get { self._heap.fields.unknownFields }
+        _modify { yield &self._heap.fields.unknownFields }
     }
 
-    private var _next: HHSocketMessage.Boxed<Fuzz_Node>?
+    package init() {}
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self._next = record.boxed(1)
-        self.children = record.messages(2)
-        self.named = record.messageMap(3)
-        switch record.oneof(4) {
-        case 5: self.either = .left(record.message(4) ?? Fuzz_Node())
-        case 6: self.either = .right(record.message(5) ?? Fuzz_Scalars())
-        default: self.either = nil
-        }
-        self.unknownFields = record.unknownFields
+    private var _heap = HHSocketMessage.HeapStored<_Fields>()
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        decoder.fields(&self._heap)
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        try record.message(1, self._next?.value)
-        try record.messages(2, self.children)
-        try record.messageMap(3, self.named)
-        switch self.either {
-        case .left(let value)?: try record.oneofMessage(4, value)
-        case .right(let value)?: try record.oneofMessage(5, value)
-        case nil: break
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.fields(self._heap)
+    }
+
+    fileprivate struct _Fields: HHSocketMessage.MessageFields {
+        var value: Int32 = 0
+        var _next: Fuzz_Node?
+        var children: [Fuzz_Node] = []
+        var named: [String: Fuzz_Node] = [:]
+        var either: OneOf_Either?
+        var unknownFields = HHSocketMessage.UnknownStorage()
+
+        mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+            while let tag = decoder.nextTag() {
+                switch tag {
+                case 8: decoder.value(&self.value, HHSocketMessage.WireInt32.self)
+                case 18: decoder.message(&self._next)
+                case 26: decoder.messages(&self.children)
+                case 34: decoder.messageMap(&self.named, HHSocketMessage.WireString.self)
+                case 42:
+                    var message: Fuzz_Node?
+                    if case .left(let present)? = self.either { message = present }
+                    decoder.message(&message)
+                    self.either = message.map { .left($0) }
+                case 50:
+                    var message: Fuzz_Scalars?
+                    if case .right(let present)? = self.either { message = present }
+                    decoder.message(&message)
+                    self.either = message.map { .right($0) }
+                default: decoder.unknown(tag, &self.unknownFields)
+                }
+            }
         }
-        record.unknownFields(self.unknownFields)
+
+        func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+            encoder.unknown(self.unknownFields)
+            switch self.either {
+            case .left(let value)?: encoder.message(42, value)
+            case .right(let value)?: encoder.message(50, value)
+            case nil: break
+            }
+            encoder.messageMap(34, self.named, HHSocketMessage.WireString.self)
+            encoder.messages(26, self.children)
+            encoder.message(18, self._next)
+            encoder.value(8, self.value, HHSocketMessage.WireInt32.self)
+        }
     }
 }

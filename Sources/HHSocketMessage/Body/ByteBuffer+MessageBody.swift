@@ -6,7 +6,7 @@ extension ByteBuffer {
     /// - Throws: The error of the message's encoder: ``MessageError`` for generated messages.
     @inlinable
     public init(message: some MessageBody) throws {
-        self = try message.withMessageBytes { bytes in ByteBuffer(bytes: bytes) }
+        self = try message.messageBuffer()
     }
 
     /// Creates a payload from the canonical bytes of a message, which are equal for equal messages; see

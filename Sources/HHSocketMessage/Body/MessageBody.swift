@@ -1,3 +1,5 @@
+public import NIOCore
+
 /// A type that can be encoded as a frame's payload and decoded from one: messages that `protoc-gen-hhsocket` generates,
 /// and, with the module `HHSocketSwiftProtobuf`, those of swift-protobuf.
 ///
@@ -28,6 +30,11 @@ public protocol MessageBody: Sendable {
     ///
     /// The default implementation calls ``withMessageBytes(_:)``, which suffices for encodings without maps.
     func withCanonicalMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result
+
+    /// Encodes the message into a buffer of its own, which its frame is to carry.
+    ///
+    /// The default implementation copies the bytes of ``withMessageBytes(_:)``.
+    func messageBuffer() throws -> ByteBuffer
 }
 
 extension MessageBody {
@@ -35,6 +42,11 @@ extension MessageBody {
         _ body: (UnsafeRawBufferPointer) throws -> Result
     ) throws -> Result {
         try self.withMessageBytes(body)
+    }
+
+    @inlinable
+    public func messageBuffer() throws -> ByteBuffer {
+        try self.withMessageBytes { bytes in ByteBuffer(bytes: bytes) }
     }
 }
 

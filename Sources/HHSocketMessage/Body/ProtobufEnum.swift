@@ -2,7 +2,7 @@
 ///
 /// An enumeration of proto3 is open: an unknown number becomes `.UNRECOGNIZED(number)`. One of proto2 is closed: an
 /// unknown number goes to the message's unknown fields.
-public protocol ProtobufEnum: RawRepresentable, CaseIterable, FieldValue where RawValue == Int {
+public protocol ProtobufEnum: RawRepresentable, CaseIterable, Hashable, Sendable where RawValue == Int {
     /// Creates the first case that the `.proto` declares, which is the default of a field.
     init()
 }

@@ -20,21 +20,11 @@ public struct UnknownStorage: Hashable, Sendable {
     @inlinable
     public var isEmpty: Bool { self.bytes.isEmpty }
 
-    mutating func append(_ field: RecordUnknown) {
-        self.appendVarint(UInt64(field.number) << 3 | UInt64(field.wireType))
-        self.bytes.append(contentsOf: field.value.buffer)
-    }
-
     /// Appends a number that a closed enumeration does not declare.
+    @usableFromInline
     mutating func append(number: UInt32, enumValue: Int32) {
         self.appendVarint(UInt64(number) << 3)
         self.appendVarint(UInt64(bitPattern: Int64(enumValue)))
-    }
-
-    mutating func append(number: UInt32, delimited value: [UInt8]) {
-        self.appendVarint(UInt64(number) << 3 | UInt64(WireType.lengthDelimited.rawValue))
-        self.appendVarint(UInt64(value.count))
-        self.bytes.append(contentsOf: value)
     }
 
     private mutating func appendVarint(_ value: UInt64) {

@@ -16,6 +16,8 @@ public final class MessageDescriptor: @unchecked Sendable {
 
     private static let linking = NIOLock()
 
+    private let lastLength = ManagedAtomic(0)
+
     private let memory: UnsafeMutablePointer<MessagePlan>
     private let isLinked = ManagedAtomic(false)
     #if ProtobufC && canImport(CProtobufC)
@@ -72,6 +74,14 @@ public final class MessageDescriptor: @unchecked Sendable {
         #endif
         self.memory.pointee.fields.deallocate()
         self.memory.deallocate()
+    }
+
+    /// The length of the last message of this type that was encoded and was not short, in bytes: a guess at that of the
+    /// next. A wrong one costs time and no more.
+    @usableFromInline
+    var expectedLength: Int {
+        get { self.lastLength.load(ordering: .relaxed) }
+        set { self.lastLength.store(newValue, ordering: .relaxed) }
     }
 
     /// The plan that the engines use. It is valid as long as the descriptor.

@@ -6,7 +6,10 @@ enum PortableEngine: MessageEngine {
         _ plan: UnsafePointer<MessagePlan>,
         _ arena: RecordArena
     ) throws(MessageError) -> UnsafeRawPointer {
-        try PortableReader(arena: arena, memoryLimit: MessageLimits.memory(forLength: bytes.count)).read(bytes, plan)
+        try PortableReader(arena: arena, memoryLimit: MessageLimits.standard.memory(forLength: bytes.count)).read(
+            bytes,
+            plan
+        )
     }
 
     static func write(

@@ -69,8 +69,8 @@ struct PortableReader {
                 throw MessageError(error.reason, in: plan.pointee.descriptor.name, at: error.offset)
             }
             if var inner {
-                guard depth < MessageLimits.depth || inner.plan.pointee.isEntryOfValues else {
-                    throw MessageError(.tooDeep(limit: MessageLimits.depth), in: plan.pointee.descriptor.name)
+                guard depth < MessageLimits.standard.depth || inner.plan.pointee.isEntryOfValues else {
+                    throw MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: plan.pointee.descriptor.name)
                 }
                 let message = self.message(inner.field, inner.plan, in: record)
                 try self.read(&inner.reader, into: message, inner.plan, depth: depth + 1)

@@ -39,7 +39,7 @@ enum ProtobufCEngine: MessageEngine {
         _ plan: UnsafePointer<MessagePlan>,
         _ arena: RecordArena
     ) -> UnsafeRawPointer? {
-        var memory = Memory(arena: arena, limit: MessageLimits.memory(forLength: bytes.count))
+        var memory = Memory(arena: arena, limit: MessageLimits.standard.memory(forLength: bytes.count))
         return withUnsafeMutablePointer(to: &memory) { memory in Self.unpack(bytes, plan, memory) }
     }
 

@@ -69,7 +69,7 @@ public struct Google_Protobuf_Duration: HHSocketMessage.ProtobufMessage {
     /// Signed seconds of the span of time. Must be from -315,576,000,000
     /// to +315,576,000,000 inclusive. Note: these bounds are computed from:
     /// 60 sec/min * 60 min/hr * 24 hr/day * 365.25 days/year * 10000 years
-    public var seconds: Int64
+    public var seconds: Int64 = 0
 
     /// Signed fractions of a second at nanosecond resolution of the span
     /// of time. Durations less than one second are represented with a 0
@@ -77,26 +77,26 @@ public struct Google_Protobuf_Duration: HHSocketMessage.ProtobufMessage {
     /// of one second or more, a non-zero value for the `nanos` field must be
     /// of the same sign as the `seconds` field. Must be from -999,999,999
     /// to +999,999,999 inclusive.
-    public var nanos: Int32
+    public var nanos: Int32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.seconds = 0
-        self.nanos = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.seconds, HHSocketMessage.WireInt64.self)
+            case 16: decoder.value(&self.nanos, HHSocketMessage.WireInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.seconds = record.value(0)
-        self.nanos = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.seconds)
-        record.value(1, self.nanos)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(16, self.nanos, HHSocketMessage.WireInt32.self)
+        encoder.value(8, self.seconds, HHSocketMessage.WireInt64.self)
     }
 }

@@ -13,17 +13,15 @@ public struct Google_Protobuf_Empty: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Empty", [])
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
     }
 }

@@ -102,32 +102,32 @@ public struct Google_Protobuf_Timestamp: HHSocketMessage.ProtobufMessage {
     /// Represents seconds of UTC time since Unix epoch
     /// 1970-01-01T00:00:00Z. Must be from 0001-01-01T00:00:00Z to
     /// 9999-12-31T23:59:59Z inclusive.
-    public var seconds: Int64
+    public var seconds: Int64 = 0
 
     /// Non-negative fractions of a second at nanosecond resolution. Negative
     /// second values with fractions must still have non-negative nanos values
     /// that count forward in time. Must be from 0 to 999,999,999
     /// inclusive.
-    public var nanos: Int32
+    public var nanos: Int32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.seconds = 0
-        self.nanos = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.seconds, HHSocketMessage.WireInt64.self)
+            case 16: decoder.value(&self.nanos, HHSocketMessage.WireInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.seconds = record.value(0)
-        self.nanos = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.seconds)
-        record.value(1, self.nanos)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(16, self.nanos, HHSocketMessage.WireInt32.self)
+        encoder.value(8, self.seconds, HHSocketMessage.WireInt64.self)
     }
 }

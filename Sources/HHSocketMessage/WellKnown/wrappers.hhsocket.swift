@@ -17,24 +17,25 @@ public struct Google_Protobuf_DoubleValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The double value.
-    public var value: Double
+    public var value: Double = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.value = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 9: decoder.value(&self.value, HHSocketMessage.WireDouble.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(9, self.value, HHSocketMessage.WireDouble.self)
     }
 }
 
@@ -47,24 +48,25 @@ public struct Google_Protobuf_FloatValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The float value.
-    public var value: Float
+    public var value: Float = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.value = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 13: decoder.value(&self.value, HHSocketMessage.WireFloat.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(13, self.value, HHSocketMessage.WireFloat.self)
     }
 }
 
@@ -77,24 +79,25 @@ public struct Google_Protobuf_Int64Value: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The int64 value.
-    public var value: Int64
+    public var value: Int64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.value = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.value, HHSocketMessage.WireInt64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(8, self.value, HHSocketMessage.WireInt64.self)
     }
 }
 
@@ -107,24 +110,25 @@ public struct Google_Protobuf_UInt64Value: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The uint64 value.
-    public var value: UInt64
+    public var value: UInt64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.value = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.value, HHSocketMessage.WireUInt64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(8, self.value, HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -137,24 +141,25 @@ public struct Google_Protobuf_Int32Value: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The int32 value.
-    public var value: Int32
+    public var value: Int32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.value = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.value, HHSocketMessage.WireInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(8, self.value, HHSocketMessage.WireInt32.self)
     }
 }
 
@@ -167,24 +172,25 @@ public struct Google_Protobuf_UInt32Value: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The uint32 value.
-    public var value: UInt32
+    public var value: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.value = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.value, HHSocketMessage.WireUInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(8, self.value, HHSocketMessage.WireUInt32.self)
     }
 }
 
@@ -197,24 +203,25 @@ public struct Google_Protobuf_BoolValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The bool value.
-    public var value: Bool
+    public var value: Bool = false
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.value = false
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.value, HHSocketMessage.WireBool.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(8, self.value, HHSocketMessage.WireBool.self)
     }
 }
 
@@ -227,24 +234,25 @@ public struct Google_Protobuf_StringValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The string value.
-    public var value: String
+    public var value: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.value = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.value, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(10, self.value, HHSocketMessage.WireString.self)
     }
 }
 
@@ -257,23 +265,24 @@ public struct Google_Protobuf_BytesValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The bytes value.
-    public var value: Data
+    public var value: Data = Data()
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields: HHSocketMessage.UnknownStorage
+    public var unknownFields = HHSocketMessage.UnknownStorage()
 
-    public init() {
-        self.value = Data()
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.value, HHSocketMessage.WireBytes.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    public init(record: HHSocketMessage.RecordReader) {
-        self.value = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    public func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.value)
-        record.unknownFields(self.unknownFields)
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(10, self.value, HHSocketMessage.WireBytes.self)
     }
 }

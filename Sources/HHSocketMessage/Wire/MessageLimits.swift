@@ -1,13 +1,35 @@
-/// The limits of messages.
-@usableFromInline
-enum MessageLimits {
-    /// The maximum nesting depth of messages, including the outermost; entries of maps whose values are not messages do
-    /// not count. The source is swift-protobuf's limit. C++ and Java allow one more: they do not count the outermost.
-    @usableFromInline static let depth = 100
-    /// The maximum length of a message, in bytes: protobuf's own limit, less than 2 GiB, which fits in 32 bits.
-    static let length = Int(Int32.max)
+/// The bounds within which a message is decoded, since its bytes may be a stranger's.
+public struct MessageLimits: Hashable, Sendable {
+    /// The bounds unless others are given.
+    public static let standard = Self()
 
-    /// The maximum memory, in bytes, for the records of a message of this encoded length: eight times the length plus
-    /// 32 MiB, which allows for lists of sparse messages. Two bytes can require a record of many hundreds.
-    static func memory(forLength length: Int) -> Int { Int(clamping: (32 << 20) + 8 * Int64(length)) }
+    /// The maximum nesting depth of messages, including the outermost; 100 by default. Entries of maps whose values are
+    /// not messages do not count. The source of the default is swift-protobuf's limit. C++ and Java allow one more:
+    /// they do not count the outermost.
+    ///
+    /// Each level takes some hundred bytes of the stack.
+    public var depth: Int
+    /// The number of bytes that decoding may allocate for every message, however short; 32 MiB by default.
+    ///
+    /// Counted are the elements of arrays and maps, messages that are kept apart from those around them, strings that
+    /// are not short, bytes and unknown fields. An array that grows may take twice as much for a moment.
+    public var memory: Int
+    /// The number of bytes that decoding may allocate for each byte of the message, beside ``memory``; 8 by default.
+    public var memoryPerByte: Int
+
+    /// The maximum length of a message, in bytes: protobuf's own limit, less than 2 GiB, which fits in 32 bits.
+    @usableFromInline static let length = Int(Int32.max)
+
+    public init(depth: Int = 100, memory: Int = 32 << 20, memoryPerByte: Int = 8) {
+        self.depth = depth
+        self.memory = memory
+        self.memoryPerByte = memoryPerByte
+    }
+
+    /// The number of bytes that decoding a message of this length may allocate.
+    @usableFromInline
+    func memory(forLength length: Int) -> Int {
+        let (product, overflows) = length.multipliedReportingOverflow(by: self.memoryPerByte)
+        return overflows ? .max : product.addingReportingOverflow(self.memory).overflow ? .max : product + self.memory
+    }
 }

@@ -32,8 +32,8 @@ struct MessageScan {
                 throw MessageError(error.reason, in: plan.pointee.descriptor.name, at: error.offset)
             }
             if var inner {
-                guard depth < MessageLimits.depth || inner.plan.pointee.isEntryOfValues else {
-                    throw MessageError(.tooDeep(limit: MessageLimits.depth), in: plan.pointee.descriptor.name)
+                guard depth < MessageLimits.standard.depth || inner.plan.pointee.isEntryOfValues else {
+                    throw MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: plan.pointee.descriptor.name)
                 }
                 try self.check(&inner.reader, inner.plan, depth: depth + 1)
             }

@@ -31,13 +31,13 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The newest version of the protocol that the client speaks; the first is 1.
-    package var version: UInt32
+    package var version: UInt32 = 0
 
     /// What the client can do beyond the first version, by name. Those that the server does not know it does not accept.
-    package var features: [String]
+    package var features: [String] = []
 
     /// Who the client is, as the application means it: such as what it was given when it signed in.
-    package var sessionToken: Data
+    package var sessionToken: Data = Data()
 
     /// The last push that the client has received, where pushes are numbered; so that the server sends those after it.
     package var resumeFrom: UInt64 {
@@ -50,49 +50,45 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
     package mutating func clearResumeFrom() { self._resumeFrom = nil }
 
     /// The oldest version that the client speaks; 0 means 1.
-    package var minimumVersion: UInt32
+    package var minimumVersion: UInt32 = 0
 
     /// With streams: what the client is ready to receive on one stream, in bytes; 0 means 262,144.
-    package var streamWindow: UInt32
+    package var streamWindow: UInt32 = 0
 
     /// With streams: what the client is ready to receive on all streams together, in bytes; 0 means 4,194,304.
-    package var connectionWindow: UInt32
+    package var connectionWindow: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.version = 0
-        self.features = []
-        self.sessionToken = Data()
-        self.minimumVersion = 0
-        self.streamWindow = 0
-        self.connectionWindow = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _resumeFrom: UInt64?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.version = record.value(0)
-        self.features = record.array(1)
-        self.sessionToken = record.value(2)
-        self._resumeFrom = record.optional(3)
-        self.minimumVersion = record.value(4)
-        self.streamWindow = record.value(5)
-        self.connectionWindow = record.value(6)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.version, HHSocketMessage.WireUInt32.self)
+            case 18: decoder.append(&self.features, HHSocketMessage.WireString.self)
+            case 26: decoder.value(&self.sessionToken, HHSocketMessage.WireBytes.self)
+            case 32: decoder.optional(&self._resumeFrom, HHSocketMessage.WireUInt64.self)
+            case 40: decoder.value(&self.minimumVersion, HHSocketMessage.WireUInt32.self)
+            case 48: decoder.value(&self.streamWindow, HHSocketMessage.WireUInt32.self)
+            case 56: decoder.value(&self.connectionWindow, HHSocketMessage.WireUInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.version)
-        record.array(1, self.features)
-        record.value(2, self.sessionToken)
-        record.optional(3, self._resumeFrom)
-        record.value(4, self.minimumVersion)
-        record.value(5, self.streamWindow)
-        record.value(6, self.connectionWindow)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(56, self.connectionWindow, HHSocketMessage.WireUInt32.self)
+        encoder.value(48, self.streamWindow, HHSocketMessage.WireUInt32.self)
+        encoder.value(40, self.minimumVersion, HHSocketMessage.WireUInt32.self)
+        encoder.optional(32, self._resumeFrom, HHSocketMessage.WireUInt64.self)
+        encoder.value(26, self.sessionToken, HHSocketMessage.WireBytes.self)
+        encoder.values(18, self.features, HHSocketMessage.WireString.self)
+        encoder.value(8, self.version, HHSocketMessage.WireUInt32.self)
     }
 }
 
@@ -109,54 +105,50 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The version that both speak from now on: not above the client's.
-    package var version: UInt32
+    package var version: UInt32 = 0
 
     /// Those of the client's features that are used from now on.
-    package var features: [String]
+    package var features: [String] = []
 
     /// Whether the client is still the session that its token speaks of, and every push after `resume_from` will come.
-    package var resumed: Bool
+    package var resumed: Bool = false
 
     /// With streams: what the server is ready to receive on one stream, in bytes; 0 means 262,144.
-    package var streamWindow: UInt32
+    package var streamWindow: UInt32 = 0
 
     /// With streams: what the server is ready to receive on all streams together, in bytes; 0 means 4,194,304.
-    package var connectionWindow: UInt32
+    package var connectionWindow: UInt32 = 0
 
     /// With streams: how many streams the client may have open at a time; 0 means 100.
-    package var maximumStreams: UInt32
+    package var maximumStreams: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.version = 0
-        self.features = []
-        self.resumed = false
-        self.streamWindow = 0
-        self.connectionWindow = 0
-        self.maximumStreams = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.version, HHSocketMessage.WireUInt32.self)
+            case 18: decoder.append(&self.features, HHSocketMessage.WireString.self)
+            case 24: decoder.value(&self.resumed, HHSocketMessage.WireBool.self)
+            case 32: decoder.value(&self.streamWindow, HHSocketMessage.WireUInt32.self)
+            case 40: decoder.value(&self.connectionWindow, HHSocketMessage.WireUInt32.self)
+            case 48: decoder.value(&self.maximumStreams, HHSocketMessage.WireUInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.version = record.value(0)
-        self.features = record.array(1)
-        self.resumed = record.value(2)
-        self.streamWindow = record.value(3)
-        self.connectionWindow = record.value(4)
-        self.maximumStreams = record.value(5)
-        self.unknownFields = record.unknownFields
-    }
-
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.version)
-        record.array(1, self.features)
-        record.value(2, self.resumed)
-        record.value(3, self.streamWindow)
-        record.value(4, self.connectionWindow)
-        record.value(5, self.maximumStreams)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(48, self.maximumStreams, HHSocketMessage.WireUInt32.self)
+        encoder.value(40, self.connectionWindow, HHSocketMessage.WireUInt32.self)
+        encoder.value(32, self.streamWindow, HHSocketMessage.WireUInt32.self)
+        encoder.value(24, self.resumed, HHSocketMessage.WireBool.self)
+        encoder.values(18, self.features, HHSocketMessage.WireString.self)
+        encoder.value(8, self.version, HHSocketMessage.WireUInt32.self)
     }
 }
 
@@ -169,7 +161,7 @@ package struct WireMetadata: HHSocketMessage.ProtobufMessage {
     ])
 
     /// What the application says beside the body, by name; tracing puts its context here too. Names are lower-case ASCII.
-    package var values: [String: String]
+    package var values: [String: String] = [:]
 
     /// In requests: how many milliseconds are left until the answer is of no use, counted from the request's leaving.
     package var deadline: UInt64 {
@@ -182,31 +174,31 @@ package struct WireMetadata: HHSocketMessage.ProtobufMessage {
     package mutating func clearDeadline() { self._deadline = nil }
 
     /// In requests: what names this request among its client's; a repeat of it gets the first answer.
-    package var idempotencyKey: String
+    package var idempotencyKey: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.values = [:]
-        self.idempotencyKey = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _deadline: UInt64?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.values = record.map(0)
-        self._deadline = record.optional(1)
-        self.idempotencyKey = record.value(2)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.map(&self.values, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
+            case 16: decoder.optional(&self._deadline, HHSocketMessage.WireUInt64.self)
+            case 26: decoder.value(&self.idempotencyKey, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.map(0, self.values)
-        record.optional(1, self._deadline)
-        record.value(2, self.idempotencyKey)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(26, self.idempotencyKey, HHSocketMessage.WireString.self)
+        encoder.optional(16, self._deadline, HHSocketMessage.WireUInt64.self)
+        encoder.map(10, self.values, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
     }
 }
 
@@ -219,35 +211,34 @@ package struct WireGoAway: HHSocketMessage.ProtobufMessage {
     ])
 
     /// Why, for people to read.
-    package var reason: String
+    package var reason: String = ""
 
     /// So many milliseconds from now this server should be left alone; other ones need not wait.
-    package var retryAfter: UInt32
+    package var retryAfter: UInt32 = 0
 
     /// Servers that may be used instead, best first, as "host:port" with IPv6 addresses in brackets.
-    package var endpoints: [String]
+    package var endpoints: [String] = []
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.reason = ""
-        self.retryAfter = 0
-        self.endpoints = []
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.reason, HHSocketMessage.WireString.self)
+            case 16: decoder.value(&self.retryAfter, HHSocketMessage.WireUInt32.self)
+            case 26: decoder.append(&self.endpoints, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.reason = record.value(0)
-        self.retryAfter = record.value(1)
-        self.endpoints = record.array(2)
-        self.unknownFields = record.unknownFields
-    }
-
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.reason)
-        record.value(1, self.retryAfter)
-        record.array(2, self.endpoints)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.values(26, self.endpoints, HHSocketMessage.WireString.self)
+        encoder.value(16, self.retryAfter, HHSocketMessage.WireUInt32.self)
+        encoder.value(10, self.reason, HHSocketMessage.WireString.self)
     }
 }

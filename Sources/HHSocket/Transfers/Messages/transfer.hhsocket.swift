@@ -90,30 +90,30 @@ package struct Hhsocket_TransferFile: HHSocketMessage.ProtobufMessage {
     ])
 
     /// Its length in bytes.
-    package var size: UInt64
+    package var size: UInt64 = 0
 
     /// The SHA-256 of the whole, 32 bytes.
-    package var sha256: Data
+    package var sha256: Data = Data()
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.size = 0
-        self.sha256 = Data()
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 9: decoder.value(&self.size, HHSocketMessage.WireFixed64.self)
+            case 18: decoder.value(&self.sha256, HHSocketMessage.WireBytes.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.size = record.value(0)
-        self.sha256 = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.size)
-        record.value(1, self.sha256)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(18, self.sha256, HHSocketMessage.WireBytes.self)
+        encoder.value(9, self.size, HHSocketMessage.WireFixed64.self)
     }
 }
 
@@ -125,30 +125,30 @@ package struct Hhsocket_TransferContent: HHSocketMessage.ProtobufMessage {
     ])
 
     /// Where in the file it begins.
-    package var offset: UInt64
+    package var offset: UInt64 = 0
 
     /// 1 MiB at most.
-    package var bytes: Data
+    package var bytes: Data = Data()
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.offset = 0
-        self.bytes = Data()
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 9: decoder.value(&self.offset, HHSocketMessage.WireFixed64.self)
+            case 18: decoder.value(&self.bytes, HHSocketMessage.WireBytes.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.offset = record.value(0)
-        self.bytes = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.offset)
-        record.value(1, self.bytes)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(18, self.bytes, HHSocketMessage.WireBytes.self)
+        encoder.value(9, self.offset, HHSocketMessage.WireFixed64.self)
     }
 }
 
@@ -159,30 +159,30 @@ package struct Hhsocket_TransferFailure: HHSocketMessage.ProtobufMessage {
         .init("message", 2, .string),
     ])
 
-    package var code: Hhsocket_TransferCode
+    package var code: Hhsocket_TransferCode = .unspecified
 
     /// For the person who reads it.
-    package var message: String
+    package var message: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.code = .unspecified
-        self.message = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.enumeration(&self.code, &self.unknownFields)
+            case 18: decoder.value(&self.message, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.code = record.value(0)
-        self.message = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.code)
-        record.value(1, self.message)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(18, self.message, HHSocketMessage.WireString.self)
+        encoder.value(8, self.code, HHSocketMessage.WireEnum<Hhsocket_TransferCode>.self)
     }
 }
 
@@ -211,28 +211,35 @@ package struct Hhsocket_PutRequest: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
-    package init(record: HHSocketMessage.RecordReader) {
-        switch record.oneof(0) {
-        case 1: self.kind = .begin(record.message(0) ?? Hhsocket_PutBegin())
-        case 2: self.kind = .content(record.message(1) ?? Hhsocket_TransferContent())
-        default: self.kind = nil
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10:
+                var message: Hhsocket_PutBegin?
+                if case .begin(let present)? = self.kind { message = present }
+                decoder.message(&message)
+                self.kind = message.map { .begin($0) }
+            case 18:
+                var message: Hhsocket_TransferContent?
+                if case .content(let present)? = self.kind { message = present }
+                decoder.message(&message)
+                self.kind = message.map { .content($0) }
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
         }
-        self.unknownFields = record.unknownFields
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
         switch self.kind {
-        case .begin(let value)?: try record.oneofMessage(0, value)
-        case .content(let value)?: try record.oneofMessage(1, value)
+        case .begin(let value)?: encoder.message(10, value)
+        case .content(let value)?: encoder.message(18, value)
         case nil: break
         }
-        record.unknownFields(self.unknownFields)
     }
 }
 
@@ -244,11 +251,12 @@ package struct Hhsocket_PutBegin: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The name of the file: 1 to 128 of A-Z a-z 0-9 . _ - and neither . nor ..
-    package var id: String
+    package var id: String = ""
 
     package var file: Hhsocket_TransferFile {
         get { self._file ?? Hhsocket_TransferFile() }
         set { self._file = newValue }
+        _modify { yield &self._file[orDefault: Hhsocket_TransferFile()] }
     }
     /// Whether `file` has a value.
     package var hasFile: Bool { self._file != nil }
@@ -256,31 +264,31 @@ package struct Hhsocket_PutBegin: HHSocketMessage.ProtobufMessage {
     package mutating func clearFile() { self._file = nil }
 
     /// A random number, not 0, that each attempt of one put sends. A new number ends the writer before it.
-    package var writer: UInt64
+    package var writer: UInt64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.id = ""
-        self.writer = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _file: Hhsocket_TransferFile?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.id = record.value(0)
-        self._file = record.message(1)
-        self.writer = record.value(2)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.id, HHSocketMessage.WireString.self)
+            case 18: decoder.message(&self._file)
+            case 25: decoder.value(&self.writer, HHSocketMessage.WireFixed64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.id)
-        try record.message(1, self._file)
-        record.value(2, self.writer)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(25, self.writer, HHSocketMessage.WireFixed64.self)
+        encoder.message(18, self._file)
+        encoder.value(10, self.id, HHSocketMessage.WireString.self)
     }
 }
 
@@ -296,17 +304,18 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
     ])
 
     /// How much of the file the server has, from its beginning: content goes on from here.
-    package var offset: UInt64
+    package var offset: UInt64 = 0
 
     /// In the first: the server had begun to receive another content under this id, and has discarded it.
-    package var changed: Bool
+    package var changed: Bool = false
 
     /// The file is whole, written to the disk, and visible under its id.
-    package var complete: Bool
+    package var complete: Bool = false
 
     package var failure: Hhsocket_TransferFailure {
         get { self._failure ?? Hhsocket_TransferFailure() }
         set { self._failure = newValue }
+        _modify { yield &self._failure[orDefault: Hhsocket_TransferFailure()] }
     }
     /// Whether `failure` has a value.
     package var hasFailure: Bool { self._failure != nil }
@@ -315,37 +324,35 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
 
     /// The server is still at work, such as on the hash of what it has; nothing else is set. Sent every 5 s, lest the client
     /// takes the connection for dead.
-    package var busy: Bool
+    package var busy: Bool = false
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.offset = 0
-        self.changed = false
-        self.complete = false
-        self.busy = false
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _failure: Hhsocket_TransferFailure?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.offset = record.value(0)
-        self.changed = record.value(1)
-        self.complete = record.value(2)
-        self._failure = record.message(3)
-        self.busy = record.value(4)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 9: decoder.value(&self.offset, HHSocketMessage.WireFixed64.self)
+            case 16: decoder.value(&self.changed, HHSocketMessage.WireBool.self)
+            case 24: decoder.value(&self.complete, HHSocketMessage.WireBool.self)
+            case 34: decoder.message(&self._failure)
+            case 40: decoder.value(&self.busy, HHSocketMessage.WireBool.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.offset)
-        record.value(1, self.changed)
-        record.value(2, self.complete)
-        try record.message(3, self._failure)
-        record.value(4, self.busy)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(40, self.busy, HHSocketMessage.WireBool.self)
+        encoder.message(34, self._failure)
+        encoder.value(24, self.complete, HHSocketMessage.WireBool.self)
+        encoder.value(16, self.changed, HHSocketMessage.WireBool.self)
+        encoder.value(9, self.offset, HHSocketMessage.WireFixed64.self)
     }
 }
 
@@ -356,15 +363,16 @@ package struct Hhsocket_GetRequest: HHSocketMessage.ProtobufMessage {
         .init("begun", 3, .message, .explicit, message: { Hhsocket_TransferFile.messageDescriptor }),
     ])
 
-    package var id: String
+    package var id: String = ""
 
     /// How much of `begun` the client has, from its beginning.
-    package var offset: UInt64
+    package var offset: UInt64 = 0
 
     /// The file that the client has begun to fetch; none: it has nothing yet.
     package var begun: Hhsocket_TransferFile {
         get { self._begun ?? Hhsocket_TransferFile() }
         set { self._begun = newValue }
+        _modify { yield &self._begun[orDefault: Hhsocket_TransferFile()] }
     }
     /// Whether `begun` has a value.
     package var hasBegun: Bool { self._begun != nil }
@@ -372,28 +380,28 @@ package struct Hhsocket_GetRequest: HHSocketMessage.ProtobufMessage {
     package mutating func clearBegun() { self._begun = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.id = ""
-        self.offset = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _begun: Hhsocket_TransferFile?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.id = record.value(0)
-        self.offset = record.value(1)
-        self._begun = record.message(2)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.id, HHSocketMessage.WireString.self)
+            case 17: decoder.value(&self.offset, HHSocketMessage.WireFixed64.self)
+            case 26: decoder.message(&self._begun)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.id)
-        record.value(1, self.offset)
-        try record.message(2, self._begun)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.message(26, self._begun)
+        encoder.value(17, self.offset, HHSocketMessage.WireFixed64.self)
+        encoder.value(10, self.id, HHSocketMessage.WireString.self)
     }
 }
 
@@ -424,7 +432,7 @@ package struct Hhsocket_GetItem: HHSocketMessage.ProtobufMessage {
     }
 
     /// The server is still at work, and has no kind to say. As in PutReport.
-    package var busy: Bool
+    package var busy: Bool = false
 
     package enum OneOf_Kind: Hashable, Sendable {
         case begin(Hhsocket_GetBegin)
@@ -433,33 +441,43 @@ package struct Hhsocket_GetItem: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.busy = false
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
-    package init(record: HHSocketMessage.RecordReader) {
-        switch record.oneof(0) {
-        case 1: self.kind = .begin(record.message(0) ?? Hhsocket_GetBegin())
-        case 2: self.kind = .content(record.message(1) ?? Hhsocket_TransferContent())
-        case 3: self.kind = .failure(record.message(2) ?? Hhsocket_TransferFailure())
-        default: self.kind = nil
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10:
+                var message: Hhsocket_GetBegin?
+                if case .begin(let present)? = self.kind { message = present }
+                decoder.message(&message)
+                self.kind = message.map { .begin($0) }
+            case 18:
+                var message: Hhsocket_TransferContent?
+                if case .content(let present)? = self.kind { message = present }
+                decoder.message(&message)
+                self.kind = message.map { .content($0) }
+            case 26:
+                var message: Hhsocket_TransferFailure?
+                if case .failure(let present)? = self.kind { message = present }
+                decoder.message(&message)
+                self.kind = message.map { .failure($0) }
+            case 32: decoder.value(&self.busy, HHSocketMessage.WireBool.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
         }
-        self.busy = record.value(3)
-        self.unknownFields = record.unknownFields
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(32, self.busy, HHSocketMessage.WireBool.self)
         switch self.kind {
-        case .begin(let value)?: try record.oneofMessage(0, value)
-        case .content(let value)?: try record.oneofMessage(1, value)
-        case .failure(let value)?: try record.oneofMessage(2, value)
+        case .begin(let value)?: encoder.message(10, value)
+        case .content(let value)?: encoder.message(18, value)
+        case .failure(let value)?: encoder.message(26, value)
         case nil: break
         }
-        record.value(3, self.busy)
-        record.unknownFields(self.unknownFields)
     }
 }
 
@@ -472,6 +490,7 @@ package struct Hhsocket_GetBegin: HHSocketMessage.ProtobufMessage {
     package var file: Hhsocket_TransferFile {
         get { self._file ?? Hhsocket_TransferFile() }
         set { self._file = newValue }
+        _modify { yield &self._file[orDefault: Hhsocket_TransferFile()] }
     }
     /// Whether `file` has a value.
     package var hasFile: Bool { self._file != nil }
@@ -479,28 +498,29 @@ package struct Hhsocket_GetBegin: HHSocketMessage.ProtobufMessage {
     package mutating func clearFile() { self._file = nil }
 
     /// Where content begins: at 0 where the client had begun another file than this.
-    package var offset: UInt64
+    package var offset: UInt64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.offset = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _file: Hhsocket_TransferFile?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self._file = record.message(0)
-        self.offset = record.value(1)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.message(&self._file)
+            case 17: decoder.value(&self.offset, HHSocketMessage.WireFixed64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.message(0, self._file)
-        record.value(1, self.offset)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(17, self.offset, HHSocketMessage.WireFixed64.self)
+        encoder.message(10, self._file)
     }
 }
 
@@ -509,24 +529,25 @@ package struct Hhsocket_FindRequest: HHSocketMessage.ProtobufMessage {
         .init("id", 1, .string),
     ])
 
-    package var id: String
+    package var id: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.id = ""
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.id, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.id = record.value(0)
-        self.unknownFields = record.unknownFields
-    }
-
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.id)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(10, self.id, HHSocketMessage.WireString.self)
     }
 }
 
@@ -540,6 +561,7 @@ package struct Hhsocket_FindReply: HHSocketMessage.ProtobufMessage {
     package var file: Hhsocket_TransferFile {
         get { self._file ?? Hhsocket_TransferFile() }
         set { self._file = newValue }
+        _modify { yield &self._file[orDefault: Hhsocket_TransferFile()] }
     }
     /// Whether `file` has a value.
     package var hasFile: Bool { self._file != nil }
@@ -547,11 +569,12 @@ package struct Hhsocket_FindReply: HHSocketMessage.ProtobufMessage {
     package mutating func clearFile() { self._file = nil }
 
     /// When it became visible, in nanoseconds since 1970.
-    package var modified: UInt64
+    package var modified: UInt64 = 0
 
     package var failure: Hhsocket_TransferFailure {
         get { self._failure ?? Hhsocket_TransferFailure() }
         set { self._failure = newValue }
+        _modify { yield &self._failure[orDefault: Hhsocket_TransferFailure()] }
     }
     /// Whether `failure` has a value.
     package var hasFailure: Bool { self._failure != nil }
@@ -559,28 +582,29 @@ package struct Hhsocket_FindReply: HHSocketMessage.ProtobufMessage {
     package mutating func clearFailure() { self._failure = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.modified = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _file: Hhsocket_TransferFile?
     private var _failure: Hhsocket_TransferFailure?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self._file = record.message(0)
-        self.modified = record.value(1)
-        self._failure = record.message(2)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.message(&self._file)
+            case 17: decoder.value(&self.modified, HHSocketMessage.WireFixed64.self)
+            case 26: decoder.message(&self._failure)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        try record.message(0, self._file)
-        record.value(1, self.modified)
-        try record.message(2, self._failure)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.message(26, self._failure)
+        encoder.value(17, self.modified, HHSocketMessage.WireFixed64.self)
+        encoder.message(10, self._file)
     }
 }
 
@@ -590,29 +614,29 @@ package struct Hhsocket_DiscardRequest: HHSocketMessage.ProtobufMessage {
         .init("writer", 2, .fixed64),
     ])
 
-    package var id: String
+    package var id: String = ""
 
-    package var writer: UInt64
+    package var writer: UInt64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.id = ""
-        self.writer = 0
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    package init() {}
+
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.value(&self.id, HHSocketMessage.WireString.self)
+            case 17: decoder.value(&self.writer, HHSocketMessage.WireFixed64.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.id = record.value(0)
-        self.writer = record.value(1)
-        self.unknownFields = record.unknownFields
-    }
-
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.id)
-        record.value(1, self.writer)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(17, self.writer, HHSocketMessage.WireFixed64.self)
+        encoder.value(10, self.id, HHSocketMessage.WireString.self)
     }
 }
 
@@ -623,11 +647,12 @@ package struct Hhsocket_DiscardReply: HHSocketMessage.ProtobufMessage {
     ])
 
     /// Whether there was something of this writer.
-    package var discarded: Bool
+    package var discarded: Bool = false
 
     package var failure: Hhsocket_TransferFailure {
         get { self._failure ?? Hhsocket_TransferFailure() }
         set { self._failure = newValue }
+        _modify { yield &self._failure[orDefault: Hhsocket_TransferFailure()] }
     }
     /// Whether `failure` has a value.
     package var hasFailure: Bool { self._failure != nil }
@@ -635,24 +660,25 @@ package struct Hhsocket_DiscardReply: HHSocketMessage.ProtobufMessage {
     package mutating func clearFailure() { self._failure = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    package var unknownFields: HHSocketMessage.UnknownStorage
+    package var unknownFields = HHSocketMessage.UnknownStorage()
 
-    package init() {
-        self.discarded = false
-        self.unknownFields = HHSocketMessage.UnknownStorage()
-    }
+    package init() {}
 
     private var _failure: Hhsocket_TransferFailure?
 
-    package init(record: HHSocketMessage.RecordReader) {
-        self.discarded = record.value(0)
-        self._failure = record.message(1)
-        self.unknownFields = record.unknownFields
+    package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.value(&self.discarded, HHSocketMessage.WireBool.self)
+            case 18: decoder.message(&self._failure)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    package func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.discarded)
-        try record.message(1, self._failure)
-        record.unknownFields(self.unknownFields)
+    package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.message(18, self._failure)
+        encoder.value(8, self.discarded, HHSocketMessage.WireBool.self)
     }
 }

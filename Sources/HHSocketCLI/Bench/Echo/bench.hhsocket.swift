@@ -17,45 +17,42 @@ struct Hhsocket_BenchNote: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The call's number, so that an answer to another call is found out.
-    var number: UInt32
+    var number: UInt32 = 0
 
-    var author: String
+    var author: String = ""
 
     /// As long as the message is to be.
-    var text: String
+    var text: String = ""
 
-    var at: UInt64
+    var at: UInt64 = 0
 
-    var urgent: Bool
+    var urgent: Bool = false
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    var unknownFields: HHSocketMessage.UnknownStorage
+    var unknownFields = HHSocketMessage.UnknownStorage()
 
-    init() {
-        self.number = 0
-        self.author = ""
-        self.text = ""
-        self.at = 0
-        self.urgent = false
-        self.unknownFields = HHSocketMessage.UnknownStorage()
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 13: decoder.value(&self.number, HHSocketMessage.WireFixed32.self)
+            case 18: decoder.value(&self.author, HHSocketMessage.WireString.self)
+            case 26: decoder.value(&self.text, HHSocketMessage.WireString.self)
+            case 33: decoder.value(&self.at, HHSocketMessage.WireFixed64.self)
+            case 40: decoder.value(&self.urgent, HHSocketMessage.WireBool.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
     }
 
-    init(record: HHSocketMessage.RecordReader) {
-        self.number = record.value(0)
-        self.author = record.value(1)
-        self.text = record.value(2)
-        self.at = record.value(3)
-        self.urgent = record.value(4)
-        self.unknownFields = record.unknownFields
-    }
-
-    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
-        record.value(0, self.number)
-        record.value(1, self.author)
-        record.value(2, self.text)
-        record.value(3, self.at)
-        record.value(4, self.urgent)
-        record.unknownFields(self.unknownFields)
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.value(40, self.urgent, HHSocketMessage.WireBool.self)
+        encoder.value(33, self.at, HHSocketMessage.WireFixed64.self)
+        encoder.value(26, self.text, HHSocketMessage.WireString.self)
+        encoder.value(18, self.author, HHSocketMessage.WireString.self)
+        encoder.value(13, self.number, HHSocketMessage.WireFixed32.self)
     }
 }
 

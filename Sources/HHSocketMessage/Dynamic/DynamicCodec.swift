@@ -1,5 +1,4 @@
-/// Encodes and decodes messages with this platform's engine.
-@usableFromInline
+/// Encodes and decodes messages whose type is known at run time only, with this platform's engine.
 enum MessageCodec {
     #if ProtobufC && canImport(CProtobufC)
     typealias Engine = ProtobufCEngine
@@ -9,13 +8,7 @@ enum MessageCodec {
 
     // Errors are returned in a `Result` because withUnsafeTemporaryAllocation does not rethrow typed errors.
 
-    @inlinable
-    static func read<Message: ProtobufMessage>(_ bytes: UnsafeRawBufferPointer) -> Result<Message, MessageError> {
-        Self.read(bytes, Message.messageDescriptor.plan) { Message(record: $0) }
-    }
-
     /// Decodes `bytes` into a record and calls `body` with it.
-    @inlinable
     static func read<Value>(
         _ bytes: UnsafeRawBufferPointer,
         _ plan: UnsafePointer<MessagePlan>,
@@ -29,27 +22,9 @@ enum MessageCodec {
         }
     }
 
-    @inlinable
-    static func write<Message: ProtobufMessage, Value>(
-        _ message: Message,
-        isCanonical: Bool = false,
-        _ body: (UnsafeRawBufferPointer) -> Value
-    ) -> Result<Value, MessageError> {
-        Self.write(
-            Message.messageDescriptor.plan,
-            isCanonical: isCanonical,
-            { record throws(MessageError) in try message.write(to: record) },
-            body
-        )
-    }
-
     /// Fills a record with `fill`, encodes it, and calls `body` with the bytes.
-    ///
-    /// - Parameter isCanonical: Whether the entries of maps are sorted by key.
-    @inlinable
     static func write<Value>(
         _ plan: UnsafePointer<MessagePlan>,
-        isCanonical: Bool = false,
         _ fill: (RecordWriter) throws(MessageError) -> Void,
         _ body: (UnsafeRawBufferPointer) -> Value
     ) -> Result<Value, MessageError> {
@@ -60,7 +35,6 @@ enum MessageCodec {
             } catch {
                 return .failure(error)
             }
-            if isCanonical { record.sortMaps() }
             switch Self.bytes(of: record) {
             case .success(let bytes): return .success(body(bytes))
             case .failure(let error): return .failure(error)
@@ -68,7 +42,6 @@ enum MessageCodec {
         }
     }
 
-    @usableFromInline
     static func record(
         of bytes: UnsafeRawBufferPointer,
         _ plan: UnsafePointer<MessagePlan>,
@@ -81,7 +54,6 @@ enum MessageCodec {
         }
     }
 
-    @usableFromInline
     static func bytes(of record: RecordWriter) -> Result<UnsafeRawBufferPointer, MessageError> {
         do throws(MessageError) {
             return .success(try Engine.write(record.memory, record.plan, record.arena))

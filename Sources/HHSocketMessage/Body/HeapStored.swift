@@ -1,0 +1,66 @@
+/// The fields of a message that are kept apart from it, since there are many of them or the message can lie within
+/// itself: a message that consists of nothing else takes a word, and is copied with one retain.
+///
+/// Used by generated code. Copies share the fields until one of them changes; a message without fields has no memory.
+@frozen
+@_documentation(visibility: internal)
+public struct HeapStored<Fields: MessageFields>: Hashable, Sendable {
+    @usableFromInline var box: Box?
+
+    @inlinable
+    public init() { self.box = nil }
+
+    @inlinable
+    public var fields: Fields {
+        _read {
+            if let box = self.box {
+                yield box.fields
+            } else {
+                yield Fields()
+            }
+        }
+        _modify {
+            // Two steps, since the box must have one reference while it is changed.
+            if self.box == nil {
+                self.box = Box(Fields())
+            } else if !isKnownUniquelyReferenced(&self.box), let shared = self.box {
+                self.box = Box(shared.fields)
+            }
+            // Just set, if it was not there.
+            yield &self.box.unsafelyUnwrapped.fields
+        }
+    }
+
+    @inlinable
+    public static func == (one: Self, other: Self) -> Bool {
+        one.box === other.box || one.fields == other.fields
+    }
+
+    @inlinable
+    public func hash(into hasher: inout Hasher) { self.fields.hash(into: &hasher) }
+
+    @usableFromInline
+    final class Box: @unchecked Sendable {
+        // Proof of Sendable: the fields are changed only through a `HeapStored` that has the one reference to the box,
+        // so that nobody else can read them.
+        @usableFromInline var fields: Fields
+
+        @inlinable
+        init(_ fields: Fields) { self.fields = fields }
+    }
+}
+
+extension HeapStored: CustomStringConvertible, CustomReflectable {
+    /// That of the fields.
+    public var description: String { "\(self.fields)" }
+    /// That of the fields.
+    public var customMirror: Mirror { Mirror(reflecting: self.fields) }
+}
+
+/// The fields of a message that keeps them on the heap.
+@_documentation(visibility: internal)
+public protocol MessageFields: Hashable, Sendable {
+    init()
+    mutating func decode(from decoder: inout MessageDecoder)
+    func encode(to encoder: inout MessageEncoder)
+}

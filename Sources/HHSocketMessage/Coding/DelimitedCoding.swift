@@ -1,0 +1,68 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// Text, in UTF-8.
+@_documentation(visibility: internal)
+public enum WireString: WireKeyCoding {
+    @inlinable public static var wireType: UInt32 { 2 }
+    @inlinable public static var zero: String { "" }
+    @inlinable public static func isZero(_ value: String) -> Bool { value.isEmpty }
+
+    @inlinable
+    public static func decode(from decoder: inout MessageDecoder) -> String {
+        let bytes = decoder.delimited()
+        if bytes.isEmpty { return "" }
+        return decoder.text(bytes)
+    }
+
+    @inlinable
+    public static func encode(_ value: String, to encoder: inout MessageEncoder) {
+        encoder.prepend(text: value)
+    }
+
+    @inlinable
+    public static func precedes(_ one: String, _ other: String) -> Bool {
+        one.utf8.lexicographicallyPrecedes(other.utf8)
+    }
+}
+
+/// Any bytes.
+@_documentation(visibility: internal)
+public enum WireBytes: WireCoding {
+    @inlinable public static var wireType: UInt32 { 2 }
+    @inlinable public static var zero: Data { Data() }
+    @inlinable public static func isZero(_ value: Data) -> Bool { value.isEmpty }
+
+    @inlinable
+    public static func decode(from decoder: inout MessageDecoder) -> Data {
+        let bytes = decoder.delimited()
+        if bytes.isEmpty { return Data() }
+        decoder.charge(bytes.count)
+        return decoder.hasFailed ? Data() : Data(bytes)
+    }
+
+    @inlinable
+    public static func encode(_ value: Data, to encoder: inout MessageEncoder) {
+        value.withUnsafeBytes { bytes in encoder.prepend(bytes: bytes) }
+        encoder.prepend(varint: UInt64(value.count))
+    }
+}
+
+extension MessageDecoder {
+    /// The text of these bytes, which were just read; fails if they are none.
+    @usableFromInline
+    mutating func text(_ bytes: UnsafeBufferPointer<UInt8>) -> String {
+        // Short texts have no memory of their own, others have a header.
+        if bytes.count > 15 { self.charge(bytes.count + 32) }
+        if self.hasFailed { return "" }
+        // The standard library has a check of its own only where it is new, and slower for what is short.
+        if let start = bytes.baseAddress, UTF8Check.isValid(start, start + bytes.count) {
+            return String(decoding: bytes, as: UTF8.self)
+        }
+        self.fail(.invalidUTF8(field: ""), at: bytes.baseAddress)
+        return ""
+    }
+}

@@ -1,0 +1,33 @@
+/// The encoding of a value of a field on the wire. Used by generated code.
+@_documentation(visibility: internal)
+public protocol WireCoding {
+    /// The type of the value in Swift.
+    associatedtype Value: Hashable & Sendable
+
+    /// The lower three bits of a field's tag.
+    static var wireType: UInt32 { get }
+    /// The value of a field that was not sent.
+    static var zero: Value { get }
+
+    static func isZero(_ value: Value) -> Bool
+    /// Reads a value; any after an error.
+    static func decode(from decoder: inout MessageDecoder) -> Value
+    /// Writes a value in front of what has been written.
+    static func encode(_ value: Value, to encoder: inout MessageEncoder)
+}
+
+/// The encoding of values that may be the keys of a map.
+@_documentation(visibility: internal)
+public protocol WireKeyCoding: WireCoding {
+    /// Whether a key comes before another one where maps are sorted.
+    static func precedes(_ one: Value, _ other: Value) -> Bool
+}
+
+/// The encoding of values of which many may be encoded together.
+@_documentation(visibility: internal)
+public protocol PackedCoding: WireCoding {
+    /// Appends all values up to the end of the innermost message.
+    static func decodePacked(_ values: inout [Value], from decoder: inout MessageDecoder)
+    /// Writes values, without their length, in front of what has been written.
+    static func encodePacked(_ values: [Value], to encoder: inout MessageEncoder)
+}

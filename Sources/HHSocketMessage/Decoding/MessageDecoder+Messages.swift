@@ -1,0 +1,173 @@
+/// Messages within messages.
+@_documentation(visibility: internal)
+extension MessageDecoder {
+    /// Enters a message that a length delimits.
+    ///
+    /// - Returns: The end of the message around it; nil after an error.
+    @inlinable
+    @inline(__always)
+    mutating func enter(isLevel: Bool = true) -> UnsafePointer<UInt8>? {
+        let inner = self.delimited()
+        if self.hasFailed { return nil }
+        if isLevel {
+            guard self.levels > 0 else {
+                self.failForDepth()
+                return nil
+            }
+            self.levels -= 1
+        }
+        let outer = self.end
+        self.end = self.cursor
+        self.cursor -= inner.count
+        return outer
+    }
+
+    /// Goes on behind the message that was entered.
+    @inlinable
+    @inline(__always)
+    mutating func leave(to outer: UnsafePointer<UInt8>, isLevel: Bool = true) {
+        if isLevel { self.levels += 1 }
+        self.end = outer
+        if self.hasFailed { self.cursor = outer }
+    }
+
+    /// Reads a message that may be there already, with which it is merged.
+    @inlinable
+    public mutating func message<Message: ProtobufMessage>(_ message: inout Message?) {
+        guard let outer = self.enter() else { return }
+        if message == nil { message = Message() }
+        message?.decode(from: &self)
+        if self.hasFailed { self.attribute(to: Message.messageDescriptor) }
+        self.leave(to: outer)
+    }
+
+    /// Reads one of many messages.
+    @inlinable
+    public mutating func messages<Message: ProtobufMessage>(_ messages: inout [Message]) {
+        if messages.isEmpty { messages.reserveCapacity(self.countOfRun()) }
+        guard let outer = self.enter() else { return }
+        self.charge(MemoryLayout<Message>.stride)
+        messages.append(Message())
+        messages[messages.count - 1].decode(from: &self)
+        if self.hasFailed { self.attribute(to: Message.messageDescriptor) }
+        self.leave(to: outer)
+    }
+
+    /// The number of delimited values that follow each other under the tag that was just read, so that their array need
+    /// not grow. No more than 1,024 are counted, lest a message that is about to fail allocates much.
+    @usableFromInline
+    func countOfRun() -> Int {
+        let (tagLength, end) = (self.cursor - self.field, self.end)
+        var (next, count) = (self.cursor, 0)
+        while count < 1_024 {
+            // A value that ends beyond the message, or a length of three bytes or more, ends the run.
+            guard next < end else { return count + 1 }
+            var length = Int(next.pointee)
+            next += 1
+            if length >= 0x80 {
+                guard next < end, next.pointee < 0x80 else { return count + 1 }
+                length = length & 0x7F | Int(next.pointee) << 7
+                next += 1
+            }
+            count += 1
+            guard length < end - next - tagLength else { return count }
+            next += length
+            for index in 0..<tagLength where next[index] != self.field[index] { return count }
+            next += tagLength
+        }
+        return count
+    }
+
+    /// Reads the fields of a message that keeps them on the heap.
+    @inlinable
+    public mutating func fields<Fields: MessageFields>(_ stored: inout HeapStored<Fields>) {
+        guard self.cursor < self.end else { return }
+        // With the object's header.
+        if stored.box == nil { self.charge(MemoryLayout<Fields>.size + 16) }
+        if self.hasFailed { return }
+        stored.fields.decode(from: &self)
+    }
+
+    // MARK: Maps
+
+    /// Reads an entry of a map whose values are not messages.
+    @inlinable
+    public mutating func map<Key: WireKeyCoding, Value: WireCoding>(
+        _ map: inout [Key.Value: Value.Value],
+        _ keys: Key.Type,
+        _ values: Value.Type
+    ) {
+        let field = self.field
+        // Nothing is nested in such an entry, so it is no level.
+        guard let outer = self.enter(isLevel: false) else { return }
+        var (key, value) = (Key.zero, Value.zero)
+        while let tag = self.nextTag() {
+            switch tag {
+            case 1 << 3 | Key.wireType: key = Key.decode(from: &self)
+            case 2 << 3 | Value.wireType: value = Value.decode(from: &self)
+            default: self.skip(tag)
+            }
+        }
+        self.leave(to: outer, isLevel: false)
+        if self.hasFailed { return self.attribute(toFieldAt: field) }
+        self.chargeForEntry(of: map)
+        map[key] = value
+    }
+
+    /// Reads an entry of a map whose values are of an enumeration. One with a number that a closed enumeration does not
+    /// know is kept as an unknown field, key and all.
+    @inlinable
+    public mutating func enumMap<Key: WireKeyCoding, Value: ProtobufEnum>(
+        _ map: inout [Key.Value: Value],
+        _ keys: Key.Type,
+        _ unknown: inout UnknownStorage
+    ) {
+        let field = self.field
+        guard let outer = self.enter(isLevel: false) else { return }
+        var (key, value, isKnown) = (Key.zero, Value(), true)
+        while let tag = self.nextTag() {
+            switch tag {
+            case 1 << 3 | Key.wireType: key = Key.decode(from: &self)
+            case 2 << 3 | WireEnum<Value>.wireType:
+                let known = WireEnum<Value>.decodeKnown(from: &self)
+                isKnown = known != nil
+                value = known ?? value
+            default: self.skip(tag)
+            }
+        }
+        self.leave(to: outer, isLevel: false)
+        if self.hasFailed { return self.attribute(toFieldAt: field) }
+        guard isKnown else { return self.keep(field, &unknown) }
+        self.chargeForEntry(of: map)
+        map[key] = value
+    }
+
+    /// Reads an entry of a map whose values are messages.
+    @inlinable
+    public mutating func messageMap<Key: WireKeyCoding, Message: ProtobufMessage>(
+        _ map: inout [Key.Value: Message],
+        _ keys: Key.Type
+    ) {
+        let field = self.field
+        guard let outer = self.enter() else { return }
+        var key = Key.zero
+        var value: Message?
+        while let tag = self.nextTag() {
+            switch tag {
+            case 1 << 3 | Key.wireType: key = Key.decode(from: &self)
+            case 2 << 3 | 2: self.message(&value)
+            default: self.skip(tag)
+            }
+        }
+        self.leave(to: outer)
+        if self.hasFailed { return self.attribute(toFieldAt: field) }
+        self.chargeForEntry(of: map)
+        map[key] = value ?? Message()
+    }
+
+    /// A dictionary has a third more places than entries, each with a bit.
+    @inlinable
+    mutating func chargeForEntry<Key, Value>(of map: [Key: Value]) {
+        self.charge((MemoryLayout<Key>.stride + MemoryLayout<Value>.stride) * 4 / 3 + 1)
+    }
+}

@@ -1,0 +1,85 @@
+/// Values that are not messages.
+@_documentation(visibility: internal)
+extension MessageDecoder {
+    @inlinable
+    public mutating func value<Coding: WireCoding>(_ value: inout Coding.Value, _ coding: Coding.Type) {
+        value = Coding.decode(from: &self)
+    }
+
+    /// Reads a value for a oneof.
+    @inlinable
+    public mutating func read<Coding: WireCoding>(_ coding: Coding.Type) -> Coding.Value { Coding.decode(from: &self) }
+
+    /// Reads a value that may be missing.
+    @inlinable
+    public mutating func optional<Coding: WireCoding>(_ value: inout Coding.Value?, _ coding: Coding.Type) {
+        value = Coding.decode(from: &self)
+    }
+
+    /// Reads one of many values.
+    @inlinable
+    public mutating func append<Coding: WireCoding>(_ values: inout [Coding.Value], _ coding: Coding.Type) {
+        self.charge(MemoryLayout<Coding.Value>.stride)
+        values.append(Coding.decode(from: &self))
+    }
+
+    /// Reads many values that one length delimits.
+    @inlinable
+    public mutating func packed<Coding: PackedCoding>(_ values: inout [Coding.Value], _ coding: Coding.Type) {
+        guard let outer = self.enter(isLevel: false) else { return }
+        Coding.decodePacked(&values, from: &self)
+        self.leave(to: outer, isLevel: false)
+    }
+
+    // MARK: Enumerations
+
+    /// Reads a number of an enumeration. One that a closed enumeration does not know is kept as an unknown field, and
+    /// the value stays as it is.
+    @inlinable
+    public mutating func enumeration<Enum: ProtobufEnum>(_ value: inout Enum, _ unknown: inout UnknownStorage) {
+        if let known = WireEnum<Enum>.decodeKnown(from: &self) {
+            value = known
+        } else {
+            self.keep(self.field, &unknown)
+        }
+    }
+
+    /// Reads a number of an enumeration that may be missing.
+    @inlinable
+    public mutating func enumeration<Enum: ProtobufEnum>(_ value: inout Enum?, _ unknown: inout UnknownStorage) {
+        if let known = WireEnum<Enum>.decodeKnown(from: &self) {
+            value = known
+        } else {
+            self.keep(self.field, &unknown)
+        }
+    }
+
+    /// Reads one of many numbers of an enumeration.
+    @inlinable
+    public mutating func enumerations<Enum: ProtobufEnum>(_ values: inout [Enum], _ unknown: inout UnknownStorage) {
+        guard let known = WireEnum<Enum>.decodeKnown(from: &self) else { return self.keep(self.field, &unknown) }
+        self.charge(MemoryLayout<Enum>.stride)
+        values.append(known)
+    }
+
+    /// Reads many numbers of an enumeration that one length delimits.
+    @inlinable
+    public mutating func packedEnumerations<Enum: ProtobufEnum>(
+        _ values: inout [Enum],
+        _ tag: UInt32,
+        _ unknown: inout UnknownStorage
+    ) {
+        guard let outer = self.enter(isLevel: false) else { return }
+        while self.cursor < self.end {
+            let number = UInt32(truncatingIfNeeded: self.varint())
+            if self.hasFailed { break }
+            if let known = Enum(rawValue: Int(Int32(bitPattern: number))) {
+                self.charge(MemoryLayout<Enum>.stride)
+                values.append(known)
+            } else {
+                unknown.append(number: tag >> 3, enumValue: Int32(bitPattern: number))
+            }
+        }
+        self.leave(to: outer, isLevel: false)
+    }
+}

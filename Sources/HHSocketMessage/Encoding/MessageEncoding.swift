@@ -1,0 +1,75 @@
+/// Encodes messages into memory whose length is a guess: a short one on the stack, a long one in as much as the last of
+/// its type took, and if that is too little, once more.
+@usableFromInline
+enum MessageEncoding {
+    /// The length of the memory on the stack, in bytes. Swift allocates what is longer on the heap.
+    @usableFromInline static let stackLength = 1 << 10
+
+    /// Encodes a message that is not expected to be long, and calls `body` with its bytes.
+    ///
+    /// - Returns: The result of `body`; nil if the message is longer, or expected to be.
+    @inlinable
+    static func inStack<Message: ProtobufMessage, Value>(
+        _ message: Message,
+        isCanonical: Bool,
+        _ body: (UnsafeRawBufferPointer) -> Value
+    ) -> Result<Value?, MessageError> {
+        guard Message.messageDescriptor.expectedLength <= Self.stackLength else { return .success(nil) }
+        return withUnsafeTemporaryAllocation(byteCount: Self.stackLength, alignment: 1) { memory in
+            var encoder = MessageEncoder(memory, isCanonical: isCanonical)
+            message.encode(to: &encoder)
+            if encoder.missing > 0 {
+                Message.messageDescriptor.expectedLength = encoder.count
+                return .success(nil)
+            }
+            if let error = Self.error(of: message, encoder) { return .failure(error) }
+            return .success(body(UnsafeRawBufferPointer(start: encoder.cursor, count: encoder.count)))
+        }
+    }
+
+    /// Encodes a message, twice if more memory is needed than was guessed.
+    ///
+    /// - Parameter body: Is called with the length of the memory to allocate, and a function that encodes into that
+    ///   memory. It returns the bytes, which are at the end of the memory; none if they do not fit.
+    @inlinable
+    static func inHeap<Message: ProtobufMessage, Value>(
+        _ message: Message,
+        isCanonical: Bool,
+        _ body: (Int, (UnsafeMutableRawBufferPointer) -> UnsafeRawBufferPointer) -> Value
+    ) throws(MessageError) -> Value {
+        let descriptor = Message.messageDescriptor
+        var capacity = descriptor.expectedLength
+        while true {
+            var (length, failure) = (0, MessageError?.none)
+            let value = body(capacity) { memory in
+                var encoder = MessageEncoder(memory, isCanonical: isCanonical)
+                message.encode(to: &encoder)
+                length = encoder.count
+                failure = Self.error(of: message, encoder)
+                return UnsafeRawBufferPointer(start: encoder.cursor, count: encoder.missing > 0 ? 0 : length)
+            }
+            if let failure { throw failure }
+            descriptor.expectedLength = length
+            if length <= capacity { return value }
+            capacity = length
+        }
+    }
+
+    @inlinable
+    static func error<Message: ProtobufMessage>(
+        of message: borrowing Message,
+        _ encoder: borrowing MessageEncoder
+    ) -> MessageError? {
+        if let error = encoder.error { return error }
+        guard encoder.count <= MessageLimits.length else {
+            return MessageError(.tooLarge, in: Message.protoMessageName)
+        }
+        do throws(MessageError) {
+            // Now that it is known not to be too deep.
+            try message.checkRequired()
+            return nil
+        } catch {
+            return error
+        }
+    }
+}

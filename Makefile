@@ -49,7 +49,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/Files Examples/STOMP Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -135,6 +135,10 @@ soak: build-tests ## run the randomised tests with fifty times the repetitions, 
 	$(MAKE) test-activemq
 	Scripts/test-sanitized address
 	$(MAKE) test-checked
+
+test-delayed: build-tests ## run the tests with threads that are delayed at random where they give way, on Linux
+	cc -O2 -shared -fPIC -o .build/delays.so Tools/delays/delays.c -ldl
+	DELAY_ODDS=30 Scripts/test parallel --preload "$(CURDIR)/.build/delays.so" --results .build/delayed-results
 
 build_checked = swift build -c release --product hhsocketPackageTests $(swift_options) --scratch-path .build-checked \
 	-Xswiftc -enable-testing -Xswiftc -enforce-exclusivity=checked -Xswiftc -DCHECKED_EXCLUSIVITY

@@ -83,8 +83,10 @@ extension ProtobufMessage {
     ///   encoding would have 2 GiB or more.
     @inlinable
     public func serializedBytes() throws(MessageError) -> [UInt8] {
-        let short = MessageEncoding.inStack(self, isCanonical: false) { bytes in [UInt8](bytes) }
-        if let short = try short.get() { return short }
+        var error: MessageError?
+        let short = MessageEncoding.inStack(self, isCanonical: false, error: &error) { bytes in [UInt8](bytes) }
+        if let short { return short }
+        if let error { throw error }
         return try MessageEncoding.inHeap(self, isCanonical: false) { capacity, encode in
             [UInt8](unsafeUninitializedCapacity: capacity) { memory, count in
                 let bytes = encode(UnsafeMutableRawBufferPointer(memory))
@@ -119,8 +121,10 @@ extension ProtobufMessage {
 
     @inlinable
     func buffer(isCanonical: Bool) throws(MessageError) -> ByteBuffer {
-        let short = MessageEncoding.inStack(self, isCanonical: isCanonical) { bytes in ByteBuffer(bytes: bytes) }
-        if let short = try short.get() { return short }
+        var error: MessageError?
+        let short = MessageEncoding.inStack(self, isCanonical: isCanonical, error: &error) { ByteBuffer(bytes: $0) }
+        if let short { return short }
+        if let error { throw error }
         return try MessageEncoding.inHeap(self, isCanonical: isCanonical) { capacity, encode in
             var buffer = ByteBufferAllocator().buffer(capacity: capacity)
             let count = buffer.withUnsafeMutableWritableBytes { encode($0).count }

@@ -47,6 +47,16 @@ extension VarintCoding {
                 var value = UInt64(next[0])
                 if value < 0x80 {
                     next += 1
+                    // Small numbers are often among others that are small.
+                    while last - place > 8,
+                        UnsafeRawPointer(next).loadUnaligned(as: UInt64.self) & 0x8080_8080_8080_8080 == 0
+                    {
+                        place.initialize(to: Self.value(value))
+                        for index in 0..<7 { (place + 1 + index).initialize(to: Self.value(UInt64(next[index]))) }
+                        value = UInt64(next[7])
+                        place += 8
+                        next += 8
+                    }
                 } else {
                     var byte = UInt64(next[1])
                     value = value & 0x7F | byte &<< 7

@@ -17,7 +17,8 @@ public struct MessageEncoder: ~Copyable {
     @usableFromInline var levels: Int
     /// Whether the entries of maps are sorted by key.
     @usableFromInline let isCanonical: Bool
-    @usableFromInline var error: MessageError?
+    /// The message that lies too deep, if there is one: the only error there is before the end.
+    @usableFromInline var tooDeep: MessageDescriptor?
 
     @inlinable
     init(_ memory: UnsafeMutableRawBufferPointer, isCanonical: Bool) {
@@ -194,8 +195,7 @@ public struct MessageEncoder: ~Copyable {
     @usableFromInline
     @inline(never)
     mutating func failForDepth(in descriptor: MessageDescriptor) {
-        guard self.error == nil else { return }
-        self.error = MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: descriptor.name)
+        if self.tooDeep == nil { self.tooDeep = descriptor }
     }
 
     // MARK: Maps

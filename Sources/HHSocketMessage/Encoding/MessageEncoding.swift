@@ -7,23 +7,25 @@ enum MessageEncoding {
 
     /// Encodes a message that is not expected to be long, and calls `body` with its bytes.
     ///
-    /// - Returns: The result of `body`; nil if the message is longer, or expected to be.
+    /// - Returns: The result of `body`; nil if the message is longer, or expected to be, and if it has an error.
     @inlinable
     static func inStack<Message: ProtobufMessage, Value>(
         _ message: Message,
         isCanonical: Bool,
+        error: inout MessageError?,
         _ body: (UnsafeRawBufferPointer) -> Value
-    ) -> Result<Value?, MessageError> {
-        guard Message.messageDescriptor.expectedLength <= Self.stackLength else { return .success(nil) }
+    ) -> Value? {
+        guard Message.messageDescriptor.expectedLength <= Self.stackLength else { return nil }
         return withUnsafeTemporaryAllocation(byteCount: Self.stackLength, alignment: 1) { memory in
             var encoder = MessageEncoder(memory, isCanonical: isCanonical)
             message.encode(to: &encoder)
             if encoder.missing > 0 {
                 Message.messageDescriptor.expectedLength = encoder.count
-                return .success(nil)
+                return nil
             }
-            if let error = Self.error(of: message, encoder) { return .failure(error) }
-            return .success(body(UnsafeRawBufferPointer(start: encoder.cursor, count: encoder.count)))
+            error = Self.error(of: message, encoder)
+            return error == nil
+                ? body(UnsafeRawBufferPointer(start: encoder.cursor, count: encoder.count)) : nil
         }
     }
 
@@ -57,10 +59,12 @@ enum MessageEncoding {
 
     @inlinable
     static func error<Message: ProtobufMessage>(
-        of message: borrowing Message,
+        of message: Message,
         _ encoder: borrowing MessageEncoder
     ) -> MessageError? {
-        if let error = encoder.error { return error }
+        if let inner = encoder.tooDeep {
+            return MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: inner.name)
+        }
         guard encoder.count <= MessageLimits.length else {
             return MessageError(.tooLarge, in: Message.protoMessageName)
         }

@@ -90,6 +90,18 @@ private struct Transfers: Files_Transfer.ServiceProtocol {
         return note
     }
 
+    @Test func limits() throws {
+        var message = self.message("hello")
+        let (bytes, more) = try (self.note("news").serializedBytes(), self.message("again").serializedBytes())
+
+        let note = try Chat_Note(serializedBytes: bytes, limits: MessageLimits(depth: 10, memory: 1 << 20))
+        try message.merge(serializedBytes: more)
+
+        #expect(note == self.note("news"))
+        #expect(message.text == "again")
+        #expect(throws: MessageError.self) { try Chat_Note(serializedBytes: bytes, limits: MessageLimits(depth: 1)) }
+    }
+
     @Test func clientAndServer() async throws {
         let (message, note) = (self.message("hello"), self.note("news"))
         let port = 0

@@ -9,7 +9,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Messages of three lengths, by HHSocket and by swift-protobuf: what counts is the ratio of the two in one run.
+/// Messages of several lengths, by HHSocket and by swift-protobuf: what counts is the ratio of the two in one run.
 func messageBenchmarks() {
     do {
         let small = try Bench_Small(serializedBytes: MessageSample.small.serializedBytes() as [UInt8])
@@ -18,6 +18,10 @@ func messageBenchmarks() {
         compare("1 KiB", medium, MessageSample.medium(1))
         let large = try Bench_Large(serializedBytes: MessageSample.large.serializedBytes() as [UInt8])
         compare("64 KiB", large, MessageSample.large)
+        let packed = try Bench_Item(serializedBytes: MessageSample.packed.serializedBytes() as [UInt8])
+        compare("64 KiB of packed integers", packed, MessageSample.packed)
+        let text = try Bench_Small(serializedBytes: MessageSample.text.serializedBytes() as [UInt8])
+        compare("64 KiB of text", text, MessageSample.text)
     } catch {
         fatalError("the samples are no messages: \(error)")
     }
@@ -80,6 +84,19 @@ private enum MessageSample {
         message.at = 1_700_000_000
         return message
     }
+
+    /// Numbers of one to three bytes, most of them of two.
+    static let packed: ReferenceMessages.Bench_Item = {
+        var message = ReferenceMessages.Bench_Item()
+        message.tags = (0..<32_000).map { number in Int32(truncatingIfNeeded: number &* 7_919 % 20_000) }
+        return message
+    }()
+
+    static let text: ReferenceMessages.Bench_Small = {
+        var message = ReferenceMessages.Bench_Small()
+        message.text = String(repeating: "meet me at the station ", count: 2_850)
+        return message
+    }()
 
     static let large: ReferenceMessages.Bench_Large = {
         var message = ReferenceMessages.Bench_Large()

@@ -21,10 +21,9 @@ public struct UnknownStorage: Hashable, Sendable {
     public var isEmpty: Bool { self.bytes.isEmpty }
 
     /// Appends a number that a closed enumeration does not declare.
-    @usableFromInline
-    mutating func append(number: UInt32, enumValue: Int32) {
+    mutating func append(number: UInt32, varint: UnsafeBufferPointer<UInt8>) {
         self.appendVarint(UInt64(number) << 3)
-        self.appendVarint(UInt64(bitPattern: Int64(enumValue)))
+        self.bytes.append(contentsOf: varint)
     }
 
     private mutating func appendVarint(_ value: UInt64) {

@@ -71,13 +71,14 @@ extension MessageDecoder {
     ) {
         guard let outer = self.enter(isLevel: false) else { return }
         while self.cursor < self.end {
-            let number = UInt32(truncatingIfNeeded: self.varint())
+            let start = self.cursor
+            let number = Int32(truncatingIfNeeded: self.varint())
             if self.hasFailed { break }
-            if let known = Enum(rawValue: Int(Int32(bitPattern: number))) {
+            if let known = Enum(rawValue: Int(number)) {
                 self.charge(MemoryLayout<Enum>.stride)
                 values.append(known)
             } else {
-                unknown.append(number: tag >> 3, enumValue: Int32(bitPattern: number))
+                self.keep(tag >> 3, UnsafeBufferPointer(start: start, count: self.cursor - start), &unknown)
             }
         }
         self.leave(to: outer, isLevel: false)

@@ -220,6 +220,15 @@ public struct MessageDecoder: ~Copyable {
         storage.bytes.append(contentsOf: bytes)
     }
 
+    /// Keeps a number that came packed, as it came, under a tag of its own.
+    @usableFromInline
+    @inline(never)
+    mutating func keep(_ field: UInt32, _ varint: UnsafeBufferPointer<UInt8>, _ storage: inout UnknownStorage) {
+        // A tag has up to five bytes.
+        self.charge(varint.count + 5)
+        if !self.hasFailed { storage.append(number: field, varint: varint) }
+    }
+
     /// Skips the value of the field that is being read.
     @usableFromInline
     mutating func skip(_ tag: UInt32) {

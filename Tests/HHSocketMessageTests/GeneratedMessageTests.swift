@@ -127,6 +127,10 @@ import Foundation
         #expect(many.sizes == [.small, .large])
         #expect(many.packedSizes == [.small])
         #expect(many.unknownFields.data == Data([0x18, 0x63, 0x20, 0x62]))
+        // As it came, though it has more bytes than it needs.
+        let long = try Every_Thing2_Repeated(serializedBytes: [0x22, 0x03, 0x03, 0xE3, 0x00])
+        #expect(long.packedSizes == [.small])
+        #expect(long.unknownFields.data == Data([0x20, 0xE3, 0x00]))
         // In a oneof.
         let choice = try Every_Thing2_Choices(serializedBytes: [0x08, 0x63])
         #expect(choice.choice == nil)

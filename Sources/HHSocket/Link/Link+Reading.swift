@@ -17,6 +17,8 @@ extension Link {
         /// Whether the channel has asked to be read and was not answered.
         var isHeld = false
         var hasReceived = false
+        /// Whether bytes were read since ``Link/channelReadComplete(context:)``.
+        var isUnfinished = false
         var inputIsClosed = false
     }
 
@@ -25,6 +27,7 @@ extension Link {
     @_specialize(where Language == LineLanguage)
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let bytes = self.unwrapInboundIn(data)
+        self.hot.reading.isUnfinished = true
         guard var turn = self.loop.resume() else { return self.readLater(bytes) }
         self.read(bytes, in: &turn)
         if self.hot.phase == .ended { self.loop.end(turn) } else { self.loop.pause(turn) }
@@ -34,6 +37,10 @@ extension Link {
     @_specialize(where Language == WebSocketLanguage)
     @_specialize(where Language == LineLanguage)
     package func channelReadComplete(context: ChannelHandlerContext) {
+        // Where nothing was read, the input may be about to end, and no turn is begun: what it would have written might
+        // find the connection reset and close the channel, whose input NIO then closes (in 2.101.2 an assertion).
+        guard self.hot.reading.isUnfinished else { return }
+        self.hot.reading.isUnfinished = false
         if var turn = self.loop.resume() {
             self.finishReading(in: &turn)
             self.loop.end(turn)

@@ -82,8 +82,8 @@ import Testing
     @Suite(
         .tags(.io),
         .enabled(
-            if: RealProxy.nginx != nil,
-            "There is no nginx: servers behind it are NOT TESTED here. Install nginx and libnginx-mod-stream."
+            if: RealProxy.nginx != nil && NginxStreams.areThere,
+            "There is no nginx with streams: servers behind it are NOT TESTED here. Install libnginx-mod-stream."
         )
     )
     struct Nginx {
@@ -97,7 +97,7 @@ import Testing
             _ body: (Int) async throws -> Void
         ) async throws {
             let configuration = try OperationsPageConfiguration("nginx", ports: ports, change: change)
-            let module = "/usr/lib/nginx/modules/ngx_stream_module.so"
+            let module = NginxStreams.module
             try await RealProxy.with(RealProxy.nginx, arguments: { ["-g", "daemon off;", "-c", $0] }, body) { port, _ in
                 """
                 \(FileManager.default.fileExists(atPath: module) ? "load_module \(module);" : "")
@@ -121,4 +121,12 @@ import Testing
             }
         }
     }
+}
+
+/// The part of nginx that balances TCP, which Debian has in a package of its own.
+private enum NginxStreams {
+    static let module = "/usr/lib/nginx/modules/ngx_stream_module.so"
+    static let areThere =
+        FileManager.default.fileExists(atPath: Self.module)
+        || !FileManager.default.fileExists(atPath: "/etc/debian_version")
 }

@@ -2,12 +2,10 @@
 
 import PackageDescription
 
-// `ProtobufC` and `Outbox` need a C library, so both are off unless a user asks for them. `Development` turns on
-// everything at once. It exists because SwiftPM passes traits to the compiler in an order that changes from run to run,
-// so that with two of them every other build would recompile the package.
+// `Outbox` needs a C library, so it is off unless a user asks for it. `Development` turns on everything that is off. It
+// exists because SwiftPM passes traits to the compiler in an order that changes from run to run, so that with two of
+// them every other build would recompile the package.
 let development = "Development"
-let protobufC: Set<String> = ["ProtobufC", development]
-let protobufCSettings: [SwiftSetting] = [.define("ProtobufC", .when(traits: [development]))]
 let outbox: Set<String> = ["Outbox", development]
 let outboxSettings: [SwiftSetting] = [.define("Outbox", .when(traits: [development]))]
 
@@ -17,6 +15,8 @@ let package = Package(
     products: [
         .library(name: "HHSocket", targets: ["HHSocket"]),
         .library(name: "HHSocketMessage", targets: ["HHSocketMessage"]),
+        // Needs libprotobuf-c.
+        .library(name: "HHSocketProtobufC", targets: ["HHSocketProtobufC"]),
         .library(name: "HHSocketSwiftProtobuf", targets: ["HHSocketSwiftProtobuf"]),
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
         .library(name: "HHSocketSTOMP", targets: ["HHSocketSTOMP"]),
@@ -33,7 +33,6 @@ let package = Package(
         .plugin(name: "GenerateHHSocketCode", targets: ["GenerateHHSocketCode"]),
     ],
     traits: [
-        .trait(name: "ProtobufC", description: "Read messages of a type known at run time with libprotobuf-c."),
         .trait(name: "Outbox", description: "Build HHSocketOutbox, which needs SQLite."),
         .trait(
             name: development,
@@ -75,12 +74,20 @@ let package = Package(
         .target(
             name: "HHSocketMessage",
             dependencies: [
-                .target(name: "CProtobufC", condition: .when(platforms: [.linux, .macOS], traits: protobufC)),
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
-            ],
-            swiftSettings: protobufCSettings
+            ]
+        ),
+        // Beside it: messages on libprotobuf-c, which only the command line and those who ask for it use.
+        .target(
+            name: "HHSocketProtobufC",
+            dependencies: [
+                "CProtobufC",
+                "HHSocketMessage",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
         ),
         // Floor 2: one long-lived connection.
         .target(
@@ -204,6 +211,7 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketMessage",
+                .target(name: "HHSocketProtobufC", condition: .when(platforms: [.linux, .macOS])),
                 "HHSocketRPC",
                 "HHSocketSTOMP",
                 "HHSocketServer",
@@ -262,6 +270,15 @@ let package = Package(
             path: "Examples/Files",
             exclude: ["expected.txt"]
         ),
+        // The structures of a library in C as bodies.
+        .target(name: "CWeather", dependencies: ["CProtobufC"], path: "Examples/Weather/CWeather"),
+        .executableTarget(
+            name: "weather-example",
+            dependencies: ["CWeather", "HHSocketMessage", "HHSocketProtobufC", "HHSocketRPC", "HHSocketServer"],
+            path: "Examples/Weather",
+            exclude: ["CWeather", "expected.txt"],
+            sources: ["main.swift"]
+        ),
         // Messages through a broker.
         .executableTarget(
             name: "stomp-example",
@@ -311,13 +328,17 @@ let package = Package(
             name: "HHSocketMessageTests",
             dependencies: [
                 "HHSocketMessage",
+                .target(name: "HHSocketProtobufC", condition: .when(platforms: [.linux, .macOS])),
                 "GeneratedSamples",
                 "ReferenceMessages",
                 "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            exclude: ["python_peer.py"],
-            swiftSettings: protobufCSettings
+            exclude: ["python_peer.py"]
+        ),
+        .testTarget(
+            name: "HHSocketProtobufCTests",
+            dependencies: ["CWeather", "HHSocketMessage", "HHSocketProtobufC", "TestSupport"]
         ),
         .testTarget(
             name: "HHSocketTests",
@@ -419,10 +440,13 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
+                "CWeather",
                 "chat-example",
                 "files-example",
+                .target(name: "weather-example", condition: .when(platforms: [.linux, .macOS])),
                 "HHSocket",
                 "HHSocketApp",
+                .target(name: "HHSocketProtobufC", condition: .when(platforms: [.linux, .macOS])),
                 "HHSocketRPC",
                 "HHSocketServer",
                 "HHSocketTesting",

@@ -4,9 +4,9 @@ import PackageDescription
 
 // A package of its own, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
-// It compiles the sources of HHSocket, HHSocketMessage and HHSocketSTOMP once more, through symbolic links, as modules
-// with counters at every edge, for the address sanitizer and with optimisation. Everything below them is as it is: this
-// package shares the build folder of everything else.
+// It compiles the sources of HHSocket, HHSocketMessage, HHSocketProtobufC and HHSocketSTOMP once more, through symbolic
+// links, as modules with counters at every edge, for the address sanitizer and with optimisation. Everything below them
+// is as it is: this package shares the build folder of everything else.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
 // What imports the module names it as users do.
 let messageModule = ["-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"]
@@ -61,16 +61,21 @@ let package = Package(
         .target(
             name: "InstrumentedHHSocketMessage",
             dependencies: [
-                "CProtobufC",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
             ],
-            // With both engines.
-            swiftSettings: [
-                .define("ProtobufC"),
-                .unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented),
-            ]
+            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented)]
+        ),
+        .target(
+            name: "InstrumentedHHSocketProtobufC",
+            dependencies: [
+                "CProtobufC",
+                "InstrumentedHHSocketMessage",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ],
+            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented)]
         ),
         .target(
             name: "InstrumentedHHSocketSTOMP",
@@ -94,6 +99,7 @@ let package = Package(
                 "FuzzedMessages",
                 "InstrumentedHHSocket",
                 "InstrumentedHHSocketMessage",
+                "InstrumentedHHSocketProtobufC",
                 "InstrumentedHHSocketSTOMP",
                 .product(name: "NIOCore", package: "swift-nio"),
             ],

@@ -8,10 +8,10 @@ import HHSocketServer
 
 /// Something that somebody says.
 struct Chat_Message: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Message", [
-        .init("author", 1, .string),
-        .init("text", 2, .string),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Message", """
+        1 author string
+        2 text string
+        """)
 
     /// Who says it.
     var author: String = ""
@@ -43,10 +43,10 @@ struct Chat_Message: HHSocketMessage.ProtobufMessage {
 
 /// What the server made of a message.
 struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Receipt", [
-        .init("number", 1, .uint64),
-        .init("at", 2, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_Timestamp.messageDescriptor }),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Receipt", """
+        1 number uint64
+        2 at message optional
+        """, types: [HHSocketMessage.Google_Protobuf_Timestamp.self])
 
     /// Counts the room's messages, from 1.
     var number: UInt64 = 0
@@ -88,10 +88,10 @@ struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
 
 /// Sent to everyone in the room when somebody has said something.
 struct Chat_Note: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Note", [
-        .init("number", 1, .uint64),
-        .init("message", 2, .message, .explicit, message: { Chat_Message.messageDescriptor }),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Note", """
+        1 number uint64
+        2 message message optional
+        """, types: [Chat_Message.self])
 
     var number: UInt64 = 0
 
@@ -131,9 +131,9 @@ struct Chat_Note: HHSocketMessage.ProtobufMessage {
 
 /// What has been said.
 struct Chat_History: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.History", [
-        .init("notes", 1, .message, .repeated, message: { Chat_Note.messageDescriptor }),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.History", """
+        1 notes message repeated
+        """, types: [Chat_Note.self])
 
     var notes: [Chat_Note] = []
 
@@ -159,10 +159,10 @@ struct Chat_History: HHSocketMessage.ProtobufMessage {
 
 /// Somebody begins to type, or gives it up. Whoever says something does not type any more either.
 struct Chat_Typing: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Typing", [
-        .init("author", 1, .string),
-        .init("is_typing", 2, .bool),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Typing", """
+        1 author string
+        2 is_typing bool
+        """)
 
     var author: String = ""
 

@@ -8,12 +8,12 @@ import HHSocketServer
 
 /// Something that somebody has written.
 struct Feed_Post: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.Post", [
-        .init("number", 1, .uint64),
-        .init("author", 2, .string),
-        .init("text", 3, .string),
-        .init("likes", 4, .uint32),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.Post", """
+        1 number uint64
+        2 author string
+        3 text string
+        4 likes uint32
+        """)
 
     var number: UInt64 = 0
 
@@ -52,10 +52,10 @@ struct Feed_Post: HHSocketMessage.ProtobufMessage {
 
 /// Which posts to show.
 struct Feed_ListRequest: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.ListRequest", [
-        .init("cursor", 1, .string),
-        .init("limit", 2, .uint32),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.ListRequest", """
+        1 cursor string
+        2 limit uint32
+        """)
 
     /// What the page before said; empty for the first page.
     var cursor: String = ""
@@ -87,10 +87,10 @@ struct Feed_ListRequest: HHSocketMessage.ProtobufMessage {
 
 /// Some posts, the newest first.
 struct Feed_PostPage: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.PostPage", [
-        .init("posts", 1, .message, .repeated, message: { Feed_Post.messageDescriptor }),
-        .init("next_cursor", 2, .string),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.PostPage", """
+        1 posts message repeated
+        2 next_cursor string
+        """, types: [Feed_Post.self])
 
     var posts: [Feed_Post] = []
 
@@ -121,10 +121,10 @@ struct Feed_PostPage: HHSocketMessage.ProtobufMessage {
 
 /// Who reads.
 struct Feed_Profile: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.Profile", [
-        .init("name", 1, .string),
-        .init("likes", 2, .uint32),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.Profile", """
+        1 name string
+        2 likes uint32
+        """)
 
     var name: String = ""
 
@@ -155,9 +155,9 @@ struct Feed_Profile: HHSocketMessage.ProtobufMessage {
 
 /// That somebody likes a post.
 struct Feed_LikeRequest: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.LikeRequest", [
-        .init("post", 1, .uint64),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.LikeRequest", """
+        1 post uint64
+        """)
 
     var post: UInt64 = 0
 

@@ -19,11 +19,21 @@ struct EnumGenerator {
         let comment = DocComment.lines(of: self.descriptor)
         printer.print("\(comment)\(self.context.access)enum \(self.name): \(Names.runtime).ProtobufEnum {")
         printer.withIndentation { printer in
+            self.printDescriptor(&printer)
             self.printCases(&printer)
             self.printAliases(&printer)
             self.printMembers(&printer)
         }
         printer.print("}")
+    }
+
+    private func printDescriptor(_ printer: inout CodePrinter) {
+        printer.print(
+            "\(self.context.access)static let enumDescriptor = \(Names.runtime).EnumDescriptor("
+                + "\"\(self.descriptor.fullName)\", \"\"\""
+        )
+        for value in self.descriptor.values { printer.printIndented("\(value.number) \(value.name)") }
+        printer.print("    \"\"\"\(self.isOpen ? "" : ", isClosed: true"))", "")
     }
 
     private var isOpen: Bool { !self.descriptor.isClosed }

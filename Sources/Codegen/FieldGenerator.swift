@@ -45,26 +45,37 @@ struct FieldGenerator {
         )
     }
 
-    /// The field in the message's descriptor.
-    var descriptor: String {
-        let head = "\"\(self.field.name)\", \(self.field.number)"
-        let presence: String
+    /// The field's line in the message's descriptor.
+    var declaration: String {
+        var words = ["\(self.field.number)", self.field.name]
         switch self.shape {
-        case .map(let key, let value):
-            // A closed enum of a map's values is not passed: the whole entry, with its key, becomes an unknown field.
-            let inner = value.isMessage ? Self.inner(value) : ""
-            return ".map(\(head), key: \(key.kind), value: \(value.kind)\(inner)),"
-        case .implicit: presence = ""
-        case .optional: presence = self.field.isRequired ? ", .required" : ", .explicit"
-        case .array: presence = self.field.isPacked ? ", .packed" : ", .repeated"
-        case .oneof(let oneof): presence = ", .oneof(\(oneof.index))"
+        case .map(let key, let value): words.append("map<\(key.kind),\(value.kind)>")
+        case .implicit: words.append(self.type.kind)
+        case .optional: words += [self.type.kind, self.field.isRequired ? "required" : "optional"]
+        case .array: words += [self.type.kind, self.field.isPacked ? "packed" : "repeated"]
+        case .oneof(let oneof): words += [self.type.kind, "oneof=\(oneof.name)"]
         }
-        return ".init(\(head), \(self.type.kind)\(presence)\(Self.inner(self.type))),"
+        if let jsonName = self.field.jsonName, jsonName != Self.usualJSONName(of: self.field.name) {
+            words.append("json=\(Literals.string(jsonName).dropFirst().dropLast())")
+        }
+        return words.joined(separator: " ")
     }
 
-    private static func inner(_ type: FieldType) -> String {
-        if type.isMessage { return ", message: { \(type.name).messageDescriptor }" }
-        return type.isClosedEnum ? ", closed: \(type.name).self" : ""
+    /// The Swift type to which the descriptor refers, if the field's values are messages or of an enumeration.
+    var declaredType: String? {
+        let type = if case .map(_, let value) = self.shape { value } else { self.type }
+        return type.isMessage || type.isEnum ? type.name : nil
+    }
+
+    /// Returns the name in JSON by protoc's rule, which the runtime knows too.
+    private static func usualJSONName(of name: String) -> String {
+        var result = ""
+        var isAfterUnderscore = false
+        for character in name {
+            if character != "_" { result += isAfterUnderscore ? character.uppercased() : String(character) }
+            isAfterUnderscore = character == "_"
+        }
+        return result
     }
 
     // MARK: - Properties

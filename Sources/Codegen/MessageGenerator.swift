@@ -46,17 +46,18 @@ struct MessageGenerator {
     }
 
     private func printDescriptor(_ printer: inout CodePrinter) {
-        let oneofs = self.message.realOneofs.isEmpty ? "" : " oneofs: \(self.message.realOneofs.count),"
         // With an explicit type: for a recursive message, type inference would refer to the declaration itself.
         let beginning =
             "\(self.context.access)static let messageDescriptor: \(Names.runtime).MessageDescriptor = .init("
-            + "\"\(self.message.fullName)\",\(oneofs) ["
-        guard !self.fields.isEmpty else { return printer.print("\(beginning)])") }
-        printer.print(beginning)
+            + "\"\(self.message.fullName)\""
+        guard !self.fields.isEmpty else { return printer.print("\(beginning))") }
+        let types = self.fields.compactMap(\.declaredType).map { "\($0).self" }
+        printer.print("\(beginning), \"\"\"")
         printer.withIndentation { printer in
-            for field in self.fields { printer.print(field.descriptor) }
+            for field in self.fields { printer.print(field.declaration) }
         }
-        printer.print("])")
+        let ending = types.isEmpty ? "" : ", types: [\(types.joined(separator: ", "))]"
+        printer.print("    \"\"\"\(ending))")
     }
 
     private func printProperties(_ printer: inout CodePrinter) {

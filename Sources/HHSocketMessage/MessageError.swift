@@ -9,9 +9,7 @@ public struct MessageError: Error, Sendable, Hashable {
         /// A field's tag is invalid: it has the number 0, a number above 536,870,911, or a wire type that does not
         /// exist.
         case illegalTag
-        /// A field's wire type is not that of the declared kind.
-        case wireTypeMismatch(field: String)
-        /// The bytes contain a group, which is not supported.
+        /// The bytes contain a group, which libprotobuf-c does not support.
         case group
         /// A string is not UTF-8.
         case invalidUTF8(field: String)
@@ -23,6 +21,9 @@ public struct MessageError: Error, Sendable, Hashable {
         case tooLarge
         /// Decoding would require more memory than this limit, in bytes: a few bytes can encode many messages.
         case needsTooMuchMemory(limit: Int)
+        /// libprotobuf-c refuses the message, without a reason: a required field may be missing, or a field may have
+        /// another wire type than that of the declared kind.
+        case refusedByLibrary
     }
 
     public var reason: Reason
@@ -32,7 +33,7 @@ public struct MessageError: Error, Sendable, Hashable {
     public var offset: Int?
 
     @usableFromInline
-    init(_ reason: Reason, in message: String, at offset: Int? = nil) {
+    package init(_ reason: Reason, in message: String, at offset: Int? = nil) {
         self.reason = reason
         self.message = message
         self.offset = offset
@@ -58,15 +59,14 @@ extension MessageError: CustomStringConvertible {
         case .truncated: "the bytes end within a field"
         case .malformedVarint: "a number has more than ten bytes, or does not fit"
         case .illegalTag: "there is no field's tag where one should be"
-        case .wireTypeMismatch(let field):
-            "the field \(field) stands on the wire as another kind than the one declared; do both sides "
-                + "have the same .proto?"
         case .group: "groups are not supported"
         case .invalidUTF8(let field): "the string \(field) is not UTF-8"
         case .tooDeep(let limit): "messages lie within messages more than \(limit) deep"
         case .missingRequiredField(let field): "the required field \(field) is missing"
         case .tooLarge: "it would take 2 GiB or more"
         case .needsTooMuchMemory(let limit): "to read it would take more than \(limit >> 20) MiB"
+        case .refusedByLibrary:
+            "libprotobuf-c refuses it; a required field may be missing, or a field may be of another kind than declared"
         }
     }
 }

@@ -14,9 +14,9 @@ import Testing
 
                 /// Says whom to greet.
                 public struct Hello_Request: HHSocketMessage.ProtobufMessage {
-                    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hello.Request", [
-                        .init("name", 1, .string),
-                    ])
+                    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hello.Request", """
+                        1 name string
+                        """)
 
                     /// The one to be greeted.
                     public var name: String = ""
@@ -62,6 +62,11 @@ import Testing
 
                 /// Closed.
                 enum Shapes_Size: HHSocketMessage.ProtobufEnum {
+                    static let enumDescriptor = HHSocketMessage.EnumDescriptor("shapes.Size", """
+                        3 SMALL
+                        5 LARGE
+                        """, isClosed: true)
+
                     case small
                     case large
 
@@ -87,19 +92,19 @@ import Testing
 
                 /// One field of each shape.
                 struct Shapes_Shapes: HHSocketMessage.ProtobufMessage {
-                    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("shapes.Shapes", oneofs: 1, [
-                        .init("text", 1, .string, .explicit),
-                        .init("must", 2, .int32, .required),
-                        .init("size", 3, .enum, .explicit, closed: Shapes_Size.self),
-                        .init("pieces", 4, .bytes, .repeated),
-                        .init("numbers", 5, .sint64, .packed),
-                        .map("named", 6, key: .string, value: .message, message: { Shapes_Shapes.messageDescriptor }),
-                        .init("inner", 7, .message, .oneof(0), message: { Shapes_Shapes.messageDescriptor }),
-                        .init("chosen", 8, .enum, .oneof(0), closed: Shapes_Size.self),
-                        .init("number", 9, .double, .oneof(0)),
-                        .init("next", 10, .message, .explicit, message: { Shapes_Shapes.messageDescriptor }),
-                        .init("leaf", 11, .message, .required, message: { Shapes_Shapes.Leaf.messageDescriptor }),
-                    ])
+                    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("shapes.Shapes", """
+                        1 text string optional
+                        2 must int32 required
+                        3 size enum optional
+                        4 pieces bytes repeated
+                        5 numbers sint64 packed
+                        6 named map<string,message>
+                        7 inner message oneof=choice
+                        8 chosen enum oneof=choice
+                        9 number double oneof=choice
+                        10 next message optional
+                        11 leaf message required
+                        """, types: [Shapes_Size.self, Shapes_Shapes.self, Shapes_Shapes.self, Shapes_Size.self, Shapes_Shapes.self, Shapes_Shapes.Leaf.self])
 
                     /// Must be there.
                     var must: Int32 {
@@ -193,9 +198,9 @@ import Testing
                     }
 
                     struct Leaf: HHSocketMessage.ProtobufMessage {
-                        static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("shapes.Shapes.Leaf", [
-                            .init("sizes", 1, .enum, .repeated, closed: Shapes_Size.self),
-                        ])
+                        static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("shapes.Shapes.Leaf", """
+                            1 sizes enum repeated
+                            """, types: [Shapes_Size.self])
 
                         var sizes: [Shapes_Size] = []
 
@@ -327,6 +332,13 @@ import Testing
 
                 /// Open.
                 package enum Enums_Level: HHSocketMessage.ProtobufEnum {
+                    package static let enumDescriptor = HHSocketMessage.EnumDescriptor("enums.Level", """
+                        0 LEVEL_UNSPECIFIED
+                        1 LEVEL_HIGH
+                        1 LEVEL_TALL
+                        -1 LEVEL_BELOW
+                        """)
+
                     /// Nothing was said.
                     case unspecified
                     case high
@@ -368,10 +380,10 @@ import Testing
         #expect(
             try Generating.declaration("struct Chat_Note", in: Generating.text("chat.proto", "")) == #"""
                 struct Chat_Note: HHSocketMessage.ProtobufMessage {
-                    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Note", [
-                        .init("id", 1, .uint64),
-                        .init("nick", 2, .string, .explicit),
-                    ])
+                    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Note", """
+                        1 id uint64
+                        2 nick string optional
+                        """)
 
                     var id: UInt64 = 0
 
@@ -416,12 +428,12 @@ import Testing
             try Generating.declaration("struct Every_Thing_Commented", in: Generating.text("everything.proto", ""))
                 == #"""
                 struct Every_Thing_Commented: HHSocketMessage.ProtobufMessage {
-                    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Commented", [
-                        .init("trailing", 1, .string),
-                        .init("leading", 2, .string),
-                        .init("nothing", 3, .string),
-                        .init("old", 4, .string),
-                    ])
+                    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Commented", """
+                        1 trailing string
+                        2 leading string
+                        3 nothing string
+                        4 old string
+                        """)
 
                     /// What trails is told as well.
                     var trailing: String = ""

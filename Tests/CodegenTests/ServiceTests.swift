@@ -15,6 +15,11 @@ import Testing
 
                 /// How much of a note is meant.
                 public enum Chat_Tone: HHSocketMessage.ProtobufEnum {
+                    public static let enumDescriptor = HHSocketMessage.EnumDescriptor("chat.Tone", """
+                        0 TONE_UNSPECIFIED
+                        1 TONE_LOUD
+                        """)
+
                     case unspecified
                     /// Loud.
                     case loud
@@ -44,10 +49,10 @@ import Testing
 
                 /// What one says to another.
                 public struct Chat_Note: HHSocketMessage.ProtobufMessage {
-                    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Note", [
-                        .init("id", 1, .uint64),
-                        .init("nick", 2, .string, .explicit),
-                    ])
+                    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Note", """
+                        1 id uint64
+                        2 nick string optional
+                        """)
 
                     public var id: UInt64 = 0
 
@@ -85,7 +90,7 @@ import Testing
                 }
 
                 public struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
-                    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Receipt", [])
+                    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Receipt")
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
                     public var unknownFields = HHSocketMessage.UnknownStorage()

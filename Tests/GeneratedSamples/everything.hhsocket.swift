@@ -14,6 +14,14 @@ public import HHSocketServer
 
 /// Open: keeps numbers that it does not know.
 public enum Every_Thing_Colour: HHSocketMessage.ProtobufEnum {
+    public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Colour", """
+        0 COLOUR_UNSPECIFIED
+        1 COLOUR_RED
+        2 COLOUR_BLUE
+        -5 COLOUR_NEGATIVE
+        2147483647 COLOUR_DEEP
+        """)
+
     /// What was not said.
     case unspecified
     case red
@@ -52,6 +60,14 @@ public enum Every_Thing_Colour: HHSocketMessage.ProtobufEnum {
 }
 
 public enum Every_Thing_Alias: HHSocketMessage.ProtobufEnum {
+    public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Alias", """
+        0 ALIAS_ZERO
+        1 ALIAS_ONE
+        1 ALIAS_UNO
+        1 alias_one
+        2 ALIAS_TWO
+        """)
+
     case zero
     case one
     case two
@@ -86,6 +102,25 @@ public enum Every_Thing_Alias: HHSocketMessage.ProtobufEnum {
 
 /// Cases that Swift has words for.
 public enum Every_Thing_Words: HHSocketMessage.ProtobufEnum {
+    public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Words", """
+        0 none
+        1 some
+        2 default
+        3 self
+        4 init
+        5 rawValue
+        6 allCases
+        7 Type
+        8 Protocol
+        9 in
+        10 switch
+        11 UNRECOGNIZED
+        12 hashValue
+        13 _
+        14 x1
+        15 isa
+        """)
+
     case none
     case some
     case `default`
@@ -156,25 +191,25 @@ public enum Every_Thing_Words: HHSocketMessage.ProtobufEnum {
 
 /// Every scalar, without presence.
 public struct Every_Thing_Scalars: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Scalars", [
-        .init("a_double", 1, .double),
-        .init("a_float", 2, .float),
-        .init("an_int32", 3, .int32),
-        .init("an_int64", 4, .int64),
-        .init("a_uint32", 5, .uint32),
-        .init("a_uint64", 6, .uint64),
-        .init("a_sint32", 7, .sint32),
-        .init("a_sint64", 8, .sint64),
-        .init("a_fixed32", 9, .fixed32),
-        .init("a_fixed64", 10, .fixed64),
-        .init("a_sfixed32", 11, .sfixed32),
-        .init("a_sfixed64", 12, .sfixed64),
-        .init("a_bool", 13, .bool),
-        .init("a_string", 14, .string),
-        .init("some_bytes", 15, .bytes),
-        .init("colour", 16, .enum),
-        .init("words", 17, .enum),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Scalars", """
+        1 a_double double
+        2 a_float float
+        3 an_int32 int32
+        4 an_int64 int64
+        5 a_uint32 uint32
+        6 a_uint64 uint64
+        7 a_sint32 sint32
+        8 a_sint64 sint64
+        9 a_fixed32 fixed32
+        10 a_fixed64 fixed64
+        11 a_sfixed32 sfixed32
+        12 a_sfixed64 sfixed64
+        13 a_bool bool
+        14 a_string string
+        15 some_bytes bytes
+        16 colour enum
+        17 words enum
+        """, types: [Every_Thing_Colour.self, Every_Thing_Words.self])
 
     public var aDouble: Double {
         get { self._heap.fields.aDouble }
@@ -349,27 +384,27 @@ public struct Every_Thing_Scalars: HHSocketMessage.ProtobufMessage {
 
 /// Every scalar, with presence.
 public struct Every_Thing_Optionals: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Optionals", [
-        .init("a_double", 1, .double, .explicit),
-        .init("a_float", 2, .float, .explicit),
-        .init("an_int32", 3, .int32, .explicit),
-        .init("an_int64", 4, .int64, .explicit),
-        .init("a_uint32", 5, .uint32, .explicit),
-        .init("a_uint64", 6, .uint64, .explicit),
-        .init("a_sint32", 7, .sint32, .explicit),
-        .init("a_sint64", 8, .sint64, .explicit),
-        .init("a_fixed32", 9, .fixed32, .explicit),
-        .init("a_fixed64", 10, .fixed64, .explicit),
-        .init("a_sfixed32", 11, .sfixed32, .explicit),
-        .init("a_sfixed64", 12, .sfixed64, .explicit),
-        .init("a_bool", 13, .bool, .explicit),
-        .init("a_string", 14, .string, .explicit),
-        .init("some_bytes", 15, .bytes, .explicit),
-        .init("colour", 16, .enum, .explicit),
-        .init("words", 17, .enum, .explicit),
-        .init("scalars", 18, .message, .explicit, message: { Every_Thing_Scalars.messageDescriptor }),
-        .init("bare", 19, .message, .explicit, message: { Every_Thing_Scalars.messageDescriptor }),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Optionals", """
+        1 a_double double optional
+        2 a_float float optional
+        3 an_int32 int32 optional
+        4 an_int64 int64 optional
+        5 a_uint32 uint32 optional
+        6 a_uint64 uint64 optional
+        7 a_sint32 sint32 optional
+        8 a_sint64 sint64 optional
+        9 a_fixed32 fixed32 optional
+        10 a_fixed64 fixed64 optional
+        11 a_sfixed32 sfixed32 optional
+        12 a_sfixed64 sfixed64 optional
+        13 a_bool bool optional
+        14 a_string string optional
+        15 some_bytes bytes optional
+        16 colour enum optional
+        17 words enum optional
+        18 scalars message optional
+        19 bare message optional
+        """, types: [Every_Thing_Colour.self, Every_Thing_Words.self, Every_Thing_Scalars.self, Every_Thing_Scalars.self])
 
     public var aDouble: Double {
         get { self._heap.fields._aDouble ?? 0 }
@@ -638,28 +673,28 @@ public struct Every_Thing_Optionals: HHSocketMessage.ProtobufMessage {
 
 /// Packed, as proto3 has it by itself.
 public struct Every_Thing_Repeated: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Repeated", [
-        .init("doubles", 1, .double, .packed),
-        .init("floats", 2, .float, .packed),
-        .init("int32s", 3, .int32, .packed),
-        .init("int64s", 4, .int64, .packed),
-        .init("uint32s", 5, .uint32, .packed),
-        .init("uint64s", 6, .uint64, .packed),
-        .init("sint32s", 7, .sint32, .packed),
-        .init("sint64s", 8, .sint64, .packed),
-        .init("fixed32s", 9, .fixed32, .packed),
-        .init("fixed64s", 10, .fixed64, .packed),
-        .init("sfixed32s", 11, .sfixed32, .packed),
-        .init("sfixed64s", 12, .sfixed64, .packed),
-        .init("bools", 13, .bool, .packed),
-        .init("strings", 14, .string, .repeated),
-        .init("byte_strings", 15, .bytes, .repeated),
-        .init("colours", 16, .enum, .packed),
-        .init("scalars", 17, .message, .repeated, message: { Every_Thing_Scalars.messageDescriptor }),
-        .init("unpacked_int32s", 18, .int32, .repeated),
-        .init("unpacked_doubles", 19, .double, .repeated),
-        .init("unpacked_colours", 20, .enum, .repeated),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Repeated", """
+        1 doubles double packed
+        2 floats float packed
+        3 int32s int32 packed
+        4 int64s int64 packed
+        5 uint32s uint32 packed
+        6 uint64s uint64 packed
+        7 sint32s sint32 packed
+        8 sint64s sint64 packed
+        9 fixed32s fixed32 packed
+        10 fixed64s fixed64 packed
+        11 sfixed32s sfixed32 packed
+        12 sfixed64s sfixed64 packed
+        13 bools bool packed
+        14 strings string repeated
+        15 byte_strings bytes repeated
+        16 colours enum packed
+        17 scalars message repeated
+        18 unpacked_int32s int32 repeated
+        19 unpacked_doubles double repeated
+        20 unpacked_colours enum repeated
+        """, types: [Every_Thing_Colour.self, Every_Thing_Scalars.self, Every_Thing_Colour.self])
 
     public var doubles: [Double] {
         get { self._heap.fields.doubles }
@@ -874,24 +909,24 @@ public struct Every_Thing_Repeated: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing_Maps: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Maps", [
-        .map("string_string", 1, key: .string, value: .string),
-        .map("int32_int32", 2, key: .int32, value: .int32),
-        .map("int64_int64", 3, key: .int64, value: .int64),
-        .map("uint32_uint32", 4, key: .uint32, value: .uint32),
-        .map("uint64_uint64", 5, key: .uint64, value: .uint64),
-        .map("sint32_sint32", 6, key: .sint32, value: .sint32),
-        .map("sint64_sint64", 7, key: .sint64, value: .sint64),
-        .map("fixed32_fixed32", 8, key: .fixed32, value: .fixed32),
-        .map("fixed64_fixed64", 9, key: .fixed64, value: .fixed64),
-        .map("sfixed32_float", 10, key: .sfixed32, value: .float),
-        .map("sfixed64_double", 11, key: .sfixed64, value: .double),
-        .map("bool_bool", 12, key: .bool, value: .bool),
-        .map("string_bytes", 13, key: .string, value: .bytes),
-        .map("string_colour", 14, key: .string, value: .enum),
-        .map("string_scalars", 15, key: .string, value: .message, message: { Every_Thing_Scalars.messageDescriptor }),
-        .map("within", 16, key: .int32, value: .message, message: { Every_Thing_Maps.messageDescriptor }),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Maps", """
+        1 string_string map<string,string>
+        2 int32_int32 map<int32,int32>
+        3 int64_int64 map<int64,int64>
+        4 uint32_uint32 map<uint32,uint32>
+        5 uint64_uint64 map<uint64,uint64>
+        6 sint32_sint32 map<sint32,sint32>
+        7 sint64_sint64 map<sint64,sint64>
+        8 fixed32_fixed32 map<fixed32,fixed32>
+        9 fixed64_fixed64 map<fixed64,fixed64>
+        10 sfixed32_float map<sfixed32,float>
+        11 sfixed64_double map<sfixed64,double>
+        12 bool_bool map<bool,bool>
+        13 string_bytes map<string,bytes>
+        14 string_colour map<string,enum>
+        15 string_scalars map<string,message>
+        16 within map<int32,message>
+        """, types: [Every_Thing_Colour.self, Every_Thing_Scalars.self, Every_Thing_Maps.self])
 
     public var stringString: [String: String] = [:]
 
@@ -977,32 +1012,32 @@ public struct Every_Thing_Maps: HHSocketMessage.ProtobufMessage {
 
 /// Two oneofs, of everything that can be in one.
 public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Choices", oneofs: 2, [
-        .init("a_double", 1, .double, .oneof(0)),
-        .init("a_float", 2, .float, .oneof(0)),
-        .init("an_int32", 3, .int32, .oneof(0)),
-        .init("an_int64", 4, .int64, .oneof(0)),
-        .init("a_uint32", 5, .uint32, .oneof(0)),
-        .init("a_uint64", 6, .uint64, .oneof(0)),
-        .init("a_sint32", 7, .sint32, .oneof(0)),
-        .init("a_sint64", 8, .sint64, .oneof(0)),
-        .init("a_fixed32", 9, .fixed32, .oneof(0)),
-        .init("a_fixed64", 10, .fixed64, .oneof(0)),
-        .init("a_sfixed32", 11, .sfixed32, .oneof(0)),
-        .init("a_sfixed64", 12, .sfixed64, .oneof(0)),
-        .init("a_bool", 13, .bool, .oneof(0)),
-        .init("a_string", 14, .string, .oneof(0)),
-        .init("some_bytes", 15, .bytes, .oneof(0)),
-        .init("colour", 16, .enum, .oneof(0)),
-        .init("scalars", 17, .message, .oneof(0), message: { Every_Thing_Scalars.messageDescriptor }),
-        .init("none", 30, .string, .oneof(1)),
-        .init("some", 31, .int32, .oneof(1)),
-        .init("default", 32, .enum, .oneof(1)),
-        .init("self", 33, .message, .oneof(1), message: { HHSocketMessage.Google_Protobuf_Empty.messageDescriptor }),
-        .init("words", 34, .enum, .oneof(1)),
-        .init("before", 40, .string),
-        .init("after", 2000, .string, .explicit),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Choices", """
+        1 a_double double oneof=choice
+        2 a_float float oneof=choice
+        3 an_int32 int32 oneof=choice
+        4 an_int64 int64 oneof=choice
+        5 a_uint32 uint32 oneof=choice
+        6 a_uint64 uint64 oneof=choice
+        7 a_sint32 sint32 oneof=choice
+        8 a_sint64 sint64 oneof=choice
+        9 a_fixed32 fixed32 oneof=choice
+        10 a_fixed64 fixed64 oneof=choice
+        11 a_sfixed32 sfixed32 oneof=choice
+        12 a_sfixed64 sfixed64 oneof=choice
+        13 a_bool bool oneof=choice
+        14 a_string string oneof=choice
+        15 some_bytes bytes oneof=choice
+        16 colour enum oneof=choice
+        17 scalars message oneof=choice
+        30 none string oneof=other
+        31 some int32 oneof=other
+        32 default enum oneof=other
+        33 self message oneof=other
+        34 words enum oneof=other
+        40 before string
+        2000 after string optional
+        """, types: [Every_Thing_Colour.self, Every_Thing_Scalars.self, Every_Thing_Colour.self, HHSocketMessage.Google_Protobuf_Empty.self, Every_Thing_Words.self])
 
     /// Before them.
     public var before: String = ""
@@ -1255,17 +1290,17 @@ public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
 
 /// A list, a tree, two that hold each other, and one that only arrays lead back to.
 public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Node", oneofs: 1, [
-        .init("value", 1, .int32),
-        .init("next", 2, .message, .explicit, message: { Every_Thing_Node.messageDescriptor }),
-        .init("previous", 3, .message, .explicit, message: { Every_Thing_Node.messageDescriptor }),
-        .init("children", 4, .message, .repeated, message: { Every_Thing_Node.messageDescriptor }),
-        .map("named", 5, key: .string, value: .message, message: { Every_Thing_Node.messageDescriptor }),
-        .init("scalars", 6, .message, .explicit, message: { Every_Thing_Scalars.messageDescriptor }),
-        .init("left", 7, .message, .oneof(0), message: { Every_Thing_Node.messageDescriptor }),
-        .init("right", 8, .message, .oneof(0), message: { Every_Thing_Scalars.messageDescriptor }),
-        .init("neither", 9, .string, .oneof(0)),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Node", """
+        1 value int32
+        2 next message optional
+        3 previous message optional
+        4 children message repeated
+        5 named map<string,message>
+        6 scalars message optional
+        7 left message oneof=either
+        8 right message oneof=either
+        9 neither string oneof=either
+        """, types: [Every_Thing_Node.self, Every_Thing_Node.self, Every_Thing_Node.self, Every_Thing_Node.self, Every_Thing_Scalars.self, Every_Thing_Node.self, Every_Thing_Scalars.self])
 
     public var value: Int32 {
         get { self._heap.fields.value }
@@ -1410,11 +1445,11 @@ public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing_Expression: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Expression", oneofs: 1, [
-        .init("number", 1, .int64, .oneof(0)),
-        .init("sum", 2, .message, .oneof(0), message: { Every_Thing_Sum.messageDescriptor }),
-        .init("product", 3, .message, .oneof(0), message: { Every_Thing_Expression.Product.messageDescriptor }),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Expression", """
+        1 number int64 oneof=kind
+        2 sum message oneof=kind
+        3 product message oneof=kind
+        """, types: [Every_Thing_Sum.self, Every_Thing_Expression.Product.self])
 
     public var kind: OneOf_Kind? {
         get { self._heap.fields.kind }
@@ -1443,9 +1478,9 @@ public struct Every_Thing_Expression: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Product: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Expression.Product", [
-            .init("factors", 1, .message, .repeated, message: { Every_Thing_Expression.messageDescriptor }),
-        ])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Expression.Product", """
+            1 factors message repeated
+            """, types: [Every_Thing_Expression.self])
 
         public var factors: [Every_Thing_Expression] = []
 
@@ -1523,10 +1558,10 @@ public struct Every_Thing_Expression: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing_Sum: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Sum", [
-        .init("left", 1, .message, .explicit, message: { Every_Thing_Expression.messageDescriptor }),
-        .init("right", 2, .message, .explicit, message: { Every_Thing_Expression.messageDescriptor }),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Sum", """
+        1 left message optional
+        2 right message optional
+        """, types: [Every_Thing_Expression.self, Every_Thing_Expression.self])
 
     public var left: Every_Thing_Expression {
         get { self._heap.fields._left ?? Every_Thing_Expression() }
@@ -1590,10 +1625,10 @@ public struct Every_Thing_Sum: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing_Branch: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Branch", [
-        .init("branches", 1, .message, .repeated, message: { Every_Thing_Branch.messageDescriptor }),
-        .init("leaf", 2, .message, .explicit, message: { Every_Thing_Leaf.messageDescriptor }),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Branch", """
+        1 branches message repeated
+        2 leaf message optional
+        """, types: [Every_Thing_Branch.self, Every_Thing_Leaf.self])
 
     public var branches: [Every_Thing_Branch] = []
 
@@ -1632,9 +1667,9 @@ public struct Every_Thing_Branch: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing_Leaf: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Leaf", [
-        .init("grown_from", 1, .message, .repeated, message: { Every_Thing_Branch.messageDescriptor }),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Leaf", """
+        1 grown_from message repeated
+        """, types: [Every_Thing_Branch.self])
 
     public var grownFrom: [Every_Thing_Branch] = []
 
@@ -1660,12 +1695,12 @@ public struct Every_Thing_Leaf: HHSocketMessage.ProtobufMessage {
 
 /// Messages and enums within messages.
 public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Outer", [
-        .init("middle", 1, .message, .explicit, message: { Every_Thing_Outer.Middle.messageDescriptor }),
-        .init("kind", 2, .enum),
-        .map("inners", 3, key: .int32, value: .message, message: { Every_Thing_Outer.Middle.Inner.messageDescriptor }),
-        .init("kinds", 4, .enum, .packed),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Outer", """
+        1 middle message optional
+        2 kind enum
+        3 inners map<int32,message>
+        4 kinds enum packed
+        """, types: [Every_Thing_Outer.Middle.self, Every_Thing_Outer.Kind.self, Every_Thing_Outer.Middle.Inner.self, Every_Thing_Outer.Middle.Inner.Kind.self])
 
     public var middle: Every_Thing_Outer.Middle {
         get { self._heap.fields._middle ?? Every_Thing_Outer.Middle() }
@@ -1693,6 +1728,11 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
     }
 
     public enum Kind: HHSocketMessage.ProtobufEnum {
+        public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Outer.Kind", """
+            0 KIND_ZERO
+            7 KIND_OTHER
+            """)
+
         case zero
         case other
         /// A number that this version of the enum does not know.
@@ -1720,12 +1760,12 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Middle: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Outer.Middle", oneofs: 1, [
-            .init("inner", 1, .message, .explicit, message: { Every_Thing_Outer.Middle.Inner.messageDescriptor }),
-            .init("kind", 2, .enum),
-            .init("chosen_kind", 3, .enum, .oneof(0)),
-            .init("chosen_inner", 4, .message, .oneof(0), message: { Every_Thing_Outer.Middle.Inner.messageDescriptor }),
-        ])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Outer.Middle", """
+            1 inner message optional
+            2 kind enum
+            3 chosen_kind enum oneof=chosen
+            4 chosen_inner message oneof=chosen
+            """, types: [Every_Thing_Outer.Middle.Inner.self, Every_Thing_Outer.Middle.Inner.Kind.self, Every_Thing_Outer.Middle.Inner.Kind.self, Every_Thing_Outer.Middle.Inner.self])
 
         public var inner: Every_Thing_Outer.Middle.Inner {
             get { self._heap.fields._inner ?? Every_Thing_Outer.Middle.Inner() }
@@ -1763,10 +1803,10 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
         }
 
         public struct Inner: HHSocketMessage.ProtobufMessage {
-            public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Outer.Middle.Inner", [
-                .init("kind", 1, .enum),
-                .init("outer", 2, .message, .explicit, message: { Every_Thing_Outer.messageDescriptor }),
-            ])
+            public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Outer.Middle.Inner", """
+                1 kind enum
+                2 outer message optional
+                """, types: [Every_Thing_Outer.Middle.Inner.Kind.self, Every_Thing_Outer.self])
 
             public var kind: Every_Thing_Outer.Middle.Inner.Kind {
                 get { self._heap.fields.kind }
@@ -1784,6 +1824,11 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
             public mutating func clearOuter() { self._heap.fields._outer = nil }
 
             public enum Kind: HHSocketMessage.ProtobufEnum {
+                public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Outer.Middle.Inner.Kind", """
+                    0 KIND_UNSPECIFIED
+                    1 KIND_SPECIAL
+                    """)
+
                 case unspecified
                 case special
                 /// A number that this version of the enum does not know.
@@ -1957,27 +2002,27 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
 
 /// Names that Swift, the standard library and the runtime have taken.
 public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved", [
-        .init("string", 1, .message, .explicit, message: { Every_Thing_Reserved.StringMessage.messageDescriptor }),
-        .init("int32", 2, .message, .explicit, message: { Every_Thing_Reserved.Int32Message.messageDescriptor }),
-        .init("data", 3, .message, .explicit, message: { Every_Thing_Reserved.DataMessage.messageDescriptor }),
-        .init("bool", 4, .enum),
-        .init("double", 5, .enum),
-        .init("text", 6, .string),
-        .init("datas", 7, .message, .repeated, message: { Every_Thing_Reserved.DataMessage.messageDescriptor }),
-        .map("strings", 8, key: .string, value: .message, message: { Every_Thing_Reserved.StringMessage.messageDescriptor }),
-        .init("maybe", 9, .enum, .explicit),
-        .init("raw", 10, .bytes),
-        .init("truth", 11, .bool),
-        .init("number", 12, .double),
-        .init("again", 13, .message, .explicit, message: { Every_Thing_Reserved.messageDescriptor }),
-        .init("array", 14, .message, .explicit, message: { Every_Thing_Reserved.Array.messageDescriptor }),
-        .init("optional", 15, .message, .explicit, message: { Every_Thing_Reserved.Optional.messageDescriptor }),
-        .init("boxed", 17, .message, .explicit, message: { Every_Thing_Reserved.Boxed.messageDescriptor }),
-        .init("never", 18, .message, .explicit, message: { Every_Thing_Reserved.Never.messageDescriptor }),
-        .init("set", 19, .string, .explicit),
-        .init("words", 20, .string, .repeated),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved", """
+        1 string message optional
+        2 int32 message optional
+        3 data message optional
+        4 bool enum
+        5 double enum
+        6 text string
+        7 datas message repeated
+        8 strings map<string,message>
+        9 maybe enum optional
+        10 raw bytes
+        11 truth bool
+        12 number double
+        13 again message optional
+        14 array message optional
+        15 optional message optional
+        17 boxed message optional
+        18 never message optional
+        19 set string optional
+        20 words string repeated
+        """, types: [Every_Thing_Reserved.StringMessage.self, Every_Thing_Reserved.Int32Message.self, Every_Thing_Reserved.DataMessage.self, Every_Thing_Reserved.BoolEnum.self, Every_Thing_Reserved.DoubleEnum.self, Every_Thing_Reserved.DataMessage.self, Every_Thing_Reserved.StringMessage.self, Every_Thing_Reserved.BoolEnum.self, Every_Thing_Reserved.self, Every_Thing_Reserved.Array.self, Every_Thing_Reserved.Optional.self, Every_Thing_Reserved.Boxed.self, Every_Thing_Reserved.Never.self])
 
     public var string: Every_Thing_Reserved.StringMessage {
         get { self._heap.fields._string ?? Every_Thing_Reserved.StringMessage() }
@@ -2123,6 +2168,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public enum BoolEnum: HHSocketMessage.ProtobufEnum {
+        public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Reserved.Bool", """
+            0 BOOL_FALSE
+            1 BOOL_TRUE
+            """)
+
         case `false`
         case `true`
         /// A number that this version of the enum does not know.
@@ -2150,6 +2200,10 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public enum DoubleEnum: HHSocketMessage.ProtobufEnum {
+        public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Reserved.Double", """
+            0 DOUBLE_ZERO
+            """)
+
         case zero
         /// A number that this version of the enum does not know.
         case UNRECOGNIZED(Int)
@@ -2174,9 +2228,9 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct StringMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.String", [
-            .init("string", 1, .string),
-        ])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.String", """
+            1 string string
+            """)
 
         public var string: String = ""
 
@@ -2201,9 +2255,9 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Int32Message: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Int32", [
-            .init("int32", 1, .int32),
-        ])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Int32", """
+            1 int32 int32
+            """)
 
         public var int32: Int32 = 0
 
@@ -2228,9 +2282,9 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct DataMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Data", [
-            .init("data", 1, .bytes),
-        ])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Data", """
+            1 data bytes
+            """)
 
         public var data: Data = Data()
 
@@ -2255,7 +2309,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct SwiftMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Swift", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Swift")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2272,7 +2326,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Array: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Array", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Array")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2289,7 +2343,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Optional: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Optional", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Optional")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2306,7 +2360,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Dictionary: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Dictionary", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Dictionary")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2323,7 +2377,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Set: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Set", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Set")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2340,7 +2394,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct UInt8: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.UInt8", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.UInt8")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2357,7 +2411,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Never: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Never", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Never")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2374,7 +2428,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct TypeMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Type", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Type")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2391,7 +2445,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct ProtocolMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Protocol", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Protocol")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2408,7 +2462,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct AnyMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Any", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Any")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2425,7 +2479,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct SelfMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Self", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Self")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2442,7 +2496,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct SwiftProtobufMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.SwiftProtobuf", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.SwiftProtobuf")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2459,7 +2513,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct MessageDescriptor: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.MessageDescriptor", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.MessageDescriptor")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2476,7 +2530,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct MessageError: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.MessageError", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.MessageError")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2493,7 +2547,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct RecordReader: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.RecordReader", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.RecordReader")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2510,7 +2564,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct RecordWriter: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.RecordWriter", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.RecordWriter")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2527,7 +2581,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct UnknownStorage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.UnknownStorage", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.UnknownStorage")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2544,7 +2598,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Boxed: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Boxed", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Boxed")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2561,7 +2615,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct ProtobufMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.ProtobufMessage", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.ProtobufMessage")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2578,7 +2632,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct HashableMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Hashable", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Hashable")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2595,7 +2649,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct SendableMessage: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Sendable", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Sendable")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2612,7 +2666,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     public struct Error: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Error", [])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Error")
 
         /// Fields that this version of the message does not know; kept when it is sent on.
         public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -2721,66 +2775,66 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Keywords", oneofs: 1, [
-        .init("class", 1, .string),
-        .init("func", 2, .string),
-        .init("in", 3, .string),
-        .init("init", 4, .string),
-        .init("self", 5, .string),
-        .init("super", 6, .string),
-        .init("Type", 7, .string),
-        .init("default", 8, .string),
-        .init("switch", 9, .string),
-        .init("let", 10, .string),
-        .init("var", 11, .string),
-        .init("true", 12, .string),
-        .init("nil", 13, .string),
-        .init("throws", 14, .string),
-        .init("rethrows", 15, .string),
-        .init("is", 16, .string),
-        .init("as", 17, .string),
-        .init("description", 18, .string),
-        .init("hash_value", 19, .string),
-        .init("hash", 20, .string),
-        .init("unknown_fields", 21, .string),
-        .init("message_descriptor", 22, .string),
-        .init("serialized_bytes", 23, .string),
-        .init("write", 24, .string),
-        .init("record", 25, .string),
-        .init("value", 26, .string),
-        .init("new_value", 27, .string),
-        .init("unknown", 28, .string),
-        .init("is_initialized", 29, .string),
-        .init("debug_description", 30, .string),
-        .init("await", 31, .string),
-        .init("async", 32, .string),
-        .init("get", 33, .string),
-        .init("set", 34, .string),
-        .init("some", 35, .string),
-        .init("any", 36, .string),
-        .init("inout", 37, .string),
-        .init("operator", 38, .string),
-        .init("repeat", 39, .string),
-        .init("_leading", 40, .string),
-        .init("trailing_", 41, .string),
-        .init("double__under", 42, .string),
-        .init("with_1_digit", 43, .string),
-        .init("UPPER_CASE", 44, .string),
-        .init("url_of_http_id", 45, .string),
-        .init("has_presence", 46, .string, .explicit),
-        .init("clear_presence", 47, .string, .explicit),
-        .init("presence", 48, .string, .explicit),
-        .init("protocol", 49, .string, .explicit),
-        .init("extension", 50, .string, .explicit),
-        .init("struct", 51, .string, .oneof(0)),
-        .init("enum", 52, .string, .oneof(0)),
-        .init("where", 53, .string, .oneof(0)),
-        .init("push_type", 54, .string),
-        .init("static", 55, .string),
-        .init("_", 56, .string),
-        .init("while", 57, .string),
-        .init("borrowing", 58, .string),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Keywords", """
+        1 class string
+        2 func string
+        3 in string
+        4 init string
+        5 self string
+        6 super string
+        7 Type string
+        8 default string
+        9 switch string
+        10 let string
+        11 var string
+        12 true string
+        13 nil string
+        14 throws string
+        15 rethrows string
+        16 is string
+        17 as string
+        18 description string
+        19 hash_value string
+        20 hash string
+        21 unknown_fields string
+        22 message_descriptor string
+        23 serialized_bytes string
+        24 write string
+        25 record string
+        26 value string
+        27 new_value string
+        28 unknown string
+        29 is_initialized string
+        30 debug_description string
+        31 await string
+        32 async string
+        33 get string
+        34 set string
+        35 some string
+        36 any string
+        37 inout string
+        38 operator string
+        39 repeat string
+        40 _leading string
+        41 trailing_ string
+        42 double__under string
+        43 with_1_digit string
+        44 UPPER_CASE string
+        45 url_of_http_id string
+        46 has_presence string optional
+        47 clear_presence string optional
+        48 presence string optional
+        49 protocol string optional
+        50 extension string optional
+        51 struct string oneof=import
+        52 enum string oneof=import
+        53 where string oneof=import
+        54 push_type string
+        55 static string
+        56 _ string
+        57 while string
+        58 borrowing string
+        """)
 
     public var `class`: String {
         get { self._heap.fields.class }
@@ -3315,7 +3369,7 @@ public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing_Nothing: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Nothing", [])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Nothing")
 
     /// Fields that this version of the message does not know; kept when it is sent on.
     public var unknownFields = HHSocketMessage.UnknownStorage()
@@ -3332,24 +3386,24 @@ public struct Every_Thing_Nothing: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing_WellKnown: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.WellKnown", oneofs: 1, [
-        .init("at", 1, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_Timestamp.messageDescriptor }),
-        .init("took", 2, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_Duration.messageDescriptor }),
-        .init("empty", 3, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_Empty.messageDescriptor }),
-        .init("a_double", 4, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_DoubleValue.messageDescriptor }),
-        .init("a_float", 5, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_FloatValue.messageDescriptor }),
-        .init("an_int64", 6, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_Int64Value.messageDescriptor }),
-        .init("a_uint64", 7, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_UInt64Value.messageDescriptor }),
-        .init("an_int32", 8, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_Int32Value.messageDescriptor }),
-        .init("a_uint32", 9, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_UInt32Value.messageDescriptor }),
-        .init("a_bool", 10, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_BoolValue.messageDescriptor }),
-        .init("a_string", 11, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_StringValue.messageDescriptor }),
-        .init("some_bytes", 12, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_BytesValue.messageDescriptor }),
-        .init("times", 13, .message, .repeated, message: { HHSocketMessage.Google_Protobuf_Timestamp.messageDescriptor }),
-        .map("durations", 14, key: .string, value: .message, message: { HHSocketMessage.Google_Protobuf_Duration.messageDescriptor }),
-        .init("exactly", 15, .message, .oneof(0), message: { HHSocketMessage.Google_Protobuf_Timestamp.messageDescriptor }),
-        .init("after", 16, .message, .oneof(0), message: { HHSocketMessage.Google_Protobuf_Duration.messageDescriptor }),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.WellKnown", """
+        1 at message optional
+        2 took message optional
+        3 empty message optional
+        4 a_double message optional
+        5 a_float message optional
+        6 an_int64 message optional
+        7 a_uint64 message optional
+        8 an_int32 message optional
+        9 a_uint32 message optional
+        10 a_bool message optional
+        11 a_string message optional
+        12 some_bytes message optional
+        13 times message repeated
+        14 durations map<string,message>
+        15 exactly message oneof=when
+        16 after message oneof=when
+        """, types: [HHSocketMessage.Google_Protobuf_Timestamp.self, HHSocketMessage.Google_Protobuf_Duration.self, HHSocketMessage.Google_Protobuf_Empty.self, HHSocketMessage.Google_Protobuf_DoubleValue.self, HHSocketMessage.Google_Protobuf_FloatValue.self, HHSocketMessage.Google_Protobuf_Int64Value.self, HHSocketMessage.Google_Protobuf_UInt64Value.self, HHSocketMessage.Google_Protobuf_Int32Value.self, HHSocketMessage.Google_Protobuf_UInt32Value.self, HHSocketMessage.Google_Protobuf_BoolValue.self, HHSocketMessage.Google_Protobuf_StringValue.self, HHSocketMessage.Google_Protobuf_BytesValue.self, HHSocketMessage.Google_Protobuf_Timestamp.self, HHSocketMessage.Google_Protobuf_Duration.self, HHSocketMessage.Google_Protobuf_Timestamp.self, HHSocketMessage.Google_Protobuf_Duration.self])
 
     public var at: HHSocketMessage.Google_Protobuf_Timestamp {
         get { self._heap.fields._at ?? HHSocketMessage.Google_Protobuf_Timestamp() }
@@ -3596,13 +3650,13 @@ public struct Every_Thing_WellKnown: HHSocketMessage.ProtobufMessage {
 
 /// Of the highest number that a field may have, and declared out of order.
 public struct Every_Thing_Numbers: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Numbers", [
-        .init("first", 1, .string),
-        .init("fifteenth", 15, .string),
-        .init("sixteenth", 16, .string),
-        .init("between", 3000, .string),
-        .init("last", 536870911, .string),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Numbers", """
+        1 first string
+        15 fifteenth string
+        16 sixteenth string
+        3000 between string
+        536870911 last string
+        """)
 
     public var last: String = ""
 
@@ -3647,12 +3701,12 @@ public struct Every_Thing_Numbers: HHSocketMessage.ProtobufMessage {
 ///
 /// with an empty line.
 public struct Every_Thing_Commented: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Commented", [
-        .init("trailing", 1, .string),
-        .init("leading", 2, .string),
-        .init("nothing", 3, .string),
-        .init("old", 4, .string),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Commented", """
+        1 trailing string
+        2 leading string
+        3 nothing string
+        4 old string
+        """)
 
     /// What trails is told as well.
     public var trailing: String = ""
@@ -3697,9 +3751,9 @@ public struct Every_Thing_Commented: HHSocketMessage.ProtobufMessage {
 
 /// NOTE: This message was marked as deprecated in the .proto file.
 public struct Every_Thing_Old: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Old", [
-        .init("text", 1, .string),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Old", """
+        1 text string
+        """)
 
     public var text: String = ""
 
@@ -3725,16 +3779,16 @@ public struct Every_Thing_Old: HHSocketMessage.ProtobufMessage {
 
 /// Sent without being asked for.
 public struct Every_Thing_News: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.News", [
-        .init("text", 1, .string),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.News", """
+        1 text string
+        """)
 
     public var text: String = ""
 
     public struct Flash: HHSocketMessage.ProtobufMessage {
-        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.News.Flash", [
-            .init("text", 1, .string),
-        ])
+        public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.News.Flash", """
+            1 text string
+            """)
 
         public var text: String = ""
 

@@ -12,6 +12,12 @@ public import HHSocketMessage
 
 /// Closed: refuses numbers that it does not know.
 public enum Every_Thing2_Size: HHSocketMessage.ProtobufEnum {
+    public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing2.Size", """
+        3 SIZE_SMALL
+        5 SIZE_LARGE
+        -1 SIZE_COLD
+        """, isClosed: true)
+
     case small
     case large
     case cold
@@ -40,6 +46,11 @@ public enum Every_Thing2_Size: HHSocketMessage.ProtobufEnum {
 
 /// Closed, and the value of a map, which has to have a zero.
 public enum Every_Thing2_Flavour: HHSocketMessage.ProtobufEnum {
+    public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing2.Flavour", """
+        0 FLAVOUR_PLAIN
+        1 FLAVOUR_SWEET
+        """, isClosed: true)
+
     case plain
     case sweet
 
@@ -64,6 +75,11 @@ public enum Every_Thing2_Flavour: HHSocketMessage.ProtobufEnum {
 }
 
 public enum Every_Thing2_Twice: HHSocketMessage.ProtobufEnum {
+    public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing2.Twice", """
+        1 TWICE_A
+        1 TWICE_B
+        """, isClosed: true)
+
     case a
 
     public static let b = Every_Thing2_Twice.a
@@ -87,26 +103,26 @@ public enum Every_Thing2_Twice: HHSocketMessage.ProtobufEnum {
 }
 
 public struct Every_Thing2_Required: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Required", [
-        .init("a_double", 1, .double, .required),
-        .init("a_float", 2, .float, .required),
-        .init("an_int32", 3, .int32, .required),
-        .init("an_int64", 4, .int64, .required),
-        .init("a_uint32", 5, .uint32, .required),
-        .init("a_uint64", 6, .uint64, .required),
-        .init("a_sint32", 7, .sint32, .required),
-        .init("a_sint64", 8, .sint64, .required),
-        .init("a_fixed32", 9, .fixed32, .required),
-        .init("a_fixed64", 10, .fixed64, .required),
-        .init("a_sfixed32", 11, .sfixed32, .required),
-        .init("a_sfixed64", 12, .sfixed64, .required),
-        .init("a_bool", 13, .bool, .required),
-        .init("a_string", 14, .string, .required),
-        .init("some_bytes", 15, .bytes, .required),
-        .init("size", 16, .enum, .required, closed: Every_Thing2_Size.self),
-        .init("optionals", 17, .message, .required, message: { Every_Thing2_Optionals.messageDescriptor }),
-        .init("colour", 18, .enum, .required),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Required", """
+        1 a_double double required
+        2 a_float float required
+        3 an_int32 int32 required
+        4 an_int64 int64 required
+        5 a_uint32 uint32 required
+        6 a_uint64 uint64 required
+        7 a_sint32 sint32 required
+        8 a_sint64 sint64 required
+        9 a_fixed32 fixed32 required
+        10 a_fixed64 fixed64 required
+        11 a_sfixed32 sfixed32 required
+        12 a_sfixed64 sfixed64 required
+        13 a_bool bool required
+        14 a_string string required
+        15 some_bytes bytes required
+        16 size enum required
+        17 optionals message required
+        18 colour enum required
+        """, types: [Every_Thing2_Size.self, Every_Thing2_Optionals.self, Every_Thing_Colour.self])
 
     public var aDouble: Double {
         get { self._heap.fields._aDouble ?? 0 }
@@ -383,26 +399,26 @@ public struct Every_Thing2_Required: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing2_Optionals: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Optionals", [
-        .init("a_double", 1, .double, .explicit),
-        .init("a_float", 2, .float, .explicit),
-        .init("an_int32", 3, .int32, .explicit),
-        .init("an_int64", 4, .int64, .explicit),
-        .init("a_uint32", 5, .uint32, .explicit),
-        .init("a_uint64", 6, .uint64, .explicit),
-        .init("a_sint32", 7, .sint32, .explicit),
-        .init("a_sint64", 8, .sint64, .explicit),
-        .init("a_fixed32", 9, .fixed32, .explicit),
-        .init("a_fixed64", 10, .fixed64, .explicit),
-        .init("a_sfixed32", 11, .sfixed32, .explicit),
-        .init("a_sfixed64", 12, .sfixed64, .explicit),
-        .init("a_bool", 13, .bool, .explicit),
-        .init("a_string", 14, .string, .explicit),
-        .init("some_bytes", 15, .bytes, .explicit),
-        .init("size", 16, .enum, .explicit, closed: Every_Thing2_Size.self),
-        .init("required", 17, .message, .explicit, message: { Every_Thing2_Required.messageDescriptor }),
-        .init("colour", 18, .enum, .explicit),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Optionals", """
+        1 a_double double optional
+        2 a_float float optional
+        3 an_int32 int32 optional
+        4 an_int64 int64 optional
+        5 a_uint32 uint32 optional
+        6 a_uint64 uint64 optional
+        7 a_sint32 sint32 optional
+        8 a_sint64 sint64 optional
+        9 a_fixed32 fixed32 optional
+        10 a_fixed64 fixed64 optional
+        11 a_sfixed32 sfixed32 optional
+        12 a_sfixed64 sfixed64 optional
+        13 a_bool bool optional
+        14 a_string string optional
+        15 some_bytes bytes optional
+        16 size enum optional
+        17 required message optional
+        18 colour enum optional
+        """, types: [Every_Thing2_Size.self, Every_Thing2_Required.self, Every_Thing_Colour.self])
 
     public var aDouble: Double {
         get { self._heap.fields._aDouble ?? 0 }
@@ -662,43 +678,43 @@ public struct Every_Thing2_Optionals: HHSocketMessage.ProtobufMessage {
 
 /// Values where none was sent.
 public struct Every_Thing2_Defaults: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Defaults", oneofs: 1, [
-        .init("whole", 1, .double, .explicit),
-        .init("fraction", 2, .double, .explicit),
-        .init("large", 3, .double, .explicit),
-        .init("tiny", 4, .double, .explicit),
-        .init("infinite", 5, .double, .explicit),
-        .init("lowest", 6, .double, .explicit),
-        .init("no_number", 7, .double, .explicit),
-        .init("below_zero", 8, .double, .explicit),
-        .init("float_whole", 9, .float, .explicit),
-        .init("float_fraction", 10, .float, .explicit),
-        .init("float_large", 11, .float, .explicit),
-        .init("float_infinite", 12, .float, .explicit),
-        .init("float_lowest", 13, .float, .explicit),
-        .init("float_no_number", 14, .float, .explicit),
-        .init("least", 15, .int32, .explicit),
-        .init("least64", 16, .int64, .explicit),
-        .init("most", 17, .uint32, .explicit),
-        .init("most64", 18, .uint64, .explicit),
-        .init("signed", 19, .sint32, .explicit),
-        .init("hexadecimal", 20, .fixed64, .explicit),
-        .init("yes", 21, .bool, .explicit),
-        .init("no", 22, .bool, .explicit),
-        .init("text", 23, .string, .explicit),
-        .init("escapes", 24, .string, .explicit),
-        .init("empty", 25, .string, .explicit),
-        .init("some_bytes", 26, .bytes, .explicit),
-        .init("no_bytes", 27, .bytes, .explicit),
-        .init("size", 28, .enum, .explicit, closed: Every_Thing2_Size.self),
-        .init("first_size", 29, .enum, .explicit, closed: Every_Thing2_Size.self),
-        .init("words", 30, .enum, .explicit),
-        .init("must", 31, .int32, .required),
-        .init("left", 32, .int32, .oneof(0)),
-        .init("right", 33, .string, .oneof(0)),
-        .init("middle", 34, .enum, .oneof(0), closed: Every_Thing2_Size.self),
-        .init("float_tiny", 35, .float, .explicit),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Defaults", """
+        1 whole double optional
+        2 fraction double optional
+        3 large double optional
+        4 tiny double optional
+        5 infinite double optional
+        6 lowest double optional
+        7 no_number double optional
+        8 below_zero double optional
+        9 float_whole float optional
+        10 float_fraction float optional
+        11 float_large float optional
+        12 float_infinite float optional
+        13 float_lowest float optional
+        14 float_no_number float optional
+        15 least int32 optional
+        16 least64 int64 optional
+        17 most uint32 optional
+        18 most64 uint64 optional
+        19 signed sint32 optional
+        20 hexadecimal fixed64 optional
+        21 yes bool optional
+        22 no bool optional
+        23 text string optional
+        24 escapes string optional
+        25 empty string optional
+        26 some_bytes bytes optional
+        27 no_bytes bytes optional
+        28 size enum optional
+        29 first_size enum optional
+        30 words enum optional
+        31 must int32 required
+        32 left int32 oneof=either
+        33 right string oneof=either
+        34 middle enum oneof=either
+        35 float_tiny float optional
+        """, types: [Every_Thing2_Size.self, Every_Thing2_Size.self, Every_Thing_Words.self, Every_Thing2_Size.self])
 
     public var whole: Double {
         get { self._heap.fields._whole ?? 7.0 }
@@ -1164,18 +1180,18 @@ public struct Every_Thing2_Defaults: HHSocketMessage.ProtobufMessage {
 
 /// Unpacked, as proto2 has it by itself.
 public struct Every_Thing2_Repeated: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Repeated", [
-        .init("int32s", 1, .int32, .repeated),
-        .init("packed_int32s", 2, .int32, .packed),
-        .init("sizes", 3, .enum, .repeated, closed: Every_Thing2_Size.self),
-        .init("packed_sizes", 4, .enum, .packed, closed: Every_Thing2_Size.self),
-        .init("strings", 5, .string, .repeated),
-        .init("required", 6, .message, .repeated, message: { Every_Thing2_Required.messageDescriptor }),
-        .map("flavours_by_name", 7, key: .string, value: .enum),
-        .map("required_by_number", 8, key: .int32, value: .message, message: { Every_Thing2_Required.messageDescriptor }),
-        .init("colours", 9, .enum, .repeated),
-        .map("colours_by_truth", 10, key: .bool, value: .enum),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Repeated", """
+        1 int32s int32 repeated
+        2 packed_int32s int32 packed
+        3 sizes enum repeated
+        4 packed_sizes enum packed
+        5 strings string repeated
+        6 required message repeated
+        7 flavours_by_name map<string,enum>
+        8 required_by_number map<int32,message>
+        9 colours enum repeated
+        10 colours_by_truth map<bool,enum>
+        """, types: [Every_Thing2_Size.self, Every_Thing2_Size.self, Every_Thing2_Required.self, Every_Thing2_Flavour.self, Every_Thing2_Required.self, Every_Thing_Colour.self, Every_Thing_Colour.self])
 
     public var int32S: [Int32] = []
 
@@ -1247,13 +1263,13 @@ public struct Every_Thing2_Repeated: HHSocketMessage.ProtobufMessage {
 
 /// Closed enums and messages in a oneof.
 public struct Every_Thing2_Choices: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Choices", oneofs: 1, [
-        .init("size", 1, .enum, .oneof(0), closed: Every_Thing2_Size.self),
-        .init("twice", 2, .enum, .oneof(0), closed: Every_Thing2_Twice.self),
-        .init("required", 3, .message, .oneof(0), message: { Every_Thing2_Required.messageDescriptor }),
-        .init("text", 4, .string, .oneof(0)),
-        .init("none", 5, .enum, .oneof(0), closed: Every_Thing2_Size.self),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Choices", """
+        1 size enum oneof=choice
+        2 twice enum oneof=choice
+        3 required message oneof=choice
+        4 text string oneof=choice
+        5 none enum oneof=choice
+        """, types: [Every_Thing2_Size.self, Every_Thing2_Twice.self, Every_Thing2_Required.self, Every_Thing2_Size.self])
 
     public var choice: OneOf_Choice? = nil
 
@@ -1342,11 +1358,11 @@ public struct Every_Thing2_Choices: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Every_Thing2_Recursive: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Recursive", [
-        .init("must", 1, .message, .required, message: { Every_Thing2_Recursive.messageDescriptor }),
-        .init("may", 2, .message, .explicit, message: { Every_Thing2_Recursive.messageDescriptor }),
-        .init("size", 3, .enum, .explicit, closed: Every_Thing2_Size.self),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Recursive", """
+        1 must message required
+        2 may message optional
+        3 size enum optional
+        """, types: [Every_Thing2_Recursive.self, Every_Thing2_Recursive.self, Every_Thing2_Size.self])
 
     public var must: Every_Thing2_Recursive {
         get { self._heap.fields._must ?? Every_Thing2_Recursive() }
@@ -1429,9 +1445,9 @@ public struct Every_Thing2_Recursive: HHSocketMessage.ProtobufMessage {
 
 /// Others may extend it; what they add is kept as unknown.
 public struct Every_Thing2_Extensible: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Extensible", [
-        .init("text", 1, .string, .explicit),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Extensible", """
+        1 text string optional
+        """)
 
     public var text: String {
         get { self._text ?? "" }

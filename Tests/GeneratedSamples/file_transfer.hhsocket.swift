@@ -13,11 +13,11 @@ public import HHSocketRPC
 public import HHSocketServer
 
 public struct Files_File: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("files.File", [
-        .init("name", 1, .string),
-        .init("length", 2, .uint64),
-        .init("digest", 3, .bytes),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("files.File", """
+        1 name string
+        2 length uint64
+        3 digest bytes
+        """)
 
     public var name: String = ""
 
@@ -51,10 +51,10 @@ public struct Files_File: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Files_Upload: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("files.Upload", [
-        .init("id", 1, .uint64),
-        .init("offset", 2, .uint64),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("files.Upload", """
+        1 id uint64
+        2 offset uint64
+        """)
 
     /// By which the server knows the file that is being sent.
     public var id: UInt64 = 0
@@ -85,11 +85,11 @@ public struct Files_Upload: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Files_Piece: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("files.Piece", [
-        .init("id", 1, .uint64),
-        .init("offset", 2, .uint64),
-        .init("bytes", 3, .bytes),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("files.Piece", """
+        1 id uint64
+        2 offset uint64
+        3 bytes bytes
+        """)
 
     public var id: UInt64 = 0
 
@@ -122,11 +122,11 @@ public struct Files_Piece: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Files_PieceRequest: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("files.PieceRequest", [
-        .init("name", 1, .string),
-        .init("offset", 2, .uint64),
-        .init("length", 3, .uint32),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("files.PieceRequest", """
+        1 name string
+        2 offset uint64
+        3 length uint32
+        """)
 
     public var name: String = ""
 

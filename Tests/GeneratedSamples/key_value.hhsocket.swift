@@ -13,12 +13,12 @@ public import HHSocketRPC
 public import HHSocketServer
 
 public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.Entry", [
-        .init("key", 1, .string),
-        .init("value", 2, .bytes),
-        .init("version", 3, .uint64, .explicit),
-        .init("lifetime", 4, .message, .explicit, message: { HHSocketMessage.Google_Protobuf_Duration.messageDescriptor }),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.Entry", """
+        1 key string
+        2 value bytes
+        3 version uint64 optional
+        4 lifetime message optional
+        """, types: [HHSocketMessage.Google_Protobuf_Duration.self])
 
     public var key: String = ""
 
@@ -75,9 +75,9 @@ public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Kv_GetRequest: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.GetRequest", [
-        .init("keys", 1, .string, .repeated),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.GetRequest", """
+        1 keys string repeated
+        """)
 
     public var keys: [String] = []
 
@@ -102,9 +102,9 @@ public struct Kv_GetRequest: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Kv_GetReply: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.GetReply", [
-        .map("entries", 1, key: .string, value: .message, message: { Kv_Entry.messageDescriptor }),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.GetReply", """
+        1 entries map<string,message>
+        """, types: [Kv_Entry.self])
 
     /// Those of the keys that there are.
     public var entries: [String: Kv_Entry] = [:]
@@ -130,16 +130,22 @@ public struct Kv_GetReply: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Kv_PutReply: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.PutReply", [
-        .init("outcome", 1, .enum),
-        .init("version", 2, .uint64),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.PutReply", """
+        1 outcome enum
+        2 version uint64
+        """, types: [Kv_PutReply.Outcome.self])
 
     public var outcome: Kv_PutReply.Outcome = .unspecified
 
     public var version: UInt64 = 0
 
     public enum Outcome: HHSocketMessage.ProtobufEnum {
+        public static let enumDescriptor = HHSocketMessage.EnumDescriptor("kv.PutReply.Outcome", """
+            0 OUTCOME_UNSPECIFIED
+            1 OUTCOME_STORED
+            2 OUTCOME_CONFLICT
+            """)
+
         case unspecified
         case stored
         /// The entry had another version than was said.
@@ -193,9 +199,9 @@ public struct Kv_PutReply: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Kv_DeleteRequest: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.DeleteRequest", [
-        .init("key", 1, .string),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.DeleteRequest", """
+        1 key string
+        """)
 
     public var key: String = ""
 
@@ -220,9 +226,9 @@ public struct Kv_DeleteRequest: HHSocketMessage.ProtobufMessage {
 }
 
 public struct Kv_DeleteReply: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.DeleteReply", [
-        .init("existed", 1, .bool),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.DeleteReply", """
+        1 existed bool
+        """)
 
     public var existed: Bool = false
 
@@ -248,10 +254,10 @@ public struct Kv_DeleteReply: HHSocketMessage.ProtobufMessage {
 
 /// Sent to everyone when an entry has changed.
 public struct Kv_Changed: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.Changed", oneofs: 1, [
-        .init("stored", 1, .message, .oneof(0), message: { Kv_Entry.messageDescriptor }),
-        .init("deleted", 2, .string, .oneof(0)),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.Changed", """
+        1 stored message oneof=change
+        2 deleted string oneof=change
+        """, types: [Kv_Entry.self])
 
     public var change: OneOf_Change? = nil
 

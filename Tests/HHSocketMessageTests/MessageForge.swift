@@ -27,8 +27,8 @@ struct MessageForge {
             switch field.presence {
             case .required:
                 pieces.append(self.field(field, of: descriptor, depth))
-            case .explicit where field.kind == .message && !descriptor.name.contains("."):
-                // A map's entry. The message that stands for a value that is missing may lack required fields.
+            case .explicit where field.kind == .message && descriptor.isMapEntry:
+                // The message that stands for a value that is missing may lack required fields.
                 pieces.append(self.field(field, of: descriptor, depth))
             case .implicit, .explicit, .oneof:
                 let atMost = isInner && depth >= self.depth ? 0 : self.chance(4) ? 2 : 1
@@ -54,8 +54,8 @@ struct MessageForge {
 
     private mutating func field(_ field: FieldDescriptor, of descriptor: MessageDescriptor, _ depth: Int) -> [UInt8] {
         let tag = Self.tag(field.number, field.kind.wireType)
-        // Unless it must be there. An entry of a map, whose name has no point, is another matter.
-        let mayBeUnknown = field.presence != .required && descriptor.name.contains(".")
+        // Unless it must be there. An entry of a map is another matter.
+        let mayBeUnknown = field.presence != .required && !descriptor.isMapEntry
         if mayBeUnknown, field.kind == .enum, self.closedEnums[field.name] != nil, self.chance(6) {
             return tag + Self.varint(99)
         }
@@ -106,7 +106,7 @@ struct MessageForge {
         case .bytes:
             return Self.delimited(self.random.bytes(Int.random(in: 0...20, using: &self.random)))
         case .message:
-            return Self.delimited(field.message.map { self.message($0(), depth: depth + 1) } ?? [])
+            return Self.delimited(field.message.map { self.message($0, depth: depth + 1) } ?? [])
         }
     }
 

@@ -12,15 +12,15 @@ import HHSocketMessage
 
 /// About 60 bytes.
 struct Bench_Small: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Small", [
-        .init("id", 1, .uint64),
-        .init("user", 2, .string),
-        .init("text", 3, .string),
-        .init("kind", 4, .int32),
-        .init("seen", 5, .bool),
-        .init("delta", 6, .sint64),
-        .init("stamp", 7, .fixed64),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Small", """
+        1 id uint64
+        2 user string
+        3 text string
+        4 kind int32
+        5 seen bool
+        6 delta sint64
+        7 stamp fixed64
+        """)
 
     var id: UInt64 = 0
 
@@ -69,14 +69,14 @@ struct Bench_Small: HHSocketMessage.ProtobufMessage {
 }
 
 struct Bench_Item: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Item", [
-        .init("id", 1, .uint64),
-        .init("name", 2, .string),
-        .init("count", 3, .int32),
-        .init("price", 4, .double),
-        .init("note", 5, .string),
-        .init("tags", 6, .int32, .packed),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Item", """
+        1 id uint64
+        2 name string
+        3 count int32
+        4 price double
+        5 note string
+        6 tags int32 packed
+        """)
 
     var id: UInt64 = 0
 
@@ -123,11 +123,11 @@ struct Bench_Item: HHSocketMessage.ProtobufMessage {
 
 /// About 1 KiB, with 20 items.
 struct Bench_Medium: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Medium", [
-        .init("order", 1, .string),
-        .init("items", 2, .message, .repeated, message: { Bench_Item.messageDescriptor }),
-        .init("at", 3, .int64),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Medium", """
+        1 order string
+        2 items message repeated
+        3 at int64
+        """, types: [Bench_Item.self])
 
     var order: String = ""
 
@@ -161,11 +161,11 @@ struct Bench_Medium: HHSocketMessage.ProtobufMessage {
 
 /// About 64 KiB, most of it messages.
 struct Bench_Large: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Large", [
-        .init("orders", 1, .message, .repeated, message: { Bench_Medium.messageDescriptor }),
-        .init("attachment", 2, .bytes),
-        .map("totals", 3, key: .string, value: .int64),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Large", """
+        1 orders message repeated
+        2 attachment bytes
+        3 totals map<string,int64>
+        """, types: [Bench_Medium.self])
 
     var orders: [Bench_Medium] = []
 

@@ -19,6 +19,12 @@ import HHSocketMessage
 #endif
 
 package enum Fuzz_Size: HHSocketMessage.ProtobufEnum {
+    package static let enumDescriptor = HHSocketMessage.EnumDescriptor("fuzz.Size", """
+        3 SIZE_SMALL
+        5 SIZE_LARGE
+        -1 SIZE_COLD
+        """, isClosed: true)
+
     case small
     case large
     case cold
@@ -46,6 +52,11 @@ package enum Fuzz_Size: HHSocketMessage.ProtobufEnum {
 }
 
 package enum Fuzz_Flavour: HHSocketMessage.ProtobufEnum {
+    package static let enumDescriptor = HHSocketMessage.EnumDescriptor("fuzz.Flavour", """
+        0 FLAVOUR_PLAIN
+        1 FLAVOUR_SWEET
+        """, isClosed: true)
+
     case plain
     case sweet
 
@@ -70,17 +81,17 @@ package enum Fuzz_Flavour: HHSocketMessage.ProtobufEnum {
 }
 
 package struct Fuzz_Required: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Required", [
-        .init("a_double", 1, .double, .required),
-        .init("an_int32", 2, .int32, .required),
-        .init("a_bool", 3, .bool, .required),
-        .init("a_string", 4, .string, .required),
-        .init("some_bytes", 5, .bytes, .required),
-        .init("size", 6, .enum, .required, closed: Fuzz_Size.self),
-        .init("colour", 7, .enum, .required),
-        .init("required", 8, .message, .explicit, message: { Fuzz_Required.messageDescriptor }),
-        .init("leaf", 9, .message, .required, message: { Fuzz_Leaf.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Required", """
+        1 a_double double required
+        2 an_int32 int32 required
+        3 a_bool bool required
+        4 a_string string required
+        5 some_bytes bytes required
+        6 size enum required
+        7 colour enum required
+        8 required message optional
+        9 leaf message required
+        """, types: [Fuzz_Size.self, Fuzz_Colour.self, Fuzz_Required.self, Fuzz_Leaf.self])
 
     package var aDouble: Double {
         get { self._heap.fields._aDouble ?? 0 }
@@ -241,9 +252,9 @@ package struct Fuzz_Required: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_Leaf: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Leaf", [
-        .init("number", 1, .sint64, .required),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Leaf", """
+        1 number sint64 required
+        """)
 
     package var number: Int64 {
         get { self._number ?? 0 }
@@ -281,19 +292,19 @@ package struct Fuzz_Leaf: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_Defaults: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Defaults", oneofs: 1, [
-        .init("fraction", 1, .double, .explicit),
-        .init("least", 2, .int64, .explicit),
-        .init("yes", 3, .bool, .explicit),
-        .init("text", 4, .string, .explicit),
-        .init("some_bytes", 5, .bytes, .explicit),
-        .init("size", 6, .enum, .explicit, closed: Fuzz_Size.self),
-        .init("first_size", 7, .enum, .explicit, closed: Fuzz_Size.self),
-        .init("left", 8, .int32, .oneof(0)),
-        .init("right", 9, .string, .oneof(0)),
-        .init("middle", 10, .enum, .oneof(0), closed: Fuzz_Size.self),
-        .init("leaf", 11, .message, .oneof(0), message: { Fuzz_Leaf.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Defaults", """
+        1 fraction double optional
+        2 least int64 optional
+        3 yes bool optional
+        4 text string optional
+        5 some_bytes bytes optional
+        6 size enum optional
+        7 first_size enum optional
+        8 left int32 oneof=either
+        9 right string oneof=either
+        10 middle enum oneof=either
+        11 leaf message oneof=either
+        """, types: [Fuzz_Size.self, Fuzz_Size.self, Fuzz_Size.self, Fuzz_Leaf.self])
 
     package var fraction: Double {
         get { self._fraction ?? -1.5 }
@@ -453,14 +464,14 @@ package struct Fuzz_Defaults: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_ClosedLists: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.ClosedLists", [
-        .init("sizes", 1, .enum, .repeated, closed: Fuzz_Size.self),
-        .init("packed_sizes", 2, .enum, .packed, closed: Fuzz_Size.self),
-        .map("flavours", 3, key: .string, value: .enum),
-        .map("required", 4, key: .int32, value: .message, message: { Fuzz_Required.messageDescriptor }),
-        .init("leaves", 5, .message, .repeated, message: { Fuzz_Leaf.messageDescriptor }),
-        .init("packed_int32s", 6, .int32, .packed),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.ClosedLists", """
+        1 sizes enum repeated
+        2 packed_sizes enum packed
+        3 flavours map<string,enum>
+        4 required map<int32,message>
+        5 leaves message repeated
+        6 packed_int32s int32 packed
+        """, types: [Fuzz_Size.self, Fuzz_Size.self, Fuzz_Flavour.self, Fuzz_Required.self, Fuzz_Leaf.self])
 
     package var sizes: [Fuzz_Size] = []
 
@@ -513,11 +524,11 @@ package struct Fuzz_ClosedLists: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_Recursive: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Recursive", [
-        .init("must", 1, .message, .required, message: { Fuzz_Recursive.messageDescriptor }),
-        .init("may", 2, .message, .explicit, message: { Fuzz_Recursive.messageDescriptor }),
-        .init("size", 3, .enum, .explicit, closed: Fuzz_Size.self),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Recursive", """
+        1 must message required
+        2 may message optional
+        3 size enum optional
+        """, types: [Fuzz_Recursive.self, Fuzz_Recursive.self, Fuzz_Size.self])
 
     package var must: Fuzz_Recursive {
         get { self._heap.fields._must ?? Fuzz_Recursive() }

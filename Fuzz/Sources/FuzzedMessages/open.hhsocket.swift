@@ -19,6 +19,12 @@ import HHSocketMessage
 #endif
 
 package enum Fuzz_Colour: HHSocketMessage.ProtobufEnum {
+    package static let enumDescriptor = HHSocketMessage.EnumDescriptor("fuzz.Colour", """
+        0 COLOUR_NONE
+        1 COLOUR_RED
+        -5 COLOUR_NEGATIVE
+        """)
+
     case none
     case red
     case negative
@@ -49,7 +55,7 @@ package enum Fuzz_Colour: HHSocketMessage.ProtobufEnum {
 }
 
 package struct Fuzz_Nothing: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Nothing", [])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Nothing")
 
     /// Fields that this version of the message does not know; kept when it is sent on.
     package var unknownFields = HHSocketMessage.UnknownStorage()
@@ -66,26 +72,26 @@ package struct Fuzz_Nothing: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_Scalars: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Scalars", [
-        .init("a_double", 1, .double),
-        .init("a_float", 2, .float),
-        .init("an_int32", 3, .int32),
-        .init("an_int64", 4, .int64),
-        .init("a_uint32", 5, .uint32),
-        .init("a_uint64", 6, .uint64),
-        .init("a_sint32", 7, .sint32),
-        .init("a_sint64", 8, .sint64),
-        .init("a_fixed32", 9, .fixed32),
-        .init("a_fixed64", 10, .fixed64),
-        .init("a_sfixed32", 11, .sfixed32),
-        .init("a_sfixed64", 12, .sfixed64),
-        .init("a_bool", 13, .bool),
-        .init("a_string", 14, .string),
-        .init("some_bytes", 15, .bytes),
-        .init("colour", 16, .enum),
-        .init("nothing", 2047, .message, .explicit, message: { Fuzz_Nothing.messageDescriptor }),
-        .init("scalars", 536870911, .message, .explicit, message: { Fuzz_Scalars.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Scalars", """
+        1 a_double double
+        2 a_float float
+        3 an_int32 int32
+        4 an_int64 int64
+        5 a_uint32 uint32
+        6 a_uint64 uint64
+        7 a_sint32 sint32
+        8 a_sint64 sint64
+        9 a_fixed32 fixed32
+        10 a_fixed64 fixed64
+        11 a_sfixed32 sfixed32
+        12 a_sfixed64 sfixed64
+        13 a_bool bool
+        14 a_string string
+        15 some_bytes bytes
+        16 colour enum
+        2047 nothing message optional
+        536870911 scalars message optional
+        """, types: [Fuzz_Colour.self, Fuzz_Nothing.self, Fuzz_Scalars.self])
 
     package var aDouble: Double {
         get { self._heap.fields.aDouble }
@@ -277,18 +283,18 @@ package struct Fuzz_Scalars: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_Optionals: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Optionals", [
-        .init("a_double", 1, .double, .explicit),
-        .init("a_float", 2, .float, .explicit),
-        .init("an_int32", 3, .int32, .explicit),
-        .init("a_uint64", 4, .uint64, .explicit),
-        .init("a_sint64", 5, .sint64, .explicit),
-        .init("a_bool", 6, .bool, .explicit),
-        .init("a_string", 7, .string, .explicit),
-        .init("some_bytes", 8, .bytes, .explicit),
-        .init("colour", 9, .enum, .explicit),
-        .init("scalars", 10, .message, .explicit, message: { Fuzz_Scalars.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Optionals", """
+        1 a_double double optional
+        2 a_float float optional
+        3 an_int32 int32 optional
+        4 a_uint64 uint64 optional
+        5 a_sint64 sint64 optional
+        6 a_bool bool optional
+        7 a_string string optional
+        8 some_bytes bytes optional
+        9 colour enum optional
+        10 scalars message optional
+        """, types: [Fuzz_Colour.self, Fuzz_Scalars.self])
 
     package var aDouble: Double {
         get { self._aDouble ?? 0 }
@@ -431,28 +437,28 @@ package struct Fuzz_Optionals: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_Lists: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Lists", [
-        .init("doubles", 1, .double, .packed),
-        .init("floats", 2, .float, .packed),
-        .init("int32s", 3, .int32, .packed),
-        .init("int64s", 4, .int64, .packed),
-        .init("uint32s", 5, .uint32, .packed),
-        .init("uint64s", 6, .uint64, .packed),
-        .init("sint32s", 7, .sint32, .packed),
-        .init("sint64s", 8, .sint64, .packed),
-        .init("fixed32s", 9, .fixed32, .packed),
-        .init("fixed64s", 10, .fixed64, .packed),
-        .init("sfixed32s", 11, .sfixed32, .packed),
-        .init("sfixed64s", 12, .sfixed64, .packed),
-        .init("bools", 13, .bool, .packed),
-        .init("strings", 14, .string, .repeated),
-        .init("byte_strings", 15, .bytes, .repeated),
-        .init("colours", 16, .enum, .packed),
-        .init("scalars", 17, .message, .repeated, message: { Fuzz_Scalars.messageDescriptor }),
-        .init("unpacked_int32s", 18, .int32, .repeated),
-        .init("unpacked_colours", 19, .enum, .repeated),
-        .init("nothings", 20, .message, .repeated, message: { Fuzz_Nothing.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Lists", """
+        1 doubles double packed
+        2 floats float packed
+        3 int32s int32 packed
+        4 int64s int64 packed
+        5 uint32s uint32 packed
+        6 uint64s uint64 packed
+        7 sint32s sint32 packed
+        8 sint64s sint64 packed
+        9 fixed32s fixed32 packed
+        10 fixed64s fixed64 packed
+        11 sfixed32s sfixed32 packed
+        12 sfixed64s sfixed64 packed
+        13 bools bool packed
+        14 strings string repeated
+        15 byte_strings bytes repeated
+        16 colours enum packed
+        17 scalars message repeated
+        18 unpacked_int32s int32 repeated
+        19 unpacked_colours enum repeated
+        20 nothings message repeated
+        """, types: [Fuzz_Colour.self, Fuzz_Scalars.self, Fuzz_Colour.self, Fuzz_Nothing.self])
 
     package var doubles: [Double] {
         get { self._heap.fields.doubles }
@@ -666,17 +672,17 @@ package struct Fuzz_Lists: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_Maps: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Maps", [
-        .map("texts", 1, key: .string, value: .string),
-        .map("numbers", 2, key: .int32, value: .int64),
-        .map("fractions", 3, key: .sint64, value: .double),
-        .map("truths", 4, key: .fixed32, value: .bool),
-        .map("blobs", 5, key: .bool, value: .bytes),
-        .map("colours", 6, key: .string, value: .enum),
-        .map("scalars", 7, key: .uint64, value: .message, message: { Fuzz_Scalars.messageDescriptor }),
-        .map("within", 8, key: .int32, value: .message, message: { Fuzz_Maps.messageDescriptor }),
-        .map("nothings", 9, key: .sfixed64, value: .message, message: { Fuzz_Nothing.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Maps", """
+        1 texts map<string,string>
+        2 numbers map<int32,int64>
+        3 fractions map<sint64,double>
+        4 truths map<fixed32,bool>
+        5 blobs map<bool,bytes>
+        6 colours map<string,enum>
+        7 scalars map<uint64,message>
+        8 within map<int32,message>
+        9 nothings map<sfixed64,message>
+        """, types: [Fuzz_Colour.self, Fuzz_Scalars.self, Fuzz_Maps.self, Fuzz_Nothing.self])
 
     package var texts: [String: String] = [:]
 
@@ -733,21 +739,21 @@ package struct Fuzz_Maps: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_Choices: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Choices", oneofs: 2, [
-        .init("a_double", 1, .double, .oneof(0)),
-        .init("a_float", 2, .float, .oneof(0)),
-        .init("an_int64", 3, .int64, .oneof(0)),
-        .init("a_sint32", 4, .sint32, .oneof(0)),
-        .init("a_bool", 5, .bool, .oneof(0)),
-        .init("a_string", 6, .string, .oneof(0)),
-        .init("some_bytes", 7, .bytes, .oneof(0)),
-        .init("colour", 8, .enum, .oneof(0)),
-        .init("scalars", 9, .message, .oneof(0), message: { Fuzz_Scalars.messageDescriptor }),
-        .init("nothing", 10, .message, .oneof(0), message: { Fuzz_Nothing.messageDescriptor }),
-        .init("text", 30, .string, .oneof(1)),
-        .init("choices", 31, .message, .oneof(1), message: { Fuzz_Choices.messageDescriptor }),
-        .init("before", 40, .string),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Choices", """
+        1 a_double double oneof=choice
+        2 a_float float oneof=choice
+        3 an_int64 int64 oneof=choice
+        4 a_sint32 sint32 oneof=choice
+        5 a_bool bool oneof=choice
+        6 a_string string oneof=choice
+        7 some_bytes bytes oneof=choice
+        8 colour enum oneof=choice
+        9 scalars message oneof=choice
+        10 nothing message oneof=choice
+        30 text string oneof=other
+        31 choices message oneof=other
+        40 before string
+        """, types: [Fuzz_Colour.self, Fuzz_Scalars.self, Fuzz_Nothing.self, Fuzz_Choices.self])
 
     package var before: String {
         get { self._heap.fields.before }
@@ -928,14 +934,14 @@ package struct Fuzz_Choices: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Fuzz_Node: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Node", oneofs: 1, [
-        .init("value", 1, .int32),
-        .init("next", 2, .message, .explicit, message: { Fuzz_Node.messageDescriptor }),
-        .init("children", 3, .message, .repeated, message: { Fuzz_Node.messageDescriptor }),
-        .map("named", 4, key: .string, value: .message, message: { Fuzz_Node.messageDescriptor }),
-        .init("left", 5, .message, .oneof(0), message: { Fuzz_Node.messageDescriptor }),
-        .init("right", 6, .message, .oneof(0), message: { Fuzz_Scalars.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("fuzz.Node", """
+        1 value int32
+        2 next message optional
+        3 children message repeated
+        4 named map<string,message>
+        5 left message oneof=either
+        6 right message oneof=either
+        """, types: [Fuzz_Node.self, Fuzz_Node.self, Fuzz_Node.self, Fuzz_Node.self, Fuzz_Scalars.self])
 
     package var value: Int32 {
         get { self._heap.fields.value }

@@ -12,7 +12,7 @@ struct AnswerPrinter {
     /// Whether to print the answers' metadata.
     var metadata: Bool
     /// Converts the body of an answer with status 200 to JSON; nil to print answers as they are.
-    var message: ((ByteBuffer) throws -> MessageJSON.Printed)?
+    var message: ((ByteBuffer) throws -> PayloadJSON.Printed)?
     /// Whether an answer could not be printed completely.
     private(set) var hasFailed = false
 

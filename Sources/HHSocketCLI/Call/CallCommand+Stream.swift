@@ -54,7 +54,7 @@ extension CallCommand {
     func run(
         _ kind: StreamKind,
         _ request: SocketRequest,
-        _ selected: (method: ProtoMethod, codec: MessageJSON)?,
+        _ selected: (method: ProtoMethod, codec: PayloadJSON)?,
         _ client: SocketClient,
         _ signals: Signals,
         _ printer: inout AnswerPrinter

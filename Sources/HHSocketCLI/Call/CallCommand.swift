@@ -126,7 +126,7 @@ struct CallCommand: AsyncParsableCommand {
     }
 
     /// Returns the payload that the options describe: the method's request if there is a method.
-    private func payload(_ selected: (method: ProtoMethod, codec: MessageJSON)?) throws -> ByteBuffer {
+    private func payload(_ selected: (method: ProtoMethod, codec: PayloadJSON)?) throws -> ByteBuffer {
         if let body = self.body { return ByteBuffer(string: body) }
         if let file = self.bodyFile { return ByteBuffer(bytes: try InputFile.content(of: file)) }
         guard let (method, codec) = selected else { return ByteBuffer() }
@@ -138,7 +138,7 @@ struct CallCommand: AsyncParsableCommand {
             }
             text = content
         }
-        do throws(MessageJSON.Unsuitable) {
+        do throws(PayloadJSON.Unsuitable) {
             return try codec.payload(text, message: method.request)
         } catch {
             StandardError.line("error: The body is not a valid \(method.request): \(error.description)")

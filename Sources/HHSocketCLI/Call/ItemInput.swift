@@ -11,9 +11,9 @@ struct ItemInput: Sendable {
 
     private let lines = InputLines()
     /// Converts a line from a message in JSON, and the message's name; nil to send lines as they are.
-    private let message: (name: String, codec: MessageJSON)?
+    private let message: (name: String, codec: PayloadJSON)?
 
-    init(_ message: (name: String, codec: MessageJSON)? = nil) {
+    init(_ message: (name: String, codec: PayloadJSON)? = nil) {
         self.message = message
     }
 
@@ -36,8 +36,8 @@ struct ItemInput: Sendable {
     /// Returns the item of a line. An empty one is an empty item, which as a message has no field.
     private func item(_ line: ByteBuffer, _ number: Int) throws(Failure) -> ByteBuffer {
         guard let message, line.readableBytes > 0 else { return line }
-        do throws(MessageJSON.Unsuitable) {
-            guard let text = line.validUTF8 else { throw MessageJSON.Unsuitable(description: "it is not UTF-8") }
+        do throws(PayloadJSON.Unsuitable) {
+            guard let text = line.validUTF8 else { throw PayloadJSON.Unsuitable(description: "it is not UTF-8") }
             return try message.codec.payload(text, message: message.name)
         } catch {
             throw Failure(

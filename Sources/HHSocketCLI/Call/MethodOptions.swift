@@ -39,14 +39,14 @@ struct MethodOptions: ParsableArguments {
     }
 
     /// Returns the method and the codec of its messages; nil if none is given. Errors are reported on stderr.
-    func selected() throws -> (method: ProtoMethod, codec: MessageJSON)? {
+    func selected() throws -> (method: ProtoMethod, codec: PayloadJSON)? {
         guard let name = self.method, let schema = try self.proto.schema() else { return nil }
         do throws(ProtoError) {
             let method = try schema.method(name)
             guard method.type != nil else {
                 throw ProtoError("\(method.name) has no number: option (hhsocket.message_type) is missing.")
             }
-            return (method, MessageJSON(schema, emitsDefaults: self.emitDefaults))
+            return (method, PayloadJSON(schema, emitsDefaults: self.emitDefaults))
         } catch {
             StandardError.line("error: \(error.description)")
             throw ExitCode.validationFailure

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import HHSocketMessage
 
 /// The subcommands of a command and their options, as ArgumentParser describes them.
 struct Commands {

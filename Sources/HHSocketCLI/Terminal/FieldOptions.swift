@@ -1,5 +1,6 @@
 import ArgumentParser
 import HHSocket
+import HHSocketMessage
 
 /// `--field`: the custom fields of a format's request header.
 struct FieldOptions: ParsableArguments {

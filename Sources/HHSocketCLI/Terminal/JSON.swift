@@ -1,4 +1,5 @@
 import Foundation
+import HHSocketMessage
 import NIOCore
 
 /// One JSON object on one line, its members in the order given.
@@ -49,20 +50,7 @@ struct JSONLine {
 
     private var object: String { "{\(self.members.joined(separator: ","))}" }
 
-    static func quoted(_ text: String) -> String {
-        "\"\(text.escaped(also: "\"") { String(format: "\\u%04x", $0.value) })\""
-    }
-}
-
-extension Unicode.Scalar {
-    /// Whether it is a control character, or one that some programs treat as the end of a line. All of them have at
-    /// most four hex digits.
-    var isLineBreaking: Bool {
-        switch self.value {
-        case 0..<0x20, 0x7F..<0xA0, 0x2028, 0x2029: true
-        default: false
-        }
-    }
+    static func quoted(_ text: String) -> String { text.quotedInJSON }
 }
 
 extension ByteBuffer {

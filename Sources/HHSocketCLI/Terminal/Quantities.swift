@@ -1,4 +1,5 @@
 import ArgumentParser
+import HHSocketMessage
 
 /// Durations on the command line: `500ms`, `2s`, `10m`, `1h`, `1d`, or a number of seconds.
 enum DurationArgument {

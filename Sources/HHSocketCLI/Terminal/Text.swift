@@ -21,30 +21,6 @@ extension Int {
 }
 
 extension String {
-    /// The text with control characters, line separators and backslashes escaped as in Swift.
-    var escaped: String {
-        self.escaped { $0 == "\0" ? "\\0" : String(format: "\\u{%x}", $0.value) }
-    }
-
-    /// Returns the text with a backslash before backslashes and `quote`, and with control characters and line
-    /// separators escaped.
-    ///
-    /// - Parameter escape: Escapes such a character other than newline, carriage return and tab.
-    func escaped(also quote: Unicode.Scalar? = nil, _ escape: (Unicode.Scalar) -> String) -> String {
-        var result = ""
-        for scalar in self.unicodeScalars {
-            switch scalar {
-            case "\\", quote: result += "\\\(scalar)"
-            case "\n": result += "\\n"
-            case "\r": result += "\\r"
-            case "\t": result += "\\t"
-            case _ where scalar.isLineBreaking: result += escape(scalar)
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result
-    }
-
     /// The text with line breaks replaced by spaces.
     var inOneLine: String {
         String(self.map { $0.isNewline ? " " : $0 })

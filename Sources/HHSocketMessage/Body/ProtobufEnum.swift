@@ -2,7 +2,14 @@
 ///
 /// An enumeration of proto3 is open: an unknown number becomes `.UNRECOGNIZED(number)`. One of proto2 is closed: an
 /// unknown number goes to the message's unknown fields.
-public protocol ProtobufEnum: RawRepresentable, CaseIterable, Hashable, Sendable where RawValue == Int {
+public protocol ProtobufEnum: RawRepresentable, CaseIterable, DescribedType, Hashable where RawValue == Int {
+    /// The descriptor of the enumeration: its values, with their names and numbers.
+    static var enumDescriptor: EnumDescriptor { get }
+
     /// Creates the first case that the `.proto` declares, which is the default of a field.
     init()
+}
+
+extension ProtobufEnum {
+    public static var typeDescriptor: TypeDescriptor { .enumeration(Self.enumDescriptor) }
 }

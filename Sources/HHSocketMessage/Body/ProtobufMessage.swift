@@ -10,8 +10,8 @@ public import NIOCore
 /// let same = try Chat_Note(serializedBytes: bytes)
 /// ```
 /// Generated code decodes from the bytes right into the message, and encodes from the message right into the bytes.
-public protocol ProtobufMessage: MessageBody, Hashable {
-    /// The descriptor of the message: its fields and their numbers.
+public protocol ProtobufMessage: MessageBody, DescribedType, Hashable {
+    /// The descriptor of the message: its fields, with their names and numbers.
     static var messageDescriptor: MessageDescriptor { get }
 
     /// Creates a message in which no field has a value.
@@ -32,6 +32,8 @@ public protocol ProtobufMessage: MessageBody, Hashable {
 extension ProtobufMessage {
     @inlinable
     public static var protoMessageName: String { Self.messageDescriptor.name }
+
+    public static var typeDescriptor: TypeDescriptor { .message(Self.messageDescriptor) }
 
     /// Nothing is required.
     @inlinable

@@ -26,6 +26,28 @@ public struct UnknownStorage: Hashable, Sendable {
         self.bytes.append(contentsOf: varint)
     }
 
+    /// Appends a field.
+    ///
+    /// - Parameter value: The value as on the wire, with its length if it is delimited by one.
+    package mutating func append(number: UInt32, _ type: WireType, value: UnsafeRawBufferPointer) {
+        self.appendVarint(UInt64(number) << 3 | UInt64(type.rawValue))
+        self.bytes.append(contentsOf: value)
+    }
+
+    /// Calls `body` with the number and the wire type of each field, and its value as on the wire, with its length if
+    /// it is delimited by one.
+    package func forEach(_ body: (UInt32, WireType, UnsafeRawBufferPointer) -> Void) {
+        self.bytes.withUnsafeBytes { bytes in
+            var decoder = MessageDecoder(bytes, .standard)
+            while let tag = decoder.nextTag() {
+                let start = decoder.cursor
+                decoder.skip(tag)
+                guard !decoder.hasFailed, let type = WireType(rawValue: UInt8(tag & 7)) else { return }
+                body(tag >> 3, type, UnsafeRawBufferPointer(start: start, count: decoder.cursor - start))
+            }
+        }
+    }
+
     private mutating func appendVarint(_ value: UInt64) {
         var rest = value
         while rest >= 0x80 {

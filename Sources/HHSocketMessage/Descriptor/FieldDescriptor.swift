@@ -12,65 +12,108 @@ public struct FieldDescriptor: Sendable {
         case repeated
         /// Any number, encoded together with one length. Separate values are decoded too.
         case packed
-        /// At most one among the fields of the same oneof, whose index in the message, from 0, this is.
+        /// At most one among the fields of the same oneof, whose index in ``MessageDescriptor/oneofs`` this is.
         case oneof(Int)
     }
 
     /// The name in the `.proto`.
     public let name: String
+    /// The name in JSON: by default `name` in lower camel case.
+    public let jsonName: String
     /// The number on the wire, 1 to 536,870,911.
     public let number: UInt32
     public let kind: FieldKind
     public let presence: Presence
-    /// The descriptor of the messages in a field of the kind `message`. A function, because types may be recursive.
-    let message: (@Sendable () -> MessageDescriptor)?
-    /// Whether the field's closed enumeration declares a number; nil for other fields.
-    let knows: (@Sendable (Int32) -> Bool)?
-    /// Whether the field is a map, whose entries have no order.
-    private(set) var isMap = false
+    /// Whether the field's messages are encoded as groups, between two tags instead of behind a length.
+    public let isGroup: Bool
+    /// The type of the field's messages or of its enumeration; nil for other kinds. A function, because types may be
+    /// recursive.
+    private let type: (@Sendable () -> TypeDescriptor)?
 
     /// - Parameters:
-    ///   - message: The descriptor of the field's messages, the same one at each call; required for fields of the kind
-    ///     `message`, nil for others.
-    ///   - closed: The enumeration of a field of the kind `enum`, if it is closed, as in proto2: numbers that it does
-    ///     not declare become unknown fields. Nil, the default, for open ones.
+    ///   - jsonName: The name in JSON; by default `name` in lower camel case.
+    ///   - isGroup: Whether messages are encoded as groups; false by default.
+    ///   - type: The type of the field's messages or of its enumeration, the same one at each call; required for the
+    ///     kinds `message` and `enum`, nil for others.
     public init(
         _ name: String,
+        jsonName: String? = nil,
         _ number: UInt32,
         _ kind: FieldKind,
         _ presence: Presence = .implicit,
-        message: (@Sendable () -> MessageDescriptor)? = nil,
-        closed: (any ProtobufEnum.Type)? = nil
+        isGroup: Bool = false,
+        type: (@Sendable () -> TypeDescriptor)? = nil
     ) {
-        precondition((kind == .message) == (message != nil), "\(name): fields of messages, and no others, say of which")
+        precondition(
+            kind.hasType == (type != nil),
+            "\(name): fields of messages and enumerations have a type, others none"
+        )
         precondition((1...536_870_911).contains(number), "\(name) cannot have the number \(number)")
         self.name = name
+        self.jsonName = jsonName ?? Self.jsonName(of: name)
         self.number = number
         self.kind = kind
         self.presence = presence
-        self.message = message
-        self.knows = closed.map { Self.judge(of: $0) }
-    }
-
-    private static func judge<Enum: ProtobufEnum>(of type: Enum.Type) -> @Sendable (Int32) -> Bool {
-        { Enum(rawValue: Int($0)) != nil }
+        self.isGroup = isGroup
+        self.type = type
     }
 
     /// Creates the descriptor of a map, which is encoded as a repeated message with a key and a value.
+    ///
+    /// - Parameter type: The type of the map's values, if they are messages or of an enumeration.
     public static func map(
         _ name: String,
+        jsonName: String? = nil,
         _ number: UInt32,
         key: FieldKind,
         value: FieldKind,
-        message: (@Sendable () -> MessageDescriptor)? = nil
+        type: (@Sendable () -> TypeDescriptor)? = nil
     ) -> Self {
         let entry = MessageDescriptor(
             name,
-            [.init("key", 1, key, .explicit), .init("value", 2, value, .explicit, message: message)],
-            isEntry: true
+            [.init("key", 1, key, .explicit), .init("value", 2, value, .explicit, type: type)],
+            isMapEntry: true
         )
-        var field = Self(name, number, .message, .repeated, message: { entry })
-        field.isMap = true
-        return field
+        return Self(name, jsonName: jsonName, number, .message, .repeated, type: { .message(entry) })
     }
+
+    /// The descriptor of the field's messages, for a map that of its entries; nil for other kinds.
+    public var message: MessageDescriptor? {
+        guard self.kind == .message, case .message(let descriptor) = self.type?() else { return nil }
+        return descriptor
+    }
+
+    /// The descriptor of the field's enumeration; nil for other kinds.
+    public var enumeration: EnumDescriptor? {
+        guard self.kind == .enum, case .enumeration(let descriptor) = self.type?() else { return nil }
+        return descriptor
+    }
+
+    /// Whether the field is a map, whose entries are messages with a key and a value.
+    public var isMap: Bool { self.isRepeated && self.message?.isMapEntry == true }
+
+    /// Whether the field may have several values.
+    public var isRepeated: Bool { self.presence == .repeated || self.presence == .packed }
+
+    /// Returns the name in JSON by protoc's rule: underscores are left out, and the letters after them are capitals.
+    static func jsonName(of name: String) -> String {
+        var result = ""
+        var isAfterUnderscore = false
+        for character in name {
+            if character != "_" { result += isAfterUnderscore ? character.uppercased() : String(character) }
+            isAfterUnderscore = character == "_"
+        }
+        return result
+    }
+}
+
+/// The type of a field: of its messages, or its enumeration.
+public enum TypeDescriptor: Sendable {
+    case message(MessageDescriptor)
+    case enumeration(EnumDescriptor)
+}
+
+/// A type that a field may have, with its descriptor. Generated messages and enumerations conform to it.
+public protocol DescribedType: Sendable {
+    static var typeDescriptor: TypeDescriptor { get }
 }

@@ -1,4 +1,4 @@
-/// The type of a field, which determines its encoding on the wire and its size in a record.
+/// The type of a field, which determines its encoding on the wire.
 ///
 /// The raw values are those of protobuf-c's `ProtobufCType`.
 public enum FieldKind: UInt8, Sendable, Hashable, CaseIterable {
@@ -10,7 +10,7 @@ public enum FieldKind: UInt8, Sendable, Hashable, CaseIterable {
     case message
 
     /// The wire type of a single value of this kind.
-    var wireType: WireType {
+    package var wireType: WireType {
         switch self {
         case .int32, .sint32, .int64, .sint64, .uint32, .uint64, .bool, .enum: .varint
         case .sfixed32, .fixed32, .float: .fixed32
@@ -20,22 +20,11 @@ public enum FieldKind: UInt8, Sendable, Hashable, CaseIterable {
     }
 
     /// Whether several values may be encoded together with one length.
-    var isPackable: Bool { self.wireType != .lengthDelimited }
-
-    /// The size of a value in a record, in bytes: that of a pointer for a message, of a length and a pointer for
-    /// strings and bytes.
-    var size: Int {
-        switch self {
-        case .int32, .sint32, .sfixed32, .uint32, .fixed32, .float, .bool, .enum: 4
-        case .int64, .sint64, .sfixed64, .uint64, .fixed64, .double: 8
-        case .message: MemoryLayout<UnsafeRawPointer>.size
-        case .string, .bytes: 2 * MemoryLayout<UnsafeRawPointer>.size
-        }
-    }
+    package var isPackable: Bool { self.wireType != .lengthDelimited }
 }
 
 /// The encoding of a field's value on the wire, which determines where it ends.
-enum WireType: UInt8, Sendable {
+package enum WireType: UInt8, Sendable {
     case varint = 0
     case fixed64 = 1
     case lengthDelimited = 2

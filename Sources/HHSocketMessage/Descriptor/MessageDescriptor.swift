@@ -1,80 +1,65 @@
 import Atomics
-import NIOConcurrencyHelpers
 
-/// The descriptor of a message type: its fields, and the offset of each in a record.
+/// A message, as a `.proto` declares it: its name and its fields.
 ///
-/// A record is memory with the layout of protobuf-c, whichever engine is used. Generated code declares one descriptor
-/// for each message type; on first use it is linked with those of the message types nested in it.
-public final class MessageDescriptor: @unchecked Sendable {
-    // Proof of Sendable: the only mutable state is the memory of the plan. The initialiser writes it, and `link` once
-    // more under a lock. It is read only after `isLinked` is found true, which is set after the last write.
-
+/// Generated messages have one each. It serves what looks at messages by the names of their fields, such as JSON and
+/// errors; encoding and decoding generated messages does not need it.
+public final class MessageDescriptor: Sendable {
     /// The full name, such as `chat.Note`.
     public let name: String
-    /// The fields, in ascending order of their numbers.
-    public let fields: [FieldDescriptor]
+    /// Whether the message is an entry of a map, with a key and a value.
+    public let isMapEntry: Bool
 
-    private static let linking = NIOLock()
-
+    private let content: DescriptorContent<MessageContent>
     private let lastLength = ManagedAtomic(0)
-
-    private let memory: UnsafeMutablePointer<MessagePlan>
-    private let isLinked = ManagedAtomic(false)
-    #if ProtobufC && canImport(CProtobufC)
-    private let protobufC: ProtobufCDescriptor
-    #endif
 
     /// - Parameters:
     ///   - name: The full name, such as `chat.Note`.
-    ///   - oneofs: The number of oneofs; 0 by default.
+    ///   - oneofs: The names of the oneofs.
     ///   - fields: The fields, in any order; no two with the same number.
-    public convenience init(_ name: String, oneofs: Int = 0, _ fields: [FieldDescriptor]) {
-        self.init(name, oneofs: oneofs, fields, isEntry: false)
-    }
-
-    /// - Parameter isEntry: Whether the message is an entry of a map.
-    init(_ name: String, oneofs: Int = 0, _ fields: [FieldDescriptor], isEntry: Bool) {
+    ///   - isMapEntry: Whether the message is an entry of a map; false by default.
+    public init(_ name: String, oneofs: [String] = [], _ fields: [FieldDescriptor], isMapEntry: Bool = false) {
         self.name = name
-        self.fields = fields.sorted { $0.number < $1.number }
-        precondition(
-            zip(self.fields, self.fields.dropFirst()).allSatisfy { $0.number < $1.number },
-            "\(name) has two fields with the same number"
-        )
-        var layout = RecordLayout(oneofs: oneofs)
-        var messages: UInt8 = 0
-        let plans = UnsafeMutablePointer<FieldPlan>.allocate(capacity: self.fields.count)
-        for (index, field) in self.fields.enumerated() {
-            (plans + index).initialize(to: FieldPlan(field, layout.place(field), &messages))
-        }
-        let dense = zip(self.fields, 1...).prefix { $0.number == $1 }.count
-        self.memory = .allocate(capacity: 1)
-        #if ProtobufC && canImport(CProtobufC)
-        self.protobufC = ProtobufCDescriptor(plans, count: self.fields.count, recordLength: layout.length)
-        #endif
-        self.memory.initialize(
-            to: MessagePlan(
-                fields: plans,
-                count: self.fields.count,
-                dense: UInt32(dense),
-                recordLength: layout.length,
-                isEntryOfValues: isEntry && !fields.contains { $0.kind == .message },
-                mayLackRequired: self.fields.contains { $0.presence == .required },
-                protobufC: nil,
-                descriptor: self
-            )
-        )
-        #if ProtobufC && canImport(CProtobufC)
-        self.memory.pointee.protobufC = self.protobufC.memory
-        #endif
+        self.isMapEntry = isMapEntry
+        self.content = DescriptorContent { MessageContent(name, oneofs, fields) }
     }
 
-    deinit {
-        #if ProtobufC && canImport(CProtobufC)
-        self.protobufC.deallocate()
-        #endif
-        self.memory.pointee.fields.deallocate()
-        self.memory.deallocate()
+    /// - Parameters:
+    ///   - declaration: A line for each field, such as `3 note_id int64 optional`: number, name, kind, and what there
+    ///     is to say about it. Used by generated code.
+    ///   - types: The types of the fields that are messages or of an enumeration, in the order of the lines.
+    public init(_ name: String, _ declaration: StaticString = "", types: [any DescribedType.Type] = []) {
+        self.name = name
+        self.isMapEntry = false
+        self.content = DescriptorContent {
+            var declaration = DescriptorDeclaration(declaration, types, of: name)
+            let fields = declaration.fields()
+            return MessageContent(name, declaration.oneofs, fields)
+        }
     }
+
+    /// The fields, in ascending order of their numbers.
+    public var fields: [FieldDescriptor] { self.content.value.fields }
+    /// The names of the oneofs, to which ``FieldDescriptor/Presence/oneof(_:)`` refers.
+    public var oneofs: [String] { self.content.value.oneofs }
+
+    /// Returns the index of the field with this number among ``fields``.
+    package func index(ofNumber number: UInt32) -> Int? {
+        let content = self.content.value
+        if number &- 1 < content.dense { return Int(number) - 1 }
+        var (low, high) = (Int(content.dense), content.fields.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if content.fields[middle].number < number { low = middle + 1 } else { high = middle }
+        }
+        return low < content.fields.count && content.fields[low].number == number ? low : nil
+    }
+
+    /// Returns the index of the field with this name in JSON, which may also be the one in the `.proto`.
+    package func index(ofJSONName name: String) -> Int? { self.content.value.indexes[name] }
+
+    /// The special form of the message in JSON; nil for most messages.
+    var wellKnownForm: WellKnownForm? { self.content.value.wellKnownForm }
 
     /// The length of the last message of this type that was encoded and was not short, in bytes: a guess at that of the
     /// next. A wrong one costs time and no more.
@@ -83,76 +68,30 @@ public final class MessageDescriptor: @unchecked Sendable {
         get { self.lastLength.load(ordering: .relaxed) }
         set { self.lastLength.store(newValue, ordering: .relaxed) }
     }
-
-    /// The plan that the engines use. It is valid as long as the descriptor.
-    @usableFromInline
-    var plan: UnsafePointer<MessagePlan> {
-        if !self.isLinked.load(ordering: .acquiring) { self.link() }
-        return UnsafePointer(self.memory)
-    }
-
-    /// Links this descriptor, and all that can be reached from it, with those of the messages nested in them.
-    private func link() {
-        Self.linking.withLock {
-            // Another thread may have linked it meanwhile, and other threads may already read it.
-            guard !self.isLinked.load(ordering: .relaxed) else { return }
-            var found = [ObjectIdentifier(self): self]
-            var pending = [self]
-            while let descriptor = pending.popLast() {
-                for (index, field) in descriptor.fields.enumerated() {
-                    guard let inner = field.message?() else { continue }
-                    descriptor.memory.pointee.fields[index].message = UnsafePointer(inner.memory)
-                    #if ProtobufC && canImport(CProtobufC)
-                    descriptor.protobufC.link(index, to: inner.protobufC)
-                    #endif
-                    guard !inner.isLinked.load(ordering: .relaxed),
-                        found.updateValue(inner, forKey: ObjectIdentifier(inner)) == nil
-                    else { continue }
-                    pending.append(inner)
-                }
-            }
-            while found.values.contains(where: { $0.inheritsRequired() }) {}
-            // Only at the end: a linked descriptor may be used at once, with all that can be reached from it.
-            for descriptor in found.values { descriptor.isLinked.store(true, ordering: .releasing) }
-        }
-    }
 }
 
-extension MessageDescriptor {
-    /// Sets `mayLackRequired` if it is set for a nested message. Returns whether that is a change.
-    private func inheritsRequired() -> Bool {
-        guard !self.memory.pointee.mayLackRequired else { return false }
-        let plan = self.memory.pointee
-        guard (0..<plan.count).contains(where: { plan.fields[$0].message?.pointee.mayLackRequired == true }) else {
-            return false
-        }
-        self.memory.pointee.mayLackRequired = true
-        return true
-    }
-}
+/// The fields of a message, by number and by name.
+final class MessageContent: AtomicReference, Sendable {
+    let fields: [FieldDescriptor]
+    let oneofs: [String]
+    /// The number of leading fields that are numbered from 1 without a gap, so that the number gives the index.
+    let dense: UInt32
+    let indexes: [String: Int]
+    let wellKnownForm: WellKnownForm?
 
-extension FieldPlan {
-    /// - Parameter messages: The number of singular message fields before this one; updated for this one.
-    init(_ field: FieldDescriptor, _ place: RecordLayout.Place, _ messages: inout UInt8) {
-        self.value = Int32(place.value)
-        self.quantifier = Int32(place.quantifier)
-        self.number = field.number
-        self.kind = field.kind
-        self.isMap = field.isMap
-        self.isClosed = field.knows != nil
-        switch field.presence {
-        case .implicit, .explicit: self.shape = .singular
-        case .required: self.shape = .required
-        case .repeated: self.shape = .repeated
-        case .packed: self.shape = .packed
-        case .oneof: self.shape = .oneof
-        }
-        if field.kind == .message, self.shape != .repeated, messages < 64 {
-            self.ordinal = messages
-            messages += 1
-        } else {
-            self.ordinal = 255
-        }
-        self.message = nil
+    init(_ name: String, _ oneofs: [String], _ fields: [FieldDescriptor]) {
+        let fields = fields.sorted { $0.number < $1.number }
+        precondition(
+            zip(fields, fields.dropFirst()).allSatisfy { $0.number < $1.number },
+            "\(name) has two fields with the same number"
+        )
+        self.fields = fields
+        self.oneofs = oneofs
+        self.dense = UInt32(zip(fields, 1...).prefix { $0.number == $1 }.count)
+        let names = zip(fields.map(\.name), fields.indices)
+        let jsonNames = zip(fields.map(\.jsonName), fields.indices)
+        // A name in JSON prevails over another field's name in the `.proto`.
+        self.indexes = Dictionary(Array(jsonNames) + Array(names), uniquingKeysWith: { first, _ in first })
+        self.wellKnownForm = WellKnownForm(name, fields)
     }
 }

@@ -61,10 +61,10 @@
 /// be expressed in JSON format as "3.000000001s", and 3 seconds and 1
 /// microsecond should be expressed in JSON format as "3.000001s".
 public struct Google_Protobuf_Duration: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Duration", [
-        .init("seconds", 1, .int64),
-        .init("nanos", 2, .int32),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Duration", """
+        1 seconds int64
+        2 nanos int32
+        """)
 
     /// Signed seconds of the span of time. Must be from -315,576,000,000
     /// to +315,576,000,000 inclusive. Note: these bounds are computed from:

@@ -10,7 +10,7 @@
 ///       rpc Bar(google.protobuf.Empty) returns (google.protobuf.Empty);
 ///     }
 public struct Google_Protobuf_Empty: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Empty", [])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Empty")
 
     /// Fields that this version of the message does not know; kept when it is sent on.
     public var unknownFields = HHSocketMessage.UnknownStorage()

@@ -94,10 +94,10 @@
 /// http://www.joda.org/joda-time/apidocs/org/joda/time/format/ISODateTimeFormat.html#dateTime%2D%2D
 /// ) to obtain a formatter capable of generating timestamps in this format.
 public struct Google_Protobuf_Timestamp: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Timestamp", [
-        .init("seconds", 1, .int64),
-        .init("nanos", 2, .int32),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Timestamp", """
+        1 seconds int64
+        2 nanos int32
+        """)
 
     /// Represents seconds of UTC time since Unix epoch
     /// 1970-01-01T00:00:00Z. Must be from 0001-01-01T00:00:00Z to

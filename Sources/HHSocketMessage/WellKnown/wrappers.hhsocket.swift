@@ -12,9 +12,9 @@ public import Foundation
 ///
 /// The JSON representation for `DoubleValue` is JSON number.
 public struct Google_Protobuf_DoubleValue: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.DoubleValue", [
-        .init("value", 1, .double),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.DoubleValue", """
+        1 value double
+        """)
 
     /// The double value.
     public var value: Double = 0
@@ -43,9 +43,9 @@ public struct Google_Protobuf_DoubleValue: HHSocketMessage.ProtobufMessage {
 ///
 /// The JSON representation for `FloatValue` is JSON number.
 public struct Google_Protobuf_FloatValue: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.FloatValue", [
-        .init("value", 1, .float),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.FloatValue", """
+        1 value float
+        """)
 
     /// The float value.
     public var value: Float = 0
@@ -74,9 +74,9 @@ public struct Google_Protobuf_FloatValue: HHSocketMessage.ProtobufMessage {
 ///
 /// The JSON representation for `Int64Value` is JSON string.
 public struct Google_Protobuf_Int64Value: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Int64Value", [
-        .init("value", 1, .int64),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Int64Value", """
+        1 value int64
+        """)
 
     /// The int64 value.
     public var value: Int64 = 0
@@ -105,9 +105,9 @@ public struct Google_Protobuf_Int64Value: HHSocketMessage.ProtobufMessage {
 ///
 /// The JSON representation for `UInt64Value` is JSON string.
 public struct Google_Protobuf_UInt64Value: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.UInt64Value", [
-        .init("value", 1, .uint64),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.UInt64Value", """
+        1 value uint64
+        """)
 
     /// The uint64 value.
     public var value: UInt64 = 0
@@ -136,9 +136,9 @@ public struct Google_Protobuf_UInt64Value: HHSocketMessage.ProtobufMessage {
 ///
 /// The JSON representation for `Int32Value` is JSON number.
 public struct Google_Protobuf_Int32Value: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Int32Value", [
-        .init("value", 1, .int32),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Int32Value", """
+        1 value int32
+        """)
 
     /// The int32 value.
     public var value: Int32 = 0
@@ -167,9 +167,9 @@ public struct Google_Protobuf_Int32Value: HHSocketMessage.ProtobufMessage {
 ///
 /// The JSON representation for `UInt32Value` is JSON number.
 public struct Google_Protobuf_UInt32Value: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.UInt32Value", [
-        .init("value", 1, .uint32),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.UInt32Value", """
+        1 value uint32
+        """)
 
     /// The uint32 value.
     public var value: UInt32 = 0
@@ -198,9 +198,9 @@ public struct Google_Protobuf_UInt32Value: HHSocketMessage.ProtobufMessage {
 ///
 /// The JSON representation for `BoolValue` is JSON `true` and `false`.
 public struct Google_Protobuf_BoolValue: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.BoolValue", [
-        .init("value", 1, .bool),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.BoolValue", """
+        1 value bool
+        """)
 
     /// The bool value.
     public var value: Bool = false
@@ -229,9 +229,9 @@ public struct Google_Protobuf_BoolValue: HHSocketMessage.ProtobufMessage {
 ///
 /// The JSON representation for `StringValue` is JSON string.
 public struct Google_Protobuf_StringValue: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.StringValue", [
-        .init("value", 1, .string),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.StringValue", """
+        1 value string
+        """)
 
     /// The string value.
     public var value: String = ""
@@ -260,9 +260,9 @@ public struct Google_Protobuf_StringValue: HHSocketMessage.ProtobufMessage {
 ///
 /// The JSON representation for `BytesValue` is JSON string.
 public struct Google_Protobuf_BytesValue: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.BytesValue", [
-        .init("value", 1, .bytes),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.BytesValue", """
+        1 value bytes
+        """)
 
     /// The bytes value.
     public var value: Data = Data()

@@ -18,7 +18,7 @@ public struct MessageLimits: Hashable, Sendable {
     public var memoryPerByte: Int
 
     /// The maximum length of a message, in bytes: protobuf's own limit, less than 2 GiB, which fits in 32 bits.
-    @usableFromInline static let length = Int(Int32.max)
+    @usableFromInline package static let length = Int(Int32.max)
 
     public init(depth: Int = 100, memory: Int = 32 << 20, memoryPerByte: Int = 8) {
         self.depth = depth
@@ -28,7 +28,7 @@ public struct MessageLimits: Hashable, Sendable {
 
     /// The number of bytes that decoding a message of this length may allocate.
     @usableFromInline
-    func memory(forLength length: Int) -> Int {
+    package func memory(forLength length: Int) -> Int {
         let (product, overflows) = length.multipliedReportingOverflow(by: self.memoryPerByte)
         return overflows ? .max : product.addingReportingOverflow(self.memory).overflow ? .max : product + self.memory
     }

@@ -1,10 +1,10 @@
 /// Reads the elements of the wire format: tags, varints, fixed-size and delimited values. Independent of descriptors.
-struct WireReader {
+package struct WireReader {
     private let base: UnsafePointer<UInt8>
     private(set) var cursor: UnsafePointer<UInt8>
     let end: UnsafePointer<UInt8>
 
-    init(_ bytes: UnsafeRawBufferPointer) {
+    package init(_ bytes: UnsafeRawBufferPointer) {
         // An empty buffer may have no address; any non-null address will do, since nothing is read.
         let start = bytes.baseAddress ?? UnsafeRawPointer(bitPattern: 1).unsafelyUnwrapped
         self.base = start.assumingMemoryBound(to: UInt8.self)
@@ -19,10 +19,13 @@ struct WireReader {
     }
 
     @inline(__always)
-    var isAtEnd: Bool { self.cursor == self.end }
+    package var isAtEnd: Bool { self.cursor == self.end }
 
     /// The bytes not read yet.
     var rest: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: self.cursor, count: self.count) }
+
+    /// Whether the bytes not read yet are UTF-8.
+    package var isText: Bool { UTF8Check.isValid(self.cursor, self.end) }
 
     @inline(__always)
     private var count: Int { self.end - self.cursor }
@@ -30,11 +33,13 @@ struct WireReader {
     /// The offset of the next byte in the whole message.
     private var offset: Int { self.cursor - self.base }
 
-    func failure(_ reason: MessageError.Reason) -> WireFailure { WireFailure(reason: reason, offset: self.offset) }
+    package func failure(_ reason: MessageError.Reason) -> WireFailure {
+        WireFailure(reason: reason, offset: self.offset)
+    }
 
     /// Reads a tag: a field's number and wire type.
     @inline(__always)
-    mutating func tag() throws(WireFailure) -> (number: UInt32, type: WireType) {
+    package mutating func tag() throws(WireFailure) -> (number: UInt32, type: WireType) {
         // Most tags have one byte.
         if !self.isAtEnd, self.cursor.pointee < 0x80, self.cursor.pointee >= 8,
             let type = WireType(rawValue: self.cursor.pointee & 7)
@@ -56,7 +61,7 @@ struct WireReader {
 
     /// Reads a varint: up to ten bytes of seven bits each, the least significant first.
     @inline(__always)
-    mutating func varint() throws(WireFailure) -> UInt64 {
+    package mutating func varint() throws(WireFailure) -> UInt64 {
         // Most numbers are small.
         if !self.isAtEnd, self.cursor.pointee < 0x80 {
             defer { self.cursor += 1 }
@@ -94,7 +99,7 @@ struct WireReader {
 
     /// Reads a length and returns a reader of the bytes that it delimits.
     @inline(__always)
-    mutating func delimited() throws(WireFailure) -> WireReader {
+    package mutating func delimited() throws(WireFailure) -> WireReader {
         let length = try self.varint()
         guard length <= UInt64(self.count) else { throw self.failure(.truncated) }
         let start = self.cursor
@@ -104,7 +109,7 @@ struct WireReader {
 
     /// Skips a value.
     @inline(__always)
-    mutating func skip(_ type: WireType) throws(WireFailure) {
+    package mutating func skip(_ type: WireType) throws(WireFailure) {
         switch type {
         case .varint: _ = try self.varint()
         case .fixed32: _ = try self.fixed(UInt32.self)
@@ -113,39 +118,10 @@ struct WireReader {
         case .startGroup, .endGroup: throw self.failure(.group)
         }
     }
-
-    /// Counts the packed numbers in the bytes not read yet.
-    ///
-    /// An incomplete last number counts too; reading it will fail.
-    func count(of type: WireType) -> Int {
-        switch type {
-        case .fixed32: return (self.count + 3) / 4
-        case .fixed64: return (self.count + 7) / 8
-        case .varint, .lengthDelimited, .startGroup, .endGroup:
-            // Each varint ends with a byte whose highest bit is clear.
-            let ends = self.rest.count { $0 < 0x80 }
-            return self.rest.last.map { $0 < 0x80 } ?? true ? ends : ends + 1
-        }
-    }
-
-    /// Reads the value of an unknown field without decoding it.
-    mutating func unknownValue(_ number: UInt32, _ type: WireType) throws(WireFailure) -> RecordUnknown {
-        let start = self.cursor
-        try self.skip(type)
-        // The memory is never written through this pointer.
-        let bytes = RecordBytes(count: self.cursor - start, start: UnsafeMutableRawPointer(mutating: start))
-        return RecordUnknown(number: number, wireType: UInt32(type.rawValue), value: bytes)
-    }
-
-    /// Reads the next field as an unknown one; nil if it is malformed.
-    mutating func unknownField() -> RecordUnknown? {
-        guard let (number, type) = try? self.tag() else { return nil }
-        return try? self.unknownValue(number, type)
-    }
 }
 
 /// An error in the wire format and its offset. Callers that know the message turn it into a ``MessageError``.
-struct WireFailure: Error {
-    var reason: MessageError.Reason
-    var offset: Int
+package struct WireFailure: Error {
+    package var reason: MessageError.Reason
+    package var offset: Int
 }

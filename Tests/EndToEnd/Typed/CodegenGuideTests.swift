@@ -1,4 +1,6 @@
+public import CWeather
 import GeneratedSamples
+public import HHSocketProtobufC
 import HHSocketRPC
 import HHSocketServer
 import TestSupport
@@ -39,6 +41,20 @@ private struct Transfers: Files_Transfer.ServiceProtocol {
         return upload
     }
 }
+
+extension Weather__Report: ProtobufCStructure {
+    public static func initialize(_ report: UnsafeMutablePointer<Self>?) { weather__report__init(report) }
+}
+
+extension Weather__Receipt: ProtobufCStructure {
+    public static func initialize(_ receipt: UnsafeMutablePointer<Self>?) { weather__receipt__init(receipt) }
+}
+
+let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Receipt>>(
+    "weather.Weather/Measured",
+    type: 301,
+    kind: .unary
+)
 
 /// The examples of `Docs/Codegen.md`, word for word, one of which is that of `README.md` too.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct CodegenGuideTests {
@@ -100,6 +116,56 @@ private struct Transfers: Files_Transfer.ServiceProtocol {
         #expect(note == self.note("news"))
         #expect(message.text == "again")
         #expect(throws: MessageError.self) { try Chat_Note(serializedBytes: bytes, limits: MessageLimits(depth: 1)) }
+    }
+
+    @Test func json() throws {
+        let note = self.note("news")
+
+        let text = try note.jsonString()
+        let same = try Chat_Note(jsonString: text)
+
+        #expect(same == note)
+        #expect(text == #"{"message":{"author":"ann","text":"news"}}"#)
+    }
+
+    @Test func jsonWithOptions() throws {
+        let text = #"{"message": {"author": "ann", "text": "news", "color": 3}}"#
+
+        var options = MessageJSON.DecodingOptions()
+        options.ignoreUnknownFields = true
+        options.types = MessageTypes([Chat_Note.self])
+        let note = try Chat_Note(jsonString: text, options: options)
+
+        #expect(note == self.note("news"))
+        #expect {
+            try Chat_Note(jsonString: #"{"message":{"text":1}}"#)
+        } throws: { error in
+            "\(error)" == "$.message.text: expected a string, found a number"
+        }
+    }
+
+    @Test func structures() async throws {
+        var router = Router()
+        router.handle(measured) { report, context in
+            var receipt = Weather__Receipt()
+            weather__receipt__init(&receipt)
+            receipt.number = try report.withStructure { UInt64($0.pointee.temperature) }
+            return try CMessage(packing: &receipt)
+        }
+        let server = SocketServer(configuration: .init(port: 0), router: router)
+        try await server.start()
+        let client = SocketClient(configuration: .init(servers: server.addresses))
+        client.connect()
+        var report = Weather__Report()
+        weather__report__init(&report)
+        report.temperature = 21
+
+        let receipt = try await client.call(measured, CMessage(packing: &report))
+        try receipt.withStructure { receipt in print(receipt.pointee.number) }
+
+        #expect(try receipt.withStructure { $0.pointee.number } == 21)
+        await client.close()
+        await server.shutdown()
     }
 
     @Test func clientAndServer() async throws {

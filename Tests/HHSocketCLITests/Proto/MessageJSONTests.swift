@@ -182,7 +182,7 @@ import Testing
     }
 
     @Test func goldenBytes() throws {
-        let codec = MessageJSON(try TestProtos.schema())
+        let codec = PayloadJSON(try TestProtos.schema())
         let leaf = try codec.payload(#"{"text":"hi","tags":["a",""]}"#, message: "test.Leaf")
         #expect(leaf == ByteBuffer(bytes: [0x0A, 2, 0x68, 0x69, 0x12, 1, 0x61, 0x12, 0]))
         // Packed by default, each by itself where the .proto says so.
@@ -204,9 +204,9 @@ import Testing
     }
 
     @Test func bytesThatAreNoMessageAreAnError() throws {
-        let codec = MessageJSON(try TestProtos.schema())
-        for bytes: [UInt8] in [[0xFF], [0x0A, 5, 1], [8, 1], [0x0A, 1, 0xFF]] {
-            #expect(throws: MessageJSON.Unsuitable.self) {
+        let codec = PayloadJSON(try TestProtos.schema())
+        for bytes: [UInt8] in [[0xFF], [0x0A, 5, 1], [0x0B, 1], [0x0A, 1, 0xFF]] {
+            #expect(throws: PayloadJSON.Unsuitable.self) {
                 try codec.json(ByteBuffer(bytes: bytes), message: "test.Leaf")
             }
         }
@@ -254,7 +254,7 @@ import Testing
     ]
 
     @Test(arguments: Self.oddities) func partsWithoutAFormInJSONAreReportedAndTheRestIsPrinted(oddity: Oddity) throws {
-        let codec = MessageJSON(try TestProtos.schema())
+        let codec = PayloadJSON(try TestProtos.schema())
         let printed = try codec.json(ByteBuffer(bytes: oddity.bytes), message: oddity.message)
         #expect(printed.json.text() == oddity.json)
         #expect(printed.faults.count == 1)
@@ -264,7 +264,7 @@ import Testing
     @Test func complaintsAreBounded() throws {
         let notANumber: [UInt8] = [0xD2, 4, 9, 0x11, 0, 0, 0, 0, 0, 0, 0xF8, 0x7F]
         let bytes = (0..<12).flatMap { _ in notANumber }
-        let printed = try MessageJSON(TestProtos.schema()).json(ByteBuffer(bytes: bytes), message: "test.Everything")
+        let printed = try PayloadJSON(TestProtos.schema()).json(ByteBuffer(bytes: bytes), message: "test.Everything")
         #expect(printed.faults.count == 11)
         #expect(printed.faults[9].hasPrefix("$.values[9]: "))
         #expect(printed.faults.last == "and 2 more parts")
@@ -283,7 +283,7 @@ import Testing
             } while length > 0
             bytes = header + bytes
         }
-        let printed = try MessageJSON(TestProtos.schema()).json(
+        let printed = try PayloadJSON(TestProtos.schema()).json(
             ByteBuffer(bytes: bytes),
             message: "google.protobuf.Any"
         )
@@ -293,7 +293,7 @@ import Testing
     }
 
     @Test func lastEntryOfAKeyCounts() throws {
-        let codec = MessageJSON(try TestProtos.schema())
+        let codec = PayloadJSON(try TestProtos.schema())
         // Number 40: a to 1, nothing at all, a to 2.
         let bytes: [UInt8] = [0xC2, 2, 5, 0x0A, 1, 0x61, 0x10, 1, 0xC2, 2, 0, 0xC2, 2, 5, 0x0A, 1, 0x61, 0x10, 2]
         let json = try codec.json(ByteBuffer(bytes: bytes), message: "test.Everything")
@@ -307,7 +307,7 @@ import Testing
             #"{"aInt64":"-92","aDouble":1e9,"someLeaf":[{"text":"x\ud83d\ude00"}],"byInt32":{"1":""},"#
             + #""at":"2026-02-03T04:05:06.5+01:00","lasts":"-1.5s","aBytes":"AA==","aMood":"MOOD_GOOD","#
             + #""oneLeaf":{"tags":[]}}"#
-        let codec = MessageJSON(try TestProtos.schema())
+        let codec = PayloadJSON(try TestProtos.schema())
         var messages = 0
         for _ in 0..<5_000 {
             var bytes = Array(seed.utf8)

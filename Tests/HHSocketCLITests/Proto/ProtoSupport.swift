@@ -20,14 +20,14 @@ enum TestProtos {
         as message: String = "test.Everything",
         emitsDefaults: Bool = false
     ) throws -> String {
-        let codec = MessageJSON(try Self.schema(), emitsDefaults: emitsDefaults)
+        let codec = PayloadJSON(try Self.schema(), emitsDefaults: emitsDefaults)
         return try codec.json(codec.payload(json, message: message), message: message).json.text()
     }
 
     /// Why JSON cannot be read as a message; nil if it can.
     static func reason(_ json: String, as message: String = "test.Everything") throws -> String? {
-        let codec = MessageJSON(try Self.schema())
-        do throws(MessageJSON.Unsuitable) {
+        let codec = PayloadJSON(try Self.schema())
+        do throws(PayloadJSON.Unsuitable) {
             _ = try codec.payload(json, message: message)
             return nil
         } catch {

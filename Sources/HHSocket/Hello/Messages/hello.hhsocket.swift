@@ -20,15 +20,15 @@ import HHSocketMessage
 
 /// The payload of a client's first frame, of type 3, where hello is enabled.
 package struct WireHello: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.Hello", [
-        .init("version", 1, .uint32),
-        .init("features", 2, .string, .repeated),
-        .init("session_token", 3, .bytes),
-        .init("resume_from", 4, .uint64, .explicit),
-        .init("minimum_version", 5, .uint32),
-        .init("stream_window", 6, .uint32),
-        .init("connection_window", 7, .uint32),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.Hello", """
+        1 version uint32
+        2 features string repeated
+        3 session_token bytes
+        4 resume_from uint64 optional
+        5 minimum_version uint32
+        6 stream_window uint32
+        7 connection_window uint32
+        """)
 
     /// The newest version of the protocol that the client speaks; the first is 1.
     package var version: UInt32 = 0
@@ -95,14 +95,14 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
 /// The payload of the server's answer, of type 3 and status 200; with another status, `version` is the oldest that the
 /// server speaks.
 package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.HelloReply", [
-        .init("version", 1, .uint32),
-        .init("features", 2, .string, .repeated),
-        .init("resumed", 3, .bool),
-        .init("stream_window", 4, .uint32),
-        .init("connection_window", 5, .uint32),
-        .init("maximum_streams", 6, .uint32),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.HelloReply", """
+        1 version uint32
+        2 features string repeated
+        3 resumed bool
+        4 stream_window uint32
+        5 connection_window uint32
+        6 maximum_streams uint32
+        """)
 
     /// The version that both speak from now on: not above the client's.
     package var version: UInt32 = 0
@@ -154,11 +154,11 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
 
 /// What stands before the body of a frame whose type has bit 31 set, after its length in 4 bytes.
 package struct WireMetadata: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.Metadata", [
-        .map("values", 1, key: .string, value: .string),
-        .init("deadline", 2, .uint64, .explicit),
-        .init("idempotency_key", 3, .string),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.Metadata", """
+        1 values map<string,string>
+        2 deadline uint64 optional
+        3 idempotency_key string
+        """)
 
     /// What the application says beside the body, by name; tracing puts its context here too. Names are lower-case ASCII.
     package var values: [String: String] = [:]
@@ -204,11 +204,11 @@ package struct WireMetadata: HHSocketMessage.ProtobufMessage {
 
 /// The payload of the server's frame of type 4: finish what is in flight here, and make new calls elsewhere.
 package struct WireGoAway: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.GoAway", [
-        .init("reason", 1, .string),
-        .init("retry_after", 2, .uint32),
-        .init("endpoints", 3, .string, .repeated),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.GoAway", """
+        1 reason string
+        2 retry_after uint32
+        3 endpoints string repeated
+        """)
 
     /// Why, for people to read.
     package var reason: String = ""

@@ -19,6 +19,20 @@ import HHSocketMessage
 #endif
 
 package enum Hhsocket_TransferCode: HHSocketMessage.ProtobufEnum {
+    package static let enumDescriptor = HHSocketMessage.EnumDescriptor("hhsocket.TransferCode", """
+        0 TRANSFER_CODE_UNSPECIFIED
+        1 TRANSFER_CODE_INVALID_ID
+        2 TRANSFER_CODE_NOT_FOUND
+        3 TRANSFER_CODE_DENIED
+        4 TRANSFER_CODE_SUPERSEDED
+        5 TRANSFER_CODE_NO_ROOM
+        6 TRANSFER_CODE_READ_ONLY
+        7 TRANSFER_CODE_QUOTA
+        8 TRANSFER_CODE_WRONG_HASH
+        9 TRANSFER_CODE_INVALID_REQUEST
+        10 TRANSFER_CODE_STORE_FAILED
+        """)
+
     case unspecified
     /// The id is no id, or one that the store cannot keep apart from another.
     case invalidID
@@ -84,10 +98,10 @@ package enum Hhsocket_TransferCode: HHSocketMessage.ProtobufEnum {
 
 /// What a file contains.
 package struct Hhsocket_TransferFile: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.TransferFile", [
-        .init("size", 1, .fixed64),
-        .init("sha256", 2, .bytes),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.TransferFile", """
+        1 size fixed64
+        2 sha256 bytes
+        """)
 
     /// Its length in bytes.
     package var size: UInt64 = 0
@@ -119,10 +133,10 @@ package struct Hhsocket_TransferFile: HHSocketMessage.ProtobufMessage {
 
 /// A part of a file.
 package struct Hhsocket_TransferContent: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.TransferContent", [
-        .init("offset", 1, .fixed64),
-        .init("bytes", 2, .bytes),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.TransferContent", """
+        1 offset fixed64
+        2 bytes bytes
+        """)
 
     /// Where in the file it begins.
     package var offset: UInt64 = 0
@@ -154,10 +168,10 @@ package struct Hhsocket_TransferContent: HHSocketMessage.ProtobufMessage {
 
 /// Why a transfer has ended for good. Sent as the last item, before a status that is not to be tried again.
 package struct Hhsocket_TransferFailure: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.TransferFailure", [
-        .init("code", 1, .enum),
-        .init("message", 2, .string),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.TransferFailure", """
+        1 code enum
+        2 message string
+        """, types: [Hhsocket_TransferCode.self])
 
     package var code: Hhsocket_TransferCode = .unspecified
 
@@ -188,10 +202,10 @@ package struct Hhsocket_TransferFailure: HHSocketMessage.ProtobufMessage {
 
 /// An item of the client of Put. The first is a PutBegin, and all others are content.
 package struct Hhsocket_PutRequest: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.PutRequest", oneofs: 1, [
-        .init("begin", 1, .message, .oneof(0), message: { Hhsocket_PutBegin.messageDescriptor }),
-        .init("content", 2, .message, .oneof(0), message: { Hhsocket_TransferContent.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.PutRequest", """
+        1 begin message oneof=kind
+        2 content message oneof=kind
+        """, types: [Hhsocket_PutBegin.self, Hhsocket_TransferContent.self])
 
     package var kind: OneOf_Kind? = nil
 
@@ -244,11 +258,11 @@ package struct Hhsocket_PutRequest: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Hhsocket_PutBegin: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.PutBegin", [
-        .init("id", 1, .string),
-        .init("file", 2, .message, .explicit, message: { Hhsocket_TransferFile.messageDescriptor }),
-        .init("writer", 3, .fixed64),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.PutBegin", """
+        1 id string
+        2 file message optional
+        3 writer fixed64
+        """, types: [Hhsocket_TransferFile.self])
 
     /// The name of the file: 1 to 128 of A-Z a-z 0-9 . _ - and neither . nor ..
     package var id: String = ""
@@ -295,13 +309,13 @@ package struct Hhsocket_PutBegin: HHSocketMessage.ProtobufMessage {
 /// An item of the server of Put. The first that is not busy answers PutBegin; others come at least every 128 KiB of
 /// content, and in answer to content that does not begin where the last ended.
 package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.PutReport", [
-        .init("offset", 1, .fixed64),
-        .init("changed", 2, .bool),
-        .init("complete", 3, .bool),
-        .init("failure", 4, .message, .explicit, message: { Hhsocket_TransferFailure.messageDescriptor }),
-        .init("busy", 5, .bool),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.PutReport", """
+        1 offset fixed64
+        2 changed bool
+        3 complete bool
+        4 failure message optional
+        5 busy bool
+        """, types: [Hhsocket_TransferFailure.self])
 
     /// How much of the file the server has, from its beginning: content goes on from here.
     package var offset: UInt64 = 0
@@ -357,11 +371,11 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Hhsocket_GetRequest: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.GetRequest", [
-        .init("id", 1, .string),
-        .init("offset", 2, .fixed64),
-        .init("begun", 3, .message, .explicit, message: { Hhsocket_TransferFile.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.GetRequest", """
+        1 id string
+        2 offset fixed64
+        3 begun message optional
+        """, types: [Hhsocket_TransferFile.self])
 
     package var id: String = ""
 
@@ -407,12 +421,12 @@ package struct Hhsocket_GetRequest: HHSocketMessage.ProtobufMessage {
 
 /// An item of the server of Get. The first that has a kind is a GetBegin, and all others are content.
 package struct Hhsocket_GetItem: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.GetItem", oneofs: 1, [
-        .init("begin", 1, .message, .oneof(0), message: { Hhsocket_GetBegin.messageDescriptor }),
-        .init("content", 2, .message, .oneof(0), message: { Hhsocket_TransferContent.messageDescriptor }),
-        .init("failure", 3, .message, .oneof(0), message: { Hhsocket_TransferFailure.messageDescriptor }),
-        .init("busy", 4, .bool),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.GetItem", """
+        1 begin message oneof=kind
+        2 content message oneof=kind
+        3 failure message oneof=kind
+        4 busy bool
+        """, types: [Hhsocket_GetBegin.self, Hhsocket_TransferContent.self, Hhsocket_TransferFailure.self])
 
     package var kind: OneOf_Kind? = nil
 
@@ -482,10 +496,10 @@ package struct Hhsocket_GetItem: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Hhsocket_GetBegin: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.GetBegin", [
-        .init("file", 1, .message, .explicit, message: { Hhsocket_TransferFile.messageDescriptor }),
-        .init("offset", 2, .fixed64),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.GetBegin", """
+        1 file message optional
+        2 offset fixed64
+        """, types: [Hhsocket_TransferFile.self])
 
     package var file: Hhsocket_TransferFile {
         get { self._file ?? Hhsocket_TransferFile() }
@@ -525,9 +539,9 @@ package struct Hhsocket_GetBegin: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Hhsocket_FindRequest: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.FindRequest", [
-        .init("id", 1, .string),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.FindRequest", """
+        1 id string
+        """)
 
     package var id: String = ""
 
@@ -552,11 +566,11 @@ package struct Hhsocket_FindRequest: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Hhsocket_FindReply: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.FindReply", [
-        .init("file", 1, .message, .explicit, message: { Hhsocket_TransferFile.messageDescriptor }),
-        .init("modified", 2, .fixed64),
-        .init("failure", 3, .message, .explicit, message: { Hhsocket_TransferFailure.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.FindReply", """
+        1 file message optional
+        2 modified fixed64
+        3 failure message optional
+        """, types: [Hhsocket_TransferFile.self, Hhsocket_TransferFailure.self])
 
     package var file: Hhsocket_TransferFile {
         get { self._file ?? Hhsocket_TransferFile() }
@@ -609,10 +623,10 @@ package struct Hhsocket_FindReply: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Hhsocket_DiscardRequest: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.DiscardRequest", [
-        .init("id", 1, .string),
-        .init("writer", 2, .fixed64),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.DiscardRequest", """
+        1 id string
+        2 writer fixed64
+        """)
 
     package var id: String = ""
 
@@ -641,10 +655,10 @@ package struct Hhsocket_DiscardRequest: HHSocketMessage.ProtobufMessage {
 }
 
 package struct Hhsocket_DiscardReply: HHSocketMessage.ProtobufMessage {
-    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.DiscardReply", [
-        .init("discarded", 1, .bool),
-        .init("failure", 2, .message, .explicit, message: { Hhsocket_TransferFailure.messageDescriptor }),
-    ])
+    package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.DiscardReply", """
+        1 discarded bool
+        2 failure message optional
+        """, types: [Hhsocket_TransferFailure.self])
 
     /// Whether there was something of this writer.
     package var discarded: Bool = false

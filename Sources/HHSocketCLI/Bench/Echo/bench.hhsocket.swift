@@ -8,13 +8,13 @@ import HHSocketServer
 
 /// A message as chats have them.
 struct Hhsocket_BenchNote: HHSocketMessage.ProtobufMessage {
-    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.BenchNote", [
-        .init("number", 1, .fixed32),
-        .init("author", 2, .string),
-        .init("text", 3, .string),
-        .init("at", 4, .fixed64),
-        .init("urgent", 5, .bool),
-    ])
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.BenchNote", """
+        1 number fixed32
+        2 author string
+        3 text string
+        4 at fixed64
+        5 urgent bool
+        """)
 
     /// The call's number, so that an answer to another call is found out.
     var number: UInt32 = 0

@@ -1,4 +1,5 @@
 import ArgumentParser
+import HHSocketMessage
 
 struct DescribeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,3 +1,5 @@
+import HHSocketMessage
+
 /// The part of a schema to describe.
 struct SchemaSelection {
     var services: [ProtoService] = []

@@ -6,6 +6,7 @@ struct MessageBuilder {
     private let message: Google_Protobuf_DescriptorProto
     private let name: String
     private let file: ProtoFile
+    private let features: ProtoFeatures
     private let mapEntries: Set<String>
     /// The index of each oneof among those in the source. proto3's `optional` declares synthetic ones.
     private let oneofs: [Int32: Int]
@@ -14,11 +15,13 @@ struct MessageBuilder {
         _ message: Google_Protobuf_DescriptorProto,
         _ name: String,
         _ file: ProtoFile,
+        _ features: ProtoFeatures,
         mapEntries: Set<String>
     ) {
         self.message = message
         self.name = name
         self.file = file
+        self.features = features
         self.mapEntries = mapEntries
         let written = Set(message.field.filter { $0.hasOneofIndex && !$0.proto3Optional }.map(\.oneofIndex)).sorted()
         self.oneofs = Dictionary(uniqueKeysWithValues: zip(written, 0...))
@@ -28,6 +31,7 @@ struct MessageBuilder {
         guard (1...536_870_911).contains(field.number) else {
             throw self.error(field, "cannot have the number \(field.number)")
         }
+        let features = self.features.overridden(by: field.options.features)
         let kind = try self.kind(field)
         var oneof: String?
         if field.hasOneofIndex, !field.proto3Optional {
@@ -42,10 +46,14 @@ struct MessageBuilder {
             jsonName: field.hasJsonName ? field.jsonName : Self.jsonName(field.name),
             number: UInt32(field.number),
             kind: kind,
-            presence: self.presence(field, kind),
+            presence: self.presence(field, kind, features),
             comment: comment,
             typeName: typeName,
             isMap: field.label == .repeated && typeName.map(self.mapEntries.contains) == true,
+            // A map's entries have a length whatever the features are, and so have its values.
+            isGroup: field.type == .group
+                || kind == .message && features.hasGroups && !self.message.options.mapEntry
+                    && typeName.map(self.mapEntries.contains) != true,
             oneof: oneof
         )
     }
@@ -54,32 +62,49 @@ struct MessageBuilder {
         for (field, next) in zip(fields, fields.dropFirst()) where field.number == next.number {
             throw ProtoError("\(self.file.name): \(self.name) has two fields with the number \(field.number)")
         }
+        let oneofs = self.oneofs.sorted { $0.value < $1.value }.map { self.message.oneofDecl[Int($0.key)].name }
         let descriptors = fields.map { Self.descriptor($0, table) }
-        return MessageDescriptor(self.name, oneofs: self.oneofs.count, descriptors)
+        return MessageDescriptor(self.name, oneofs: oneofs, descriptors, isMapEntry: self.message.options.mapEntry)
     }
 
     private static func descriptor(_ field: ProtoField, _ table: DescriptorTable) -> FieldDescriptor {
-        guard field.kind == .message else { return .init(field.name, field.number, field.kind, field.presence) }
-        let type = field.typeName ?? ""
-        return .init(field.name, field.number, field.kind, field.presence, message: { table[type] })
+        let name = field.typeName ?? ""
+        let type: (@Sendable () -> TypeDescriptor)? =
+            switch field.kind {
+            case .message: { .message(table.message(name)) }
+            case .enum: { .enumeration(table.enumeration(name)) }
+            default: nil
+            }
+        return .init(
+            field.name,
+            jsonName: field.jsonName,
+            field.number,
+            field.kind,
+            field.presence,
+            isGroup: field.isGroup,
+            type: type
+        )
     }
 
     private func presence(
         _ field: Google_Protobuf_FieldDescriptorProto,
-        _ kind: FieldKind
+        _ kind: FieldKind,
+        _ features: ProtoFeatures
     ) -> FieldDescriptor.Presence {
         switch field.label {
         case .required: return .required
         case .repeated:
-            let isPacked = field.options.hasPacked ? field.options.packed : self.file.isProto3
+            let isPacked = field.options.hasPacked ? field.options.packed : features.isPacked
             let isPackable = kind != .message && kind != .string && kind != .bytes
             return isPacked && isPackable ? .packed : .repeated
         case .optional:
             if field.hasOneofIndex, let oneof = self.oneofs[field.oneofIndex], !field.proto3Optional {
                 return .oneof(oneof)
             }
+            if features.presence == .legacyRequired { return .required }
             let isImplicit =
-                self.file.isProto3 && !field.proto3Optional && kind != .message && !self.message.options.mapEntry
+                features.presence == .implicit && !field.proto3Optional && kind != .message
+                && !self.message.options.mapEntry
             return isImplicit ? .implicit : .explicit
         }
     }
@@ -95,7 +120,7 @@ struct MessageBuilder {
         case .fixed32: .fixed32
         case .bool: .bool
         case .string: .string
-        case .message: .message
+        case .message, .group: .message
         case .bytes: .bytes
         case .uint32: .uint32
         case .enum: .enum
@@ -103,7 +128,6 @@ struct MessageBuilder {
         case .sfixed64: .sfixed64
         case .sint32: .sint32
         case .sint64: .sint64
-        case .group: throw self.error(field, "is a group, which is not supported")
         }
     }
 

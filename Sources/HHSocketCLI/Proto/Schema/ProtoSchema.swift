@@ -18,12 +18,6 @@ struct ProtoSchema: Sendable {
         )
     }
 
-    /// Returns the message of an `Any`'s type URL, such as `type.googleapis.com/chat.Note`.
-    func type(ofURL url: String) -> ProtoMessage? {
-        let name = url.split(separator: "/", omittingEmptySubsequences: false).last.map(String.init) ?? ""
-        return self.messages[name].flatMap { $0.isMapEntry ? nil : $0 }
-    }
-
     /// Returns the message that servers push in frames of this type.
     func push(_ type: UInt32) -> ProtoMessage? {
         self.messages.values.filter { $0.pushType == type }.min { $0.name < $1.name }
@@ -44,7 +38,7 @@ struct ProtoFile: Sendable {
     var package: String
     /// Whether the file was requested, not only imported.
     var isAskedFor: Bool
-    var isProto3: Bool
+    var features: ProtoFeatures
 }
 
 struct ProtoMessage: Sendable {
@@ -58,11 +52,8 @@ struct ProtoMessage: Sendable {
     /// The type of the frames in which it is pushed.
     var pushType: UInt32?
     var descriptor: MessageDescriptor
-
-    /// Returns the index of the field with this name in JSON, which is in lower camel case or as in the `.proto`.
-    func index(ofJSONName name: String) -> Int? {
-        self.fields.firstIndex { $0.jsonName == name } ?? self.fields.firstIndex { $0.name == name }
-    }
+    /// Encodes and decodes the message.
+    let codec: MessageCodec
 }
 
 struct ProtoField: Sendable {
@@ -75,6 +66,8 @@ struct ProtoField: Sendable {
     /// The full name of the message or the enumeration.
     var typeName: String?
     var isMap = false
+    /// Whether the messages are encoded between two tags instead of behind a length.
+    var isGroup = false
     /// The oneof that contains the field.
     var oneof: String?
 
@@ -91,7 +84,7 @@ struct ProtoEnum: Sendable {
     var file: String
     var comment: String
     var values: [Value]
-    /// Whether it is an enumeration of proto2, which allows only named values.
+    /// Whether only named values are allowed, as in proto2.
     var isClosed: Bool
 }
 

@@ -41,22 +41,24 @@ struct SchemaBuilder {
     }
 
     private mutating func add(_ file: Google_Protobuf_FileDescriptorProto, isAskedFor: Bool) throws(ProtoError) {
-        guard ["", "proto2", "proto3"].contains(file.syntax) else {
-            throw ProtoError("\(file.name): only proto2 and proto3 are supported, not \(file.syntax)")
+        guard let features = ProtoFeatures(file) else {
+            throw ProtoError(
+                "\(file.name): only proto2, proto3 and the editions 2023 and 2024 are supported, not \(file.syntax)"
+            )
         }
         let comments = ProtoComments(file)
         let origin = ProtoFile(
             name: file.name,
             package: file.package,
             isAskedFor: isAskedFor,
-            isProto3: file.syntax == "proto3"
+            features: features
         )
         self.schema.files.append(origin)
         for (index, message) in file.messageType.enumerated() {
-            try self.add(message, in: file.package, origin, comments, [4, Int32(index)], depth: 1)
+            try self.add(message, in: file.package, origin, features, comments, [4, Int32(index)], depth: 1)
         }
         for (index, declaration) in file.enumType.enumerated() {
-            try self.add(declaration, in: file.package, origin, comments, [5, Int32(index)])
+            try self.add(declaration, in: file.package, origin, features, comments, [5, Int32(index)])
         }
         for (index, service) in file.service.enumerated() {
             self.schema.services.append(Self.service(service, in: file, comments, [6, Int32(index)]))
@@ -67,21 +69,23 @@ struct SchemaBuilder {
         _ message: Google_Protobuf_DescriptorProto,
         in scope: String,
         _ file: ProtoFile,
+        _ outer: ProtoFeatures,
         _ comments: ProtoComments,
         _ path: [Int32],
         depth: Int
     ) throws(ProtoError) {
         let name = Self.join(scope, message.name)
+        let features = outer.overridden(by: message.options.features)
         // protobuf's own limit.
         guard depth <= 32 else { throw ProtoError("\(file.name): messages are declared within messages too deep") }
         guard self.schema.messages[name] == nil else { throw ProtoError("\(file.name): \(name) is declared twice") }
         for (index, inner) in message.nestedType.enumerated() {
-            try self.add(inner, in: name, file, comments, path + [3, Int32(index)], depth: depth + 1)
+            try self.add(inner, in: name, file, features, comments, path + [3, Int32(index)], depth: depth + 1)
         }
         for (index, declaration) in message.enumType.enumerated() {
-            try self.add(declaration, in: name, file, comments, path + [4, Int32(index)])
+            try self.add(declaration, in: name, file, features, comments, path + [4, Int32(index)])
         }
-        let builder = MessageBuilder(message, name, file, mapEntries: self.mapEntries)
+        let builder = MessageBuilder(message, name, file, features, mapEntries: self.mapEntries)
         var fields: [ProtoField] = []
         for (index, field) in message.field.enumerated() {
             fields.append(try builder.field(field, comment: comments[path + [2, Int32(index)]]))
@@ -96,7 +100,8 @@ struct SchemaBuilder {
             fields: fields,
             isMapEntry: message.options.mapEntry,
             pushType: message.options.getExtensionValue(ext: CustomOptions.pushType),
-            descriptor: descriptor
+            descriptor: descriptor,
+            codec: MessageCodec(descriptor)
         )
     }
 
@@ -104,18 +109,22 @@ struct SchemaBuilder {
         _ declaration: Google_Protobuf_EnumDescriptorProto,
         in scope: String,
         _ file: ProtoFile,
+        _ outer: ProtoFeatures,
         _ comments: ProtoComments,
         _ path: [Int32]
     ) throws(ProtoError) {
         let name = Self.join(scope, declaration.name)
         guard self.schema.enums[name] == nil else { throw ProtoError("\(file.name): \(name) is declared twice") }
-        self.schema.enums[name] = ProtoEnum(
+        let type = ProtoEnum(
             name: name,
             file: file.name,
             comment: comments[path],
             values: declaration.value.map { .init(name: $0.name, number: $0.number) },
-            isClosed: !file.isProto3
+            isClosed: outer.overridden(by: declaration.options.features).hasClosedEnums
         )
+        self.schema.enums[name] = type
+        let values = type.values.map { EnumDescriptor.Value(name: $0.name, number: $0.number) }
+        self.descriptors.add(EnumDescriptor(name, values, isClosed: type.isClosed))
     }
 
     private static func service(
@@ -182,13 +191,30 @@ extension ProtoMessage {
 
 /// The descriptors by name, which fields look up when they are first used.
 final class DescriptorTable: Sendable {
-    private static let none = MessageDescriptor("", [])
-    private let descriptors = NIOLockedValueBox<[String: MessageDescriptor]>([:])
-
-    func add(_ descriptor: MessageDescriptor) {
-        self.descriptors.withLockedValue { $0[descriptor.name] = descriptor }
+    private struct Descriptors {
+        var messages: [String: MessageDescriptor] = [:]
+        var enums: [String: EnumDescriptor] = [:]
     }
 
-    /// The descriptor with this name, which ``SchemaBuilder`` has checked to exist.
-    subscript(name: String) -> MessageDescriptor { self.descriptors.withLockedValue { $0[name] } ?? Self.none }
+    private static let noMessage = MessageDescriptor("", [])
+    private static let noEnum = EnumDescriptor("", [])
+    private let descriptors = NIOLockedValueBox(Descriptors())
+
+    func add(_ descriptor: MessageDescriptor) {
+        self.descriptors.withLockedValue { $0.messages[descriptor.name] = descriptor }
+    }
+
+    func add(_ descriptor: EnumDescriptor) {
+        self.descriptors.withLockedValue { $0.enums[descriptor.name] = descriptor }
+    }
+
+    /// The message with this name, which ``SchemaBuilder`` has checked to exist.
+    func message(_ name: String) -> MessageDescriptor {
+        self.descriptors.withLockedValue { $0.messages[name] } ?? Self.noMessage
+    }
+
+    /// The enumeration with this name, which ``SchemaBuilder`` has checked to exist.
+    func enumeration(_ name: String) -> EnumDescriptor {
+        self.descriptors.withLockedValue { $0.enums[name] } ?? Self.noEnum
+    }
 }

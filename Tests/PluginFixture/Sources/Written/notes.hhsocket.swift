@@ -8,9 +8,9 @@ public import HHSocketServer
 
 /// Something to remember; pushed when it was changed.
 public struct Notes_Note: HHSocketMessage.ProtobufMessage {
-    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("notes.Note", [
-        .init("text", 1, .string),
-    ])
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("notes.Note", """
+        1 text string
+        """)
 
     public var text: String = ""
 

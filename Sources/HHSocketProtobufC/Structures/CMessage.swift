@@ -1,0 +1,78 @@
+import CProtobufC
+public import HHSocketMessage
+public import NIOCore
+
+/// A message in the structure of a C library, which libprotobuf-c encodes and decodes, without a copy through Swift.
+///
+/// It is the body of a call like any other message:
+/// ```swift
+/// var report = Weather__Report()
+/// weather__report__init(&report)
+/// report.temperature = 21.5
+/// let receipt = try await client.call(method, CMessage(packing: &report))
+/// try receipt.withStructure { receipt in print(receipt.pointee.number) }
+/// ```
+public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
+    private enum Content {
+        case packed(ByteBuffer)
+        case unpacked(UnpackedStructure<Structure>)
+    }
+
+    private let content: Content
+
+    /// Encodes a structure, which remains the caller's.
+    ///
+    /// - Throws: ``MessageError`` if a required field is missing, or the encoded message would have 2 GiB or more.
+    public init(packing structure: UnsafePointer<Structure>) throws(MessageError) {
+        self.content = .packed(try Self.packed(structure))
+    }
+
+    /// Decodes a message. Strings are UTF-8, but may contain a NUL, at which C believes them to end.
+    ///
+    /// - Throws: ``MessageError`` if the bytes are not such a message, messages in it lie more than 100 deep, or it
+    ///   would take more memory than ``MessageLimits/standard`` allows.
+    public init(messageBytes: UnsafeRawBufferPointer) throws {
+        self.content = .unpacked(try UnpackedStructure(messageBytes))
+    }
+
+    public static var protoMessageName: String { String(cString: Structure.descriptor.pointee.name) }
+
+    /// Calls `body` with the structure, which is valid until `body` returns, and must not be changed.
+    ///
+    /// - Throws: Any error of `body`. ``MessageError`` for a message that was packed here and cannot be unpacked, such
+    ///   as one with a string that is not UTF-8.
+    public func withStructure<Result>(_ body: (UnsafePointer<Structure>) throws -> Result) throws -> Result {
+        switch self.content {
+        case .unpacked(let structure): return try structure.withPointer(body)
+        case .packed(let bytes):
+            return try bytes.withUnsafeReadableBytes { bytes in
+                try UnpackedStructure<Structure>(bytes).withPointer(body)
+            }
+        }
+    }
+
+    public func withMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+        try self.messageBuffer().withUnsafeReadableBytes(body)
+    }
+
+    public func messageBuffer() throws -> ByteBuffer {
+        switch self.content {
+        case .packed(let bytes): bytes
+        case .unpacked(let structure): try structure.withPointer { try Self.packed($0) }
+        }
+    }
+
+    private static func packed(_ structure: UnsafePointer<Structure>) throws(MessageError) -> ByteBuffer {
+        let message = UnsafeRawPointer(structure).assumingMemoryBound(to: ProtobufCMessage.self)
+        guard message.pointee.descriptor == Structure.descriptor, protobuf_c_message_check(message) != 0 else {
+            throw MessageError(.refusedByLibrary, in: self.protoMessageName)
+        }
+        let length = protobuf_c_message_get_packed_size(message)
+        guard length <= MessageLimits.length else { throw MessageError(.tooLarge, in: self.protoMessageName) }
+        var buffer = ByteBufferAllocator().buffer(capacity: length)
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: length) { memory in
+            memory.baseAddress.map { protobuf_c_message_pack(message, $0.assumingMemoryBound(to: UInt8.self)) } ?? 0
+        }
+        return buffer
+    }
+}

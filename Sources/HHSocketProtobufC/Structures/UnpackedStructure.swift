@@ -1,0 +1,58 @@
+import CProtobufC
+import HHSocketMessage
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// A structure that libprotobuf-c has decoded, with all memory that it allocated for it.
+final class UnpackedStructure<Structure: ProtobufCStructure>: @unchecked Sendable {
+    // Proof of Sendable: nobody changes the structure after the initialiser.
+
+    private let message: UnsafeMutablePointer<ProtobufCMessage>
+
+    /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds ``MessageLimits/standard``.
+    init(_ bytes: UnsafeRawBufferPointer) throws(MessageError) {
+        let descriptor = Structure.descriptor
+        try StructureScan().check(bytes, descriptor)
+        let limit = MessageLimits.standard.memory(forLength: bytes.count)
+        var budget = Budget(left: limit)
+        let message = withUnsafeMutablePointer(to: &budget) { budget in
+            var allocator = ProtobufCAllocator(
+                alloc: { budget, length in
+                    guard let budget = budget?.assumingMemoryBound(to: Budget.self) else { return nil }
+                    // With the header of an allocation.
+                    budget.pointee.left -= length + 16
+                    return budget.pointee.left < 0 ? nil : malloc(length)
+                },
+                free: { _, memory in free(memory) },
+                allocator_data: UnsafeMutableRawPointer(budget)
+            )
+            let data = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+            return protobuf_c_message_unpack(descriptor, &allocator, bytes.count, data)
+        }
+        guard let message else {
+            let reason: MessageError.Reason = budget.left < 0 ? .needsTooMuchMemory(limit: limit) : .refusedByLibrary
+            throw MessageError(reason, in: String(cString: descriptor.pointee.name))
+        }
+        self.message = message
+    }
+
+    // Without an allocator it is that of C.
+    deinit { protobuf_c_message_free_unpacked(self.message, nil) }
+
+    func withPointer<Result, Failure: Error>(
+        _ body: (UnsafePointer<Structure>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try body(UnsafeRawPointer(self.message).assumingMemoryBound(to: Structure.self))
+    }
+}
+
+/// The number of bytes that may still be allocated.
+private struct Budget {
+    var left: Int
+}

@@ -6,6 +6,11 @@ extension FileDescriptor {
     var allMessages: [Descriptor] { self.messages.flatMap(\.withNested) }
     /// The enums of the file, with those nested in messages.
     var allEnums: [EnumDescriptor] { self.enums + self.allMessages.flatMap(\.enums) }
+    /// The extensions that the file declares, with those declared in messages; without those of options, which are for
+    /// generators.
+    var allExtensions: [FieldDescriptor] {
+        (self.extensions + self.allMessages.flatMap(\.extensions)).filter { !$0.extendsOptions }
+    }
 }
 
 extension Descriptor {
@@ -18,7 +23,15 @@ extension Descriptor {
 
 extension FieldDescriptor {
     /// Whether the field is a singular message field.
-    var isSingularMessage: Bool { self.type == .message && !self.isRepeated }
+    var isSingularMessage: Bool { (self.type == .message || self.type == .group) && !self.isRepeated }
+}
+
+extension FieldDescriptor {
+    /// Whether the field extends options of `google/protobuf/descriptor.proto`.
+    var extendsOptions: Bool {
+        guard let extended = self.containingType else { return false }
+        return extended.file.package == "google.protobuf" && extended.name.hasSuffix("Options")
+    }
 }
 
 extension EnumDescriptor {

@@ -173,9 +173,10 @@ struct FieldGenerator {
         let tag = self.tag
         switch self.shape {
         case .implicit: printer.print("case \(tag): \(self.decoding("value"))")
-        case .optional: printer.print("case \(tag): \(self.decoding(self.type.isMessage ? "message" : "optional"))")
+        case .optional: printer.print("case \(tag): \(self.decoding(self.messageFunction ?? "optional"))")
         case .oneof(let oneof): self.printDecodingCase(of: oneof, &printer)
-        case .array where self.type.isMessage: printer.print("case \(tag): \(self.decoding("messages"))")
+        case .array where self.type.isMessage:
+            printer.print("case \(tag): \(self.decoding(self.type.isGroup ? "groups" : "messages"))")
         case .array where self.type.isEnum:
             printer.print(
                 "case \(tag): \(self.decoding("enumerations"))",
@@ -197,6 +198,7 @@ struct FieldGenerator {
     }
 
     private func decoding(_ function: String) -> String {
+        if self.type.isGroup { return "decoder.\(function)(&\(self.stored), tag)" }
         if self.type.isMessage { return "decoder.\(function)(&\(self.stored))" }
         guard self.type.isEnum else { return "decoder.\(function)(&\(self.stored), \(self.type.coding))" }
         let name = function == "enumerations" ? function : "enumeration"
@@ -210,7 +212,7 @@ struct FieldGenerator {
             printer.printIndented(
                 "var message: \(self.type.name)?",
                 "if case .\(self.used)(let present)? = \(property) { message = present }",
-                "decoder.message(&message)",
+                self.type.isGroup ? "decoder.group(&message, tag)" : "decoder.message(&message)",
                 "\(property) = message.map { \(self.made(of: oneof, "$0")) }"
             )
         } else if self.type.isEnum {
@@ -234,8 +236,8 @@ struct FieldGenerator {
         switch self.shape {
         case .oneof: nil
         case .implicit: self.encoding("value", self.tag)
-        case .optional: self.encoding(self.type.isMessage ? "message" : "optional", self.tag)
-        case .array where self.type.isMessage: self.encoding("messages", self.tag)
+        case .optional: self.encoding(self.messageFunction ?? "optional", self.tag)
+        case .array where self.type.isMessage: self.encoding(self.type.isGroup ? "groups" : "messages", self.tag)
         case .array: self.field.isPacked ? self.encoding("packed", self.packedTag) : self.encoding("values", self.tag)
         case .map(let key, let value):
             value.isMessage
@@ -251,9 +253,12 @@ struct FieldGenerator {
     /// The branch that encodes the field in its oneof.
     var encodingCase: String {
         let arguments = self.type.isMessage ? "" : ", \(self.type.coding)"
-        let function = self.type.isMessage ? "message" : "optional"
+        let function = self.messageFunction ?? "optional"
         return "case .\(self.used)(let value)?: encoder.\(function)(\(self.tag), value\(arguments))"
     }
+
+    /// The function of decoder and encoder for a single message; nil for other types.
+    private var messageFunction: String? { self.type.isGroup ? "group" : self.type.isMessage ? "message" : nil }
 
     private var tag: UInt32 {
         if case .map = self.shape { return UInt32(bitPattern: self.field.number) << 3 | 2 }
@@ -296,7 +301,8 @@ struct FieldGenerator {
     private var mayLackRequired: Bool {
         var value = self.field
         if case .map = self.shape, let entry = self.field.messageType.mapKeyAndValue { value = entry.value }
-        return value.type == .message && self.context.required.mayBeMissing(in: value.messageType)
+        return (value.type == .message || value.type == .group)
+            && self.context.required.mayBeMissing(in: value.messageType)
     }
 
     // MARK: - Names

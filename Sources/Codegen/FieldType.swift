@@ -83,16 +83,19 @@ struct FieldType {
             switch self.field.type {
             case .int32, .sint32, .int64, .sint64, .uint32, .uint64, .bool, .enum: 0
             case .sfixed64, .fixed64, .double: 1
-            case .string, .bytes, .message, .group: 2
+            case .string, .bytes, .message: 2
+            case .group: 3
             case .sfixed32, .fixed32, .float: 5
             }
         return UInt32(bitPattern: number) << 3 | wireType
     }
 
-    var isMessage: Bool { self.field.type == .message }
+    /// Whether the values are messages, with a length or as groups.
+    var isMessage: Bool { self.field.type == .message || self.isGroup }
+    var isGroup: Bool { self.field.type == .group }
     var isEnum: Bool { self.field.type == .enum }
     var isClosedEnum: Bool { self.isEnum && self.field.enumType.isClosed }
-    var isPackable: Bool { self.tag(0) != 2 }
+    var isPackable: Bool { !self.isMessage && self.tag(0) != 2 }
 
     /// The value if none was sent.
     var defaultValue: String {

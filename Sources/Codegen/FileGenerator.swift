@@ -52,6 +52,12 @@ struct FileGenerator {
             printer.print()
             MessageGenerator(message, self.context).print(&printer)
         }
+        let extensions = self.file.allExtensions.map { ExtensionGenerator($0, self.context) }
+        for field in self.file.extensions where !field.extendsOptions {
+            printer.print()
+            ExtensionGenerator(field, self.context).printDeclaration(&printer, isNested: false)
+        }
+        for field in extensions { field.printProperties(&printer) }
     }
 
     private func printPushTypes(_ printer: inout CodePrinter) {
@@ -122,10 +128,11 @@ struct FileGenerator {
     }
 
     private var hasBytes: Bool {
-        self.file.allMessages.contains { message in
-            message.fields.contains { field in
-                field.type == .bytes || field.isMap && field.messageType.mapKeyAndValue?.value.type == .bytes
+        self.file.allExtensions.contains { $0.type == .bytes }
+            || self.file.allMessages.contains { message in
+                message.fields.contains { field in
+                    field.type == .bytes || field.isMap && field.messageType.mapKeyAndValue?.value.type == .bytes
+                }
             }
-        }
     }
 }

@@ -82,6 +82,16 @@ struct MessageGenerator {
             printer.print()
             EnumGenerator(declared, self.context).print(&printer)
         }
+        let extensions = self.message.extensions.filter { !$0.extendsOptions }
+        if !extensions.isEmpty {
+            printer.print("", "\(self.context.access)enum Extensions {")
+            printer.withIndentation { printer in
+                for field in extensions {
+                    ExtensionGenerator(field, self.context).printDeclaration(&printer, isNested: true)
+                }
+            }
+            printer.print("}")
+        }
         for nested in self.message.nested {
             printer.print()
             MessageGenerator(nested, self.context).print(&printer)

@@ -4,7 +4,10 @@ import SwiftProtobufPluginLibrary
 /// The plugin `protoc-gen-hhsocket`, which protoc starts for `--hhsocket_out`: it reads descriptors and writes Swift
 /// files.
 @main struct Plugin: CodeGenerator {
-    var supportedFeatures: [Google_Protobuf_Compiler_CodeGeneratorResponse.Feature] { [.proto3Optional] }
+    var supportedFeatures: [Google_Protobuf_Compiler_CodeGeneratorResponse.Feature] {
+        [.proto3Optional, .supportsEditions]
+    }
+    var supportedEditionRange: ClosedRange<Google_Protobuf_Edition> { DescriptorSet.bundledEditionsSupport }
     var customOptionExtensions: [any AnyMessageExtension] { CustomOptions.all }
 
     func generate(

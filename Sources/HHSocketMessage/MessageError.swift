@@ -21,6 +21,8 @@ public struct MessageError: Error, Sendable, Hashable {
         case tooLarge
         /// Decoding would require more memory than this limit, in bytes: a few bytes can encode many messages.
         case needsTooMuchMemory(limit: Int)
+        /// An `Any` contains a message of another type.
+        case anotherType(url: String)
         /// libprotobuf-c refuses the message, without a reason: a required field may be missing, or a field may have
         /// another wire type than that of the declared kind.
         case refusedByLibrary
@@ -65,6 +67,7 @@ extension MessageError: CustomStringConvertible {
         case .missingRequiredField(let field): "the required field \(field) is missing"
         case .tooLarge: "it would take 2 GiB or more"
         case .needsTooMuchMemory(let limit): "to read it would take more than \(limit >> 20) MiB"
+        case .anotherType(let url): "the Any contains another type, \(url.quotedInJSON)"
         case .refusedByLibrary:
             "libprotobuf-c refuses it; a required field may be missing, or a field may be of another kind than declared"
         }

@@ -6,42 +6,26 @@ import Testing
 
 /// Everything that is refused, with the words in which it is.
 @Suite struct ErrorTests {
-    @Test func `Groups are refused`() throws {
-        #expect(
-            try Generating.diagnostics("errors/groups.proto") == [
-                "errors/groups.proto:7:3: groups are not supported; make groups.Animal.leg a field of a "
-                    + "message's type"
-            ]
-        )
-    }
-
-    @Test func `Only options can be extended`() throws {
+    @Test func `The old format of sets of messages is refused`() throws {
         #expect(
             try Generating.diagnostics("errors/extensions.proto") == [
-                "errors/extensions.proto:10:5: the extension extensions.Animal.nose of extensions.Animal is "
-                    + "not supported; only options can be extended",
-                "errors/extensions.proto:15:3: the extension extensions.ears of extensions.Animal is not "
-                    + "supported; only options can be extended",
-                "errors/extensions.proto:22:1: message_set_wire_format of extensions.Set is not supported",
+                "errors/extensions.proto:5:1: message_set_wire_format of extensions.Set is not supported"
             ]
         )
     }
 
-    @Test func `Of google_protobuf there is what the runtime has`() throws {
+    @Test func `Of google_protobuf there is everything but descriptors`() throws {
         #expect(
             try Generating.diagnostics("errors/wellknown.proto") == [
-                "errors/wellknown.proto:13:3: the field wellknown.Animal.extra has the type "
-                    + "google.protobuf.Any, which is not supported; of google.protobuf there are Duration, Empty, "
-                    + "Timestamp and the wrappers such as StringValue",
-                "errors/wellknown.proto:14:3: the field wellknown.Animal.values has the type "
-                    + "google.protobuf.Value, which is not supported; of google.protobuf there are Duration, "
-                    + "Empty, Timestamp and the wrappers such as StringValue",
-                "errors/wellknown.proto:16:5: the field wellknown.Animal.nothing has the type "
-                    + "google.protobuf.NullValue, which is not supported; of google.protobuf there are Duration, "
-                    + "Empty, Timestamp and the wrappers such as StringValue",
-                "errors/wellknown.proto:21:3: the method wellknown.Zoo.Mask has the type "
-                    + "google.protobuf.FieldMask, which is not supported; of google.protobuf there are Duration, "
-                    + "Empty, Timestamp and the wrappers such as StringValue",
+                "errors/wellknown.proto:11:3: the field wellknown.Animal.files has the type "
+                    + "google.protobuf.FileDescriptorSet, which is not supported; of google.protobuf there is all but "
+                    + "the descriptors of descriptor.proto",
+                "errors/wellknown.proto:12:3: the field wellknown.Animal.values has the type "
+                    + "google.protobuf.FieldOptions, which is not supported; of google.protobuf there is all but the "
+                    + "descriptors of descriptor.proto",
+                "errors/wellknown.proto:16:3: the method wellknown.Zoo.Describe has the type "
+                    + "google.protobuf.DescriptorProto, which is not supported; of google.protobuf there is all but "
+                    + "the descriptors of descriptor.proto",
             ]
         )
     }
@@ -121,17 +105,6 @@ import Testing
         #expect(try Generating.diagnostics("loose.proto", options: "Server=false").count == 1)
     }
 
-    @Test func `Editions are refused`() throws {
-        let response = try Generating.respond(["hello.proto"]) { file in
-            file.syntax = "editions"
-            file.edition = .edition2023
-        }
-        #expect(
-            response.error == "hello.proto:1:1: editions are not supported; write syntax = \"proto3\"; in the place of "
-                + "the edition"
-        )
-    }
-
     @Test func `Without source locations an error names the file`() throws {
         let response = try Generating.respond(["loose.proto"]) { $0.clearSourceCodeInfo() }
         #expect(
@@ -141,7 +114,7 @@ import Testing
     }
 
     @Test func `The messages of swift-protobuf are its own affair`() throws {
-        for file in ["errors/groups.proto", "errors/extensions.proto", "errors/wellknown.proto"] {
+        for file in ["errors/extensions.proto", "errors/wellknown.proto"] {
             #expect(try Generating.respond([file], "Messages=SwiftProtobuf").error == "")
         }
     }

@@ -17,7 +17,8 @@ enum Generating {
     ) throws -> Google_Protobuf_Compiler_CodeGeneratorResponse {
         var extensions = SimpleExtensionMap()
         extensions.insert(contentsOf: Plugin().customOptionExtensions)
-        let bytes = try Data(contentsOf: self.folder.appendingPathComponent("DescriptorSets/protos.pb"))
+        let name = files.contains("edition.proto") ? "editions" : "protos"
+        let bytes = try Data(contentsOf: self.folder.appendingPathComponent("DescriptorSets/\(name).pb"))
         let set = try Google_Protobuf_FileDescriptorSet(serializedBytes: bytes, extensions: extensions)
         let request = Google_Protobuf_Compiler_CodeGeneratorRequest.with { request in
             request.protoFile = set.file

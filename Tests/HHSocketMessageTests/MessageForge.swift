@@ -8,7 +8,7 @@ struct MessageForge {
     var random: SeededGenerator
     /// How deep messages lie within messages, at most.
     var depth = 4
-    /// Which numbers closed enumerations know, by the name of the field; by that of the map for a map's values.
+    /// The numbers of fields of closed enumerations, by the name of the field, if not all that are declared.
     var closedEnums: [String: [Int32]] = [:]
     var addsUnknownFields = true
 
@@ -56,10 +56,18 @@ struct MessageForge {
         let tag = Self.tag(field.number, field.kind.wireType)
         // Unless it must be there. An entry of a map is another matter.
         let mayBeUnknown = field.presence != .required && !descriptor.isMapEntry
-        if mayBeUnknown, field.kind == .enum, self.closedEnums[field.name] != nil, self.chance(6) {
-            return tag + Self.varint(99)
+        if mayBeUnknown, self.numbers(of: field) != nil, self.chance(6) { return tag + Self.varint(99) }
+        if field.isGroup, let message = field.message {
+            return Self.tag(field.number, .startGroup) + self.message(message, depth: depth + 1)
+                + Self.tag(field.number, .endGroup)
         }
         return tag + self.value(field, of: descriptor, depth)
+    }
+
+    /// The numbers of a closed enumeration; nil for other fields.
+    private func numbers(of field: FieldDescriptor) -> [Int32]? {
+        guard let type = field.enumeration, type.isClosed else { return nil }
+        return self.closedEnums[field.name] ?? type.values.map(\.number)
     }
 
     private mutating func repeatedField(
@@ -80,10 +88,8 @@ struct MessageForge {
         case .bool:
             return Self.varint(Bool.random(using: &self.random) ? 1 : 0)
         case .enum:
-            // An entry's descriptor has the name of its map.
-            let known = self.closedEnums[field.name == "value" ? descriptor.name : field.name]
-            let number =
-                (known ?? [0, 1, 2, -5, 7, .max, .min]).randomElement(using: &self.random) ?? 0
+            let known = self.numbers(of: field) ?? [0, 1, 2, -5, 7, .max, .min]
+            let number = known.randomElement(using: &self.random) ?? 0
             return Self.varint(UInt64(bitPattern: Int64(number)))
         case .int32:
             return Self.varint(UInt64(bitPattern: Int64(Int32(truncatingIfNeeded: self.number()))))

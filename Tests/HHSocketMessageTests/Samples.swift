@@ -15,18 +15,9 @@ protocol SampleVisitor {
 }
 
 /// The messages of everything.proto (proto3) and everything2.proto (proto2), which between them have every kind of
-/// field.
+/// field, of extended.proto, which has groups, and of an edition.
 enum Samples {
-    static let closedEnums: [String: [Int32]] = [
-        "size": [3, 5, -1], "sizes": [3, 5, -1], "packed_sizes": [3, 5, -1], "first_size": [3, 5, -1],
-        "middle": [3, 5, -1], "none": [3, 5, -1], "twice": [1], "flavours_by_name": [0, 1],
-    ]
-
-    static func forge(seed: UInt64) -> MessageForge {
-        var forge = MessageForge(seed: seed)
-        forge.closedEnums = Self.closedEnums
-        return forge
-    }
+    static func forge(seed: UInt64) -> MessageForge { MessageForge(seed: seed) }
 
     static func visit(_ visitor: inout some SampleVisitor) throws {
         try visitor.visit(GeneratedSamples.Every_Thing_Scalars.self, ReferenceMessages.Every_Thing_Scalars.self)
@@ -48,8 +39,11 @@ enum Samples {
         try visitor.visit(GeneratedSamples.Every_Thing2_Repeated.self, ReferenceMessages.Every_Thing2_Repeated.self)
         try visitor.visit(GeneratedSamples.Every_Thing2_Choices.self, ReferenceMessages.Every_Thing2_Choices.self)
         try visitor.visit(GeneratedSamples.Every_Thing2_Extensible.self, ReferenceMessages.Every_Thing2_Extensible.self)
+        try visitor.visit(GeneratedSamples.Extended_Animal.self, ReferenceMessages.Extended_Animal.self)
+        try visitor.visit(GeneratedSamples.Extended_Collar.self, ReferenceMessages.Extended_Collar.self)
+        try visitor.visit(GeneratedSamples.Edition_Features.self, ReferenceMessages.Edition_Features.self)
     }
 
     /// How many there are.
-    static let count = 19
+    static let count = 22
 }

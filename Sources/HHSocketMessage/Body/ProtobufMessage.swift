@@ -35,6 +35,20 @@ extension ProtobufMessage {
 
     public static var typeDescriptor: TypeDescriptor { .message(Self.messageDescriptor) }
 
+    /// Creates a message, and calls `populate` with it.
+    ///
+    /// ```swift
+    /// let note = Chat_Note.with { $0.number = 7 }
+    /// ```
+    @inlinable
+    public static func with<Failure: Error>(
+        _ populate: (inout Self) throws(Failure) -> Void
+    ) throws(Failure) -> Self {
+        var message = Self()
+        try populate(&message)
+        return message
+    }
+
     /// Nothing is required.
     @inlinable
     @_documentation(visibility: internal)

@@ -32,6 +32,8 @@ public struct MessageDecoder: ~Copyable {
     /// The length of the outermost message.
     @usableFromInline let length: Int
     @usableFromInline var failure: Failure?
+    /// The group that is being read; that of the innermost message that is one.
+    @usableFromInline var group = OpenGroup(end: 0, levels: 0)
 
     /// The first error. Apart from the decoder, since there is hardly ever one.
     @usableFromInline
@@ -204,6 +206,7 @@ public struct MessageDecoder: ~Copyable {
 
     /// Keeps a field that the message does not know, or whose wire type is not that of its kind.
     public mutating func unknown(_ tag: UInt32, _ storage: inout UnknownStorage) {
+        if tag & 7 == WireType.endGroup.rawValue, self.endGroup(tag) { return }
         // In a group, there are other fields.
         let field = self.field
         self.skip(tag)

@@ -28,17 +28,15 @@ extension DynamicMessage {
         }.get()
     }
 
-    /// Reads fields up to the end of the innermost message, or of the group of this number.
-    private mutating func decode(from decoder: inout MessageDecoder, endOfGroup number: UInt32? = nil) {
+    /// Reads fields up to the end of the innermost message.
+    private mutating func decode(from decoder: inout MessageDecoder) {
         while let tag = decoder.nextTag() {
-            if let number, tag == number << 3 | UInt32(WireType.endGroup.rawValue) { return }
             guard let index = self.descriptor.index(ofNumber: tag >> 3) else {
                 decoder.unknown(tag, &self.unknownFields)
                 continue
             }
             self.decode(index, tag, from: &decoder)
         }
-        if number != nil { decoder.fail(.truncated, at: decoder.cursor) }
     }
 
     private mutating func decode(_ index: Int, _ tag: UInt32, from decoder: inout MessageDecoder) {
@@ -119,10 +117,11 @@ extension DynamicMessage {
 
     private mutating func decodeContent(_ field: FieldDescriptor, from decoder: inout MessageDecoder) {
         if field.isGroup {
-            guard decoder.levels > 0 else { return decoder.failForDepth() }
-            decoder.levels -= 1
-            self.decode(from: &decoder, endOfGroup: field.number)
-            decoder.levels += 1
+            guard let outer = decoder.openGroup(field.number << 3 | UInt32(WireType.startGroup.rawValue)) else {
+                return
+            }
+            self.decode(from: &decoder)
+            decoder.closeGroup(outer, self.descriptor)
         } else {
             // An entry is a level only if there is a message in it.
             let isLevel = !self.descriptor.isMapEntry || self.descriptor.fields.contains { $0.kind == .message }

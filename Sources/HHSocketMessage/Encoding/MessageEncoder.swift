@@ -175,6 +175,27 @@ public struct MessageEncoder: ~Copyable {
         }
     }
 
+    /// Writes a group unless it is nil.
+    ///
+    /// - Parameter tag: The tag at its beginning.
+    @inlinable
+    public mutating func group<Message: ProtobufMessage>(_ tag: UInt32, _ message: Message?) {
+        guard let message else { return }
+        guard self.levels > 0 else { return self.failForDepth(in: Message.messageDescriptor) }
+        self.levels -= 1
+        // The tag at the end is the next one.
+        self.prepend(tag: tag + 1)
+        message.encode(to: &self)
+        self.prepend(tag: tag)
+        self.levels += 1
+    }
+
+    /// Writes groups.
+    @inlinable
+    public mutating func groups<Message: ProtobufMessage>(_ tag: UInt32, _ messages: [Message]) {
+        for message in messages.reversed() { self.group(tag, message) }
+    }
+
     /// Writes the fields of a message that keeps them on the heap.
     @inlinable
     public mutating func fields<Fields: MessageFields>(_ stored: HeapStored<Fields>) {

@@ -42,15 +42,22 @@ public enum MessageJSON {
     }
 }
 
-/// The types of messages that may be found in an `Any`, by their names.
+/// The types of messages that may be found in an `Any`, by their names, and the extensions that messages may have.
 public struct MessageTypes: Sendable {
     private let find: @Sendable (String) -> MessageDescriptor?
+    /// The extensions, as the fields of a message of their own, by the names of the extended messages.
+    private var extensions: [String: MessageDescriptor] = [:]
 
-    /// - Parameter types: The types beside those of `google.protobuf` that the runtime provides.
-    public init(_ types: [any ProtobufMessage.Type] = []) {
+    /// - Parameters:
+    ///   - types: The types beside those of `google.protobuf` that the runtime provides.
+    ///   - extensions: The extensions; JSON without them leaves their values out, and refuses their names.
+    public init(_ types: [any ProtobufMessage.Type] = [], extensions: [MessageExtension] = []) {
         let all = types.map { $0.messageDescriptor } + Self.wellKnown
         let byName = Dictionary(all.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
         self.find = { byName[$0] }
+        for (name, extensions) in Dictionary(grouping: extensions, by: \.extendedName) {
+            self.extensions[name] = MessageDescriptor(name, extensions.map(\.field))
+        }
     }
 
     /// - Parameter find: Returns the descriptor with a full name.
@@ -64,8 +71,14 @@ public struct MessageTypes: Sendable {
         return self.find(name).flatMap { $0.isMapEntry ? nil : $0 }
     }
 
+    /// Returns the extensions of a message, as the fields of a message of their own.
+    func extensions(of descriptor: MessageDescriptor) -> MessageDescriptor? { self.extensions[descriptor.name] }
+
     private static let wellKnown: [MessageDescriptor] = [
-        Google_Protobuf_Timestamp.messageDescriptor, Google_Protobuf_Duration.messageDescriptor,
+        Google_Protobuf_Any.messageDescriptor, Google_Protobuf_FieldMask.messageDescriptor,
+        Google_Protobuf_ListValue.messageDescriptor, Google_Protobuf_Struct.messageDescriptor,
+        Google_Protobuf_Value.messageDescriptor, Google_Protobuf_Timestamp.messageDescriptor,
+        Google_Protobuf_Duration.messageDescriptor,
         Google_Protobuf_Empty.messageDescriptor, Google_Protobuf_DoubleValue.messageDescriptor,
         Google_Protobuf_FloatValue.messageDescriptor, Google_Protobuf_Int64Value.messageDescriptor,
         Google_Protobuf_UInt64Value.messageDescriptor, Google_Protobuf_Int32Value.messageDescriptor,

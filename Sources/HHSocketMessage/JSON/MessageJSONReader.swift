@@ -130,6 +130,18 @@ package struct MessageJSONReader {
         for member in members {
             let step = MessageJSONError.Step.member(member.name)
             guard let index = type.index(ofJSONName: member.name) else {
+                if let extensions = self.options.types.extensions(of: type),
+                    let index = extensions.index(ofJSONName: member.name), member.name.hasPrefix("[")
+                {
+                    var extended = DynamicMessage(extensions)
+                    try self.read(member, index, into: &extended)
+                    do throws(MessageError) {
+                        message.unknownFields.bytes += try extended.serializedBytes()
+                    } catch {
+                        throw MessageJSONError("\(error)").within(step)
+                    }
+                    continue
+                }
                 if self.options.ignoreUnknownFields { continue }
                 throw Self.unknown(member.name, type)
             }
@@ -144,22 +156,32 @@ package struct MessageJSONReader {
                 )
                 .within(step)
             }
-            do throws(MessageJSONError) {
-                if field.isMap {
-                    message.set(index, try self.entries(member.value, field))
-                } else if field.isRepeated {
-                    message.set(index, try self.elements(member.value, field))
-                } else if let value = try self.value(member.value, field) {
-                    message.set(index, value)
-                }
-            } catch {
-                throw error.within(step)
-            }
+            try self.read(member, index, into: &message)
         }
         for (index, field) in type.fields.enumerated() where field.presence == .required && message[index] == nil {
             throw MessageJSONError("the required field \(field.jsonName) is missing")
         }
         return message
+    }
+
+    /// Reads the content of a field.
+    private func read(
+        _ member: JSONValue.Member,
+        _ index: Int,
+        into message: inout DynamicMessage
+    ) throws(MessageJSONError) {
+        let field = message.descriptor.fields[index]
+        do throws(MessageJSONError) {
+            if field.isMap {
+                message.set(index, try self.entries(member.value, field))
+            } else if field.isRepeated {
+                message.set(index, try self.elements(member.value, field))
+            } else if let value = try self.value(member.value, field) {
+                message.set(index, value)
+            }
+        } catch {
+            throw error.within(.member(member.name))
+        }
     }
 
     private func elements(_ json: JSONValue, _ field: FieldDescriptor) throws(MessageJSONError) -> [DynamicValue] {

@@ -65,6 +65,16 @@ package struct MessageJSONWriter {
             let value = self.at(.member(name)) { $0.json(message[index], field) }
             if let value { members.append(.init(name: name, value: value)) }
         }
+        // Extensions are among the unknown fields. Those that cannot be read are none.
+        if !message.unknownFields.isEmpty, let type = self.options.types.extensions(of: message.descriptor),
+            let extensions = try? DynamicMessage(type, serializedBytes: message.unknownFields.bytes)
+        {
+            for (index, field) in type.fields.enumerated() {
+                guard let content = extensions[index] else { continue }
+                let value = self.at(.member(field.jsonName)) { $0.json(content, field) }
+                if let value { members.append(.init(name: field.jsonName, value: value)) }
+            }
+        }
         return .object(members)
     }
 

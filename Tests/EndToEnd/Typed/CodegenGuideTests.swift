@@ -118,6 +118,35 @@ let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Rec
         #expect(throws: MessageError.self) { try Chat_Note(serializedBytes: bytes, limits: MessageLimits(depth: 1)) }
     }
 
+    @Test func anyAndStruct() throws {
+        let note = Chat_Note.with { $0.number = 7 }
+        let any = try Google_Protobuf_Any(message: note)
+        let same = try Chat_Note(unpackingAny: any)
+
+        var settings: Google_Protobuf_Struct = ["volume": 0.5, "languages": ["de", "en"]]
+        settings["isMuted"] = true
+
+        #expect(same == note)
+        #expect(try settings.jsonString() == #"{"isMuted":true,"languages":["de","en"],"volume":0.5}"#)
+    }
+
+    @Test func extensions() throws {
+        var animal = Extended_Animal()
+        animal.heart = Extended_Animal.Heart()
+
+        animal.Extended_age = 7
+        if animal.hasExtended_age { animal.clearExtended_age() }
+
+        #expect(!animal.hasExtended_age)
+        animal.Extended_age = 8
+
+        var options = MessageJSON.EncodingOptions()
+        options.types = MessageTypes(extensions: [Extended_Extensions_age])
+        let text = try animal.jsonString(options: options)
+
+        #expect(text == #"{"heart":{},"[extended.age]":8}"#)
+    }
+
     @Test func json() throws {
         let note = self.note("news")
 

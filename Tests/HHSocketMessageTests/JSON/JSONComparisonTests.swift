@@ -9,7 +9,7 @@ import Testing
 
 /// Random messages in JSON, written and read by us and by swift-protobuf.
 @Suite struct JSONComparisonTests {
-    /// Messages of each of the 19 kinds.
+    /// Messages of each kind.
     private static let messages = scaled(60)
 
     private struct Comparison: SampleVisitor {

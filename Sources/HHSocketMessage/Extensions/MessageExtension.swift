@@ -1,0 +1,29 @@
+/// An extension of a message: a field that another `.proto` declares for it.
+///
+/// Generated code declares one for each extension, with a property of the extended message:
+/// ```swift
+/// note.Chat_color = 7
+/// ```
+/// The values are among the message's unknown fields, as they came, and the property decodes them each time. So
+/// extensions need not be registered, and messages without them pay nothing.
+public struct MessageExtension: Sendable {
+    /// The full name of the extended message.
+    public let extendedName: String
+    /// The declaration: its name is the extension's full name.
+    public let field: FieldDescriptor
+
+    /// - Parameters:
+    ///   - extended: The extended message.
+    ///   - declaration: The field, in the form of ``MessageDescriptor/init(_:_:types:)``. Used by generated code.
+    ///   - types: The type of the field, if it is a message or an enumeration.
+    public init(
+        of extended: any ProtobufMessage.Type,
+        _ declaration: StaticString,
+        types: [any DescribedType.Type] = []
+    ) {
+        self.extendedName = extended.messageDescriptor.name
+        var declaration = DescriptorDeclaration(declaration, types, of: self.extendedName)
+        // One line has been given.
+        self.field = declaration.fields()[0]
+    }
+}

@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// Describes the frames of a stream, one line per frame.
+/// Describes the frames of a stream, one line per frame, and one for its message where that is known.
 struct FrameInspector {
     /// The place where a stream stops being frames of the format, and the reason.
     struct Nonsense: Error, Hashable, CustomStringConvertible {
@@ -21,6 +21,8 @@ struct FrameInspector {
 
     private let direction: FrameDirection
     private let format: WireFormat
+    /// The messages of payloads; nil if they are not declared.
+    private let payloads: InspectedPayloads?
     private var decoder: FrameDecoder
     /// The offset of the next frame.
     private var offset = 0
@@ -29,8 +31,9 @@ struct FrameInspector {
     /// The number of stretches that are no frame, in a format with separators.
     private(set) var malformedStretches = 0
 
-    init(direction: FrameDirection, format: WireFormat) {
+    init(direction: FrameDirection, format: WireFormat, payloads: InspectedPayloads? = nil) {
         self.direction = direction
+        self.payloads = payloads
         self.format = format
         // A long run of wrong checksums is not an error here, but shown.
         self.decoder = FrameDecoder(direction: direction, format: format, maximumCorruptRun: .max)
@@ -45,6 +48,7 @@ struct FrameInspector {
             (self.corruptFrames, self.malformedStretches) = (corruptFrames, malformedStretches)
         }
         let (direction, hasChecksum) = (self.direction, self.format.layout.checksum != nil)
+        let payloads = self.payloads
         do throws(FrameError) {
             try self.decoder.decode(bytes) { frame in
                 offset += frame.skippedBytes
@@ -54,7 +58,8 @@ struct FrameInspector {
                     offset += frame.frameLength
                     return
                 }
-                print(.frame(Self.line(for: frame, direction, hasChecksum: hasChecksum, at: offset)))
+                let line = Self.line(for: frame, direction, hasChecksum: hasChecksum, at: offset)
+                print(.frame(payloads?.text(frame, direction).map { "\(line)  \($0)\n" } ?? line))
                 offset += frame.frameLength
                 if frame.mismatch != nil { corruptFrames += 1 }
             }

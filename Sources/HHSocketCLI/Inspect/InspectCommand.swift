@@ -9,7 +9,8 @@ struct InspectCommand: AsyncParsableCommand {
         abstract: "List the frames of a recorded stream.",
         discussion: """
             Prints one line per frame: direction, offset in bytes, type, serial, status (- in a request), length of the \
-            payload, and whether the checksum is right. Where the bytes are no longer frames of the format, stderr says \
+            payload, and whether the checksum is right. With --proto, a line in JSON follows for each frame whose type \
+            belongs to a method or a push. Where the bytes are no longer frames of the format, stderr says \
             where and why; in a format with separators it says so of each stretch that is no frame, and goes on behind \
             the next separator. The exit code is 0 if the whole stream was read and every checksum was right, else 1.
             """
@@ -38,9 +39,15 @@ struct InspectCommand: AsyncParsableCommand {
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
+    @OptionGroup var declarations: ProtoOptions
+
     func run() async throws {
         Signals.ignoreBrokenPipes()
-        var inspector = FrameInspector(direction: self.direction.frameDirection, format: self.format)
+        var inspector = FrameInspector(
+            direction: self.direction.frameDirection,
+            format: self.format,
+            payloads: try self.declarations.schema().map { InspectedPayloads($0) }
+        )
         do {
             if self.hex {
                 try self.inspectText(&inspector)

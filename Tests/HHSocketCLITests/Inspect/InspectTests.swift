@@ -44,6 +44,27 @@ import Testing
         #expect(outcome.lines == ["response  offset 0  type 1000  serial 50  status 404  length 0  checksum right"])
     }
 
+    /// Of a method, of a type that nobody declares, and one that is no such message.
+    @Test func payloadsOfDeclaredTypesAreShownInJSON() async throws {
+        var frames = ByteBuffer()
+        func add(_ type: UInt32, _ payload: [UInt8]) {
+            let frame = Frame(type: type, serial: 7, payload: ByteBuffer(bytes: payload))
+            FrameEncoder(direction: .request).encode(frame, into: &frames)
+        }
+        // The text of a leaf.
+        add(1001, [0x0A, 0x01, 0x61])
+        add(1002, [0x0A, 0x01, 0x61])
+        add(1001, [0x0A, 0x05])
+        let outcome = try await Command.run(
+            ["inspect", "-", "--proto", TestProtos.descriptorSet],
+            input: Data(buffer: frames)
+        )
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.lines.count == 5)
+        #expect(outcome.lines.dropFirst().first == #"  {"text":"a"}"#)
+        #expect(outcome.lines.last?.hasPrefix("  not a test.Leaf: test.Leaf: the bytes end within a field") == true)
+    }
+
     @Test func wrongChecksumIsSaidAndTheRestIsStillShown() async throws {
         var wrong = Self.request
         wrong[20] ^= 1

@@ -1,0 +1,36 @@
+import HHSocket
+import NIOCore
+
+/// The payloads of recorded frames as the messages that a `.proto` declares.
+struct InspectedPayloads {
+    private let schema: ProtoSchema
+    private let codec: PayloadJSON
+
+    init(_ schema: ProtoSchema) {
+        self.schema = schema
+        self.codec = PayloadJSON(schema)
+    }
+
+    /// Returns the payload in JSON, or the reason for which it cannot be read; nil for frames without a message: those
+    /// of other types, and responses that report an error.
+    func text(_ frame: FrameDecoder.View, _ direction: FrameDirection) -> String? {
+        guard let name = self.message(of: frame, direction) else { return nil }
+        do throws(PayloadJSON.Unsuitable) {
+            return try self.codec.json(ByteBuffer(bytes: frame.payload), message: name).json.text()
+        } catch {
+            return "not a \(name): \(error.description.inOneLine)"
+        }
+    }
+
+    /// The full name of the message in a frame.
+    private func message(of frame: FrameDecoder.View, _ direction: FrameDirection) -> String? {
+        guard frame.mismatch == nil else { return nil }
+        let method = self.schema.services.lazy.flatMap(\.methods).first { $0.type == frame.type }
+        switch direction {
+        case .request: return method?.request
+        case .response:
+            guard frame.status == .ok else { return nil }
+            return method?.response ?? self.schema.push(frame.type)?.name
+        }
+    }
+}

@@ -1,4 +1,5 @@
 import HHSocket
+import HHSocketMessage
 import NIOCore
 
 /// The payloads of recorded frames as the messages that a `.proto` declares.

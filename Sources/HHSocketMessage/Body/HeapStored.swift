@@ -20,14 +20,23 @@ public struct HeapStored<Fields: MessageFields>: Hashable, Sendable {
             }
         }
         _modify {
-            // Two steps, since the box must have one reference while it is changed.
-            if self.box == nil {
-                self.box = Box(Fields())
-            } else if !isKnownUniquelyReferenced(&self.box), let shared = self.box {
-                self.box = Box(shared.fields)
-            }
+            self.makeUnique()
             // Just set, if it was not there.
             yield &self.box.unsafelyUnwrapped.fields
+        }
+    }
+
+    /// Makes the box the only reference to the fields, which are about to be changed.
+    ///
+    /// Never inlined: every setter of a message calls it, so that its code would be there as often.
+    @inlinable
+    @inline(never)
+    mutating func makeUnique() {
+        // Two steps, since the box must have one reference while it is changed.
+        if self.box == nil {
+            self.box = Box(Fields())
+        } else if !isKnownUniquelyReferenced(&self.box), let shared = self.box {
+            self.box = Box(shared.fields)
         }
     }
 

@@ -103,7 +103,13 @@ extension ProtobufMessage {
         let short = MessageEncoding.inStack(self, isCanonical: false, error: &error) { bytes in [UInt8](bytes) }
         if let short { return short }
         if let error { throw error }
-        return try MessageEncoding.inHeap(self, isCanonical: false) { capacity, encode in
+        return try self.longBytes()
+    }
+
+    /// The bytes of a message that is long. Not inlinable, so that it takes no code for each message.
+    @usableFromInline
+    func longBytes() throws(MessageError) -> [UInt8] {
+        try MessageEncoding.inHeap(self, isCanonical: false) { capacity, encode in
             [UInt8](unsafeUninitializedCapacity: capacity) { memory, count in
                 let bytes = encode(UnsafeMutableRawBufferPointer(memory))
                 count = bytes.count
@@ -120,28 +126,29 @@ extension ProtobufMessage {
         if let error = self.decode(messageBytes, .standard) { throw error }
     }
 
-    @inlinable
     public func withMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
         try self.messageBuffer().withUnsafeReadableBytes(body)
     }
 
-    @inlinable
     public func withCanonicalMessageBytes<Result>(
         _ body: (UnsafeRawBufferPointer) throws -> Result
     ) throws -> Result {
-        try self.buffer(isCanonical: true).withUnsafeReadableBytes(body)
+        try self.longBuffer(isCanonical: true).withUnsafeReadableBytes(body)
     }
 
     @inlinable
-    public func messageBuffer() throws -> ByteBuffer { try self.buffer(isCanonical: false) }
-
-    @inlinable
-    func buffer(isCanonical: Bool) throws(MessageError) -> ByteBuffer {
+    public func messageBuffer() throws -> ByteBuffer {
         var error: MessageError?
-        let short = MessageEncoding.inStack(self, isCanonical: isCanonical, error: &error) { ByteBuffer(bytes: $0) }
+        let short = MessageEncoding.inStack(self, isCanonical: false, error: &error) { ByteBuffer(bytes: $0) }
         if let short { return short }
         if let error { throw error }
-        return try MessageEncoding.inHeap(self, isCanonical: isCanonical) { capacity, encode in
+        return try self.longBuffer(isCanonical: false)
+    }
+
+    /// The bytes of a message that may be long. Not inlinable, so that it takes no code for each message.
+    @usableFromInline
+    func longBuffer(isCanonical: Bool) throws(MessageError) -> ByteBuffer {
+        try MessageEncoding.inHeap(self, isCanonical: isCanonical) { capacity, encode in
             var buffer = ByteBufferAllocator().buffer(capacity: capacity)
             let count = buffer.withUnsafeMutableWritableBytes { encode($0).count }
             // It is at the end of the memory.
@@ -155,13 +162,9 @@ extension ProtobufMessage {
     /// Returns the error, if there is one: closures of the standard library do not rethrow typed errors.
     @inlinable
     mutating func decode(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) -> MessageError? {
-        guard bytes.count <= MessageLimits.length else { return MessageError(.tooLarge, in: Self.protoMessageName) }
         var decoder = MessageDecoder(bytes, limits)
         self.decode(from: &decoder)
-        if decoder.hasFailed {
-            decoder.attribute(to: Self.messageDescriptor)
-            return decoder.failure?.error
-        }
+        if decoder.hasFailed { return decoder.error(in: Self.messageDescriptor) }
         do throws(MessageError) {
             try self.checkRequired()
             return nil

@@ -33,6 +33,7 @@ extension MessageDecoder {
 
     /// Reads a message that may be there already, with which it is merged.
     @inlinable
+    @inline(never)
     public mutating func message<Message: ProtobufMessage>(_ message: inout Message?) {
         guard let outer = self.enter() else { return }
         if message == nil { message = Message() }
@@ -43,6 +44,7 @@ extension MessageDecoder {
 
     /// Reads one of many messages.
     @inlinable
+    @inline(never)
     public mutating func messages<Message: ProtobufMessage>(_ messages: inout [Message]) {
         if messages.isEmpty { messages.reserveCapacity(self.countOfRun()) }
         guard let outer = self.enter() else { return }
@@ -80,6 +82,7 @@ extension MessageDecoder {
 
     /// Reads the fields of a message that keeps them on the heap.
     @inlinable
+    @inline(never)
     public mutating func fields<Fields: MessageFields>(_ stored: inout HeapStored<Fields>) {
         guard self.cursor < self.end else { return }
         // With the object's header.
@@ -92,6 +95,7 @@ extension MessageDecoder {
 
     /// Reads an entry of a map whose values are not messages.
     @inlinable
+    @inline(never)
     public mutating func map<Key: WireKeyCoding, Value: WireCoding>(
         _ map: inout [Key.Value: Value.Value],
         _ keys: Key.Type,
@@ -117,6 +121,7 @@ extension MessageDecoder {
     /// Reads an entry of a map whose values are of an enumeration. One with a number that a closed enumeration does not
     /// know is kept as an unknown field, key and all.
     @inlinable
+    @inline(never)
     public mutating func enumMap<Key: WireKeyCoding, Value: ProtobufEnum>(
         _ map: inout [Key.Value: Value],
         _ keys: Key.Type,
@@ -144,6 +149,7 @@ extension MessageDecoder {
 
     /// Reads an entry of a map whose values are messages.
     @inlinable
+    @inline(never)
     public mutating func messageMap<Key: WireKeyCoding, Message: ProtobufMessage>(
         _ map: inout [Key.Value: Message],
         _ keys: Key.Type

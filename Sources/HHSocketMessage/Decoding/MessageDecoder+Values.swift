@@ -18,6 +18,7 @@ extension MessageDecoder {
 
     /// Reads one of many values.
     @inlinable
+    @inline(never)
     public mutating func append<Coding: WireCoding>(_ values: inout [Coding.Value], _ coding: Coding.Type) {
         self.charge(MemoryLayout<Coding.Value>.stride)
         values.append(Coding.decode(from: &self))
@@ -25,6 +26,7 @@ extension MessageDecoder {
 
     /// Reads many values that one length delimits.
     @inlinable
+    @inline(never)
     public mutating func packed<Coding: PackedCoding>(_ values: inout [Coding.Value], _ coding: Coding.Type) {
         guard let outer = self.enter(isLevel: false) else { return }
         Coding.decodePacked(&values, from: &self)
@@ -56,6 +58,7 @@ extension MessageDecoder {
 
     /// Reads one of many numbers of an enumeration.
     @inlinable
+    @inline(never)
     public mutating func enumerations<Enum: ProtobufEnum>(_ values: inout [Enum], _ unknown: inout UnknownStorage) {
         guard let known = WireEnum<Enum>.decodeKnown(from: &self) else { return self.keep(self.field, &unknown) }
         self.charge(MemoryLayout<Enum>.stride)
@@ -64,6 +67,7 @@ extension MessageDecoder {
 
     /// Reads many numbers of an enumeration that one length delimits.
     @inlinable
+    @inline(never)
     public mutating func packedEnumerations<Enum: ProtobufEnum>(
         _ values: inout [Enum],
         _ tag: UInt32,

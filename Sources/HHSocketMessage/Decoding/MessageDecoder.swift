@@ -47,7 +47,8 @@ public struct MessageDecoder: ~Copyable {
 
     @inlinable var hasFailed: Bool { self.failure != nil }
 
-    @inlinable
+    /// Not inlinable, so that it takes no code for each message.
+    @usableFromInline
     init(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) {
         // An empty buffer may have no address; any non-null address will do, since nothing is read.
         let start = bytes.baseAddress ?? UnsafeRawPointer(bitPattern: 1).unsafelyUnwrapped
@@ -59,6 +60,7 @@ public struct MessageDecoder: ~Copyable {
         self.length = bytes.count
         self.levels = limits.depth - 1
         self.memory = limits.memory(forLength: bytes.count)
+        if bytes.count > MessageLimits.length { self.fail(.tooLarge, at: nil) }
     }
 
     // MARK: Errors
@@ -85,6 +87,14 @@ public struct MessageDecoder: ~Copyable {
         guard case .invalidUTF8 = failure.error.reason else { return }
         let name = descriptor.fields.first { $0.number == failure.field }?.name
         failure.error.reason = .invalidUTF8(field: name ?? "")
+    }
+
+    /// The first error, which is in this message if in none within it.
+    @usableFromInline
+    @inline(never)
+    mutating func error(in descriptor: MessageDescriptor) -> MessageError? {
+        self.attribute(to: descriptor)
+        return self.failure?.error
     }
 
     /// Says which field an error is in: not one of a map's entry, but the map.

@@ -8,11 +8,9 @@ extension DynamicMessage {
         limits: MessageLimits = .standard
     ) throws(MessageError) {
         self.init(descriptor)
-        guard bytes.count <= MessageLimits.length else { throw MessageError(.tooLarge, in: descriptor.name) }
         var decoder = MessageDecoder(bytes, limits)
         self.decode(from: &decoder)
-        decoder.attribute(to: descriptor)
-        if let error = decoder.failure?.error { throw error }
+        if let error = decoder.error(in: descriptor) { throw error }
         try self.checkRequired()
     }
 

@@ -203,6 +203,7 @@ public struct MessageEncoder: ~Copyable {
     }
 
     @inlinable
+    @inline(never)
     mutating func prepend<Message: ProtobufMessage>(_ tag: UInt32, _ message: borrowing Message) {
         guard self.levels > 0 else { return self.failForDepth(in: Message.messageDescriptor) }
         self.levels -= 1
@@ -211,6 +212,16 @@ public struct MessageEncoder: ~Copyable {
         self.prepend(varint: UInt64(self.count - end))
         self.prepend(tag: tag)
         self.levels += 1
+    }
+
+    /// The error of a message that is too deep or too large.
+    @usableFromInline
+    @inline(never)
+    func error(in descriptor: MessageDescriptor) -> MessageError {
+        if let inner = self.tooDeep {
+            return MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: inner.name)
+        }
+        return MessageError(.tooLarge, in: descriptor.name)
     }
 
     @usableFromInline
@@ -223,6 +234,7 @@ public struct MessageEncoder: ~Copyable {
 
     /// Writes the entries of a map whose values are not messages.
     @inlinable
+    @inline(never)
     public mutating func map<Key: WireKeyCoding, Value: WireCoding>(
         _ tag: UInt32,
         _ map: [Key.Value: Value.Value],
@@ -239,6 +251,7 @@ public struct MessageEncoder: ~Copyable {
 
     /// Writes the entries of a map whose values are messages.
     @inlinable
+    @inline(never)
     public mutating func messageMap<Key: WireKeyCoding, Message: ProtobufMessage>(
         _ tag: UInt32,
         _ map: [Key.Value: Message],
@@ -274,7 +287,14 @@ public struct MessageEncoder: ~Copyable {
             for (key, value) in map { encode(&self, key, value) }
             return
         }
-        // From the last to the first.
-        for (key, value) in map.sorted(by: { Key.precedes($1.key, $0.key) }) { encode(&self, key, value) }
+        for key in Self.fromLastToFirst(Array(map.keys), keys) {
+            if let value = map[key] { encode(&self, key, value) }
+        }
+    }
+
+    /// Not inlinable, so that a module has the code for sorting once, and not for each kind of map.
+    @usableFromInline
+    static func fromLastToFirst<Key: WireKeyCoding>(_ values: [Key.Value], _ keys: Key.Type) -> [Key.Value] {
+        values.sorted { keys.precedes($1, $0) }
     }
 }

@@ -33,7 +33,6 @@ enum MessageEncoding {
     ///
     /// - Parameter body: Is called with the length of the memory to allocate, and a function that encodes into that
     ///   memory. It returns the bytes, which are at the end of the memory; none if they do not fit.
-    @inlinable
     static func inHeap<Message: ProtobufMessage, Value>(
         _ message: Message,
         isCanonical: Bool,
@@ -62,11 +61,8 @@ enum MessageEncoding {
         of message: Message,
         _ encoder: borrowing MessageEncoder
     ) -> MessageError? {
-        if let inner = encoder.tooDeep {
-            return MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: inner.name)
-        }
-        guard encoder.count <= MessageLimits.length else {
-            return MessageError(.tooLarge, in: Message.protoMessageName)
+        if encoder.tooDeep != nil || encoder.count > MessageLimits.length {
+            return encoder.error(in: Message.messageDescriptor)
         }
         do throws(MessageError) {
             // Now that it is known not to be too deep.

@@ -307,6 +307,12 @@ let package = Package(
             dependencies: ["HHSocketMessage", "HHSocketRPC", "HHSocketServer"],
             path: "Tests/GeneratedSamples"
         ),
+        // Names that mean something else in Swift. A module of its own, since they hide the standard library's.
+        .target(
+            name: "HorrorSamples",
+            dependencies: ["HHSocketMessage", "HHSocketRPC", "HHSocketServer"],
+            path: "Tests/HorrorSamples"
+        ),
         // A service of which only the messages are swift-protobuf's.
         .target(
             name: "SwiftProtobufSamples",
@@ -330,6 +336,7 @@ let package = Package(
                 "HHSocketMessage",
                 .target(name: "HHSocketProtobufC", condition: .when(platforms: [.linux, .macOS])),
                 "GeneratedSamples",
+                "HorrorSamples",
                 "ReferenceMessages",
                 "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),

@@ -6,6 +6,10 @@ import HHSocketMessage
 import HHSocketRPC
 import HHSocketServer
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// Something that somebody says.
 struct Chat_Message: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Message", """
@@ -207,7 +211,7 @@ enum Chat_Chat {
         )
         /// The name and the type of `Recall`.
         static let recall = HHSocketMessage.MethodDescriptor<HHSocketMessage.Google_Protobuf_Empty, Chat_History>(
-            "chat.Chat/Recall", type: 102, kind: .unary
+            "chat.Chat/Recall", type: 102, kind: .unary, idempotency: .noSideEffects
         )
         /// The name and the type of `Compose`.
         static let compose = HHSocketMessage.MethodDescriptor<Chat_Typing, Chat_Typing>(
@@ -282,20 +286,20 @@ extension Chat_Chat {
             _ request: Chat_Message,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
-            try await self.client.call(Chat_Chat.Methods.send, request, options: options)
+            try await self.client.call(Methods.send, request, options: options)
         }
 
         nonisolated(nonsending) func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_History {
-            try await self.client.call(Chat_Chat.Methods.recall, request, options: options)
+            try await self.client.call(Methods.recall, request, options: options)
         }
 
         nonisolated(nonsending) func compose(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing> {
-            try await self.client.bidirectionalStream(Chat_Chat.Methods.compose, options: options)
+            try await self.client.bidirectionalStream(Methods.compose, options: options)
         }
 
         func pushes<Push: HHSocketMessage.PushMessage>(

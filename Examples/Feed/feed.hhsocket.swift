@@ -6,6 +6,10 @@ import HHSocketMessage
 import HHSocketRPC
 import HHSocketServer
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// Something that somebody has written.
 struct Feed_Post: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.Post", """
@@ -271,21 +275,21 @@ extension Feed_Feed {
             _ request: Feed_ListRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Feed_PostPage {
-            try await self.client.call(Feed_Feed.Methods.list, request, options: options)
+            try await self.client.call(Methods.list, request, options: options)
         }
 
         nonisolated(nonsending) func me(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Feed_Profile {
-            try await self.client.call(Feed_Feed.Methods.me, request, options: options)
+            try await self.client.call(Methods.me, request, options: options)
         }
 
         nonisolated(nonsending) func like(
             _ request: Feed_LikeRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
-            try await self.client.call(Feed_Feed.Methods.like, request, options: options)
+            try await self.client.call(Methods.like, request, options: options)
         }
 
         func pushes<Push: HHSocketMessage.PushMessage>(

@@ -43,7 +43,8 @@ struct HHSocketGenerator: BuildToolPlugin {
                         displayName: "Generating \(output.lastPathComponent)",
                         executable: protoc,
                         arguments: try batch.settings.arguments(for: [name], generator: generator, output: folder),
-                        inputFiles: [proto, generator] + (batch.settings.file.map { [$0] } ?? [])
+                        inputFiles: [proto, generator]
+                            + [batch.settings.file, batch.settings.moduleMappings].compactMap(\.self)
                             + ProtoFinder.imports(of: proto, in: folders),
                         outputFiles: [output]
                     )

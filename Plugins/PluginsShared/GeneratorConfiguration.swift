@@ -12,9 +12,20 @@ struct GeneratorConfiguration {
     var server: Bool?
     var mocks: Bool?
     var fileNaming = FileNaming.fullPath
+    var modules: Modules?
+    var useAccessLevelOnImports: Bool?
+    var serviceSuffix: String?
     /// The import paths; nil for the folder of the configuration.
     var importPaths: [String]?
     var protocPath: String?
+
+    /// The modules of imported `.proto` files.
+    enum Modules: Equatable {
+        /// A file in swift-protobuf's format of mappings; its path.
+        case file(String)
+        /// The files of each module.
+        case files([String: [String]])
+    }
 
     init() {}
 
@@ -28,7 +39,7 @@ struct GeneratorConfiguration {
         }
     }
 
-    /// The values of `--hhsocket_opt`.
+    /// The values of `--hhsocket_opt`, but for the file of ``modules``, whose path is relative to the configuration.
     var generatorOptions: [String] {
         var options: [String] = []
         if let visibility { options.append("Visibility=\(visibility)") }
@@ -37,13 +48,21 @@ struct GeneratorConfiguration {
         if let server { options.append("Server=\(server)") }
         if let mocks { options.append("Mocks=\(mocks)") }
         options.append("FileNaming=\(self.fileNaming.rawValue)")
+        if case .files(let modules) = self.modules {
+            for (module, files) in modules.sorted(by: { $0.key < $1.key }) {
+                options += files.map { "Module=\(module):\($0)" }
+            }
+        }
+        if let useAccessLevelOnImports { options.append("UseAccessLevelOnImports=\(useAccessLevelOnImports)") }
+        if let serviceSuffix { options.append("ServiceSuffix=\(serviceSuffix)") }
         return options
     }
 }
 
 extension GeneratorConfiguration: Decodable {
     private enum Key: String, CodingKey, CaseIterable {
-        case protoFiles, visibility, messages, client, server, mocks, fileNaming, importPaths, protocPath
+        case protoFiles, visibility, messages, client, server, mocks, fileNaming, modules, useAccessLevelOnImports
+        case serviceSuffix, importPaths, protocPath
     }
 
     private struct AnyKey: CodingKey {
@@ -83,6 +102,9 @@ extension GeneratorConfiguration: Decodable {
         if let naming = try choice(.fileNaming, FileNaming.allCases.map(\.rawValue)) {
             self.fileNaming = FileNaming(rawValue: naming) ?? .fullPath
         }
+        self.modules = try values.decodeIfPresent(Modules.self, forKey: .modules)
+        self.useAccessLevelOnImports = try values.decodeIfPresent(Bool.self, forKey: .useAccessLevelOnImports)
+        self.serviceSuffix = try values.decodeIfPresent(String.self, forKey: .serviceSuffix)
         self.importPaths = try values.decodeIfPresent([String].self, forKey: .importPaths)
         self.protocPath = try values.decodeIfPresent(String.self, forKey: .protocPath)
     }
@@ -114,6 +136,22 @@ extension GeneratorConfiguration: Decodable {
         case is String.Type: "a string"
         case is [Any].Type, is [String].Type: "a list of strings"
         default: "an object"
+        }
+    }
+}
+
+extension GeneratorConfiguration.Modules: Decodable {
+    init(from decoder: any Decoder) throws {
+        let value = try decoder.singleValueContainer()
+        if let path = try? value.decode(String.self) {
+            self = .file(path)
+        } else if let files = try? value.decode([String: [String]].self) {
+            self = .files(files)
+        } else {
+            throw DecodingError.dataCorruptedError(
+                in: value,
+                debugDescription: "must be a path, or an object with a list of files for each module."
+            )
         }
     }
 }

@@ -39,6 +39,11 @@ struct GeneratorSettings {
         self.configuration.importPaths?.map { self.url($0) } ?? [self.folder]
     }
 
+    /// The file of the modules' mappings; nil without any.
+    var moduleMappings: URL? {
+        if case .file(let path) = self.configuration.modules { self.url(path) } else { nil }
+    }
+
     /// Returns the files of `protoFiles`; nil if the configuration does not list any.
     func listedProtos() throws -> [URL]? {
         try self.configuration.protoFiles?.map { path in
@@ -63,10 +68,12 @@ struct GeneratorSettings {
 
     /// Returns the arguments of `protoc`.
     func arguments(for names: [String], generator: URL, output: URL) throws -> [String] {
+        var options = self.configuration.generatorOptions
+        if let mappings = self.moduleMappings { options.append("ProtoPathModuleMappings=\(mappings.path)") }
         var arguments = [
             "--plugin=protoc-gen-hhsocket=\(generator.path)",
             "--hhsocket_out=\(output.path)",
-            "--hhsocket_opt=\(self.configuration.generatorOptions.joined(separator: ","))",
+            "--hhsocket_opt=\(options.joined(separator: ","))",
         ]
         for folder in try self.importPaths + [OwnProtos.folder()] {
             arguments.append("--proto_path=\(folder.path)")

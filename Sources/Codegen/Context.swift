@@ -16,11 +16,7 @@ struct Context {
 
     /// The access modifier before a declaration, with a trailing space; empty for `internal`.
     var access: String {
-        switch self.options.visibility {
-        case .public: "public "
-        case .package: "package "
-        case .internal: ""
-        }
+        self.options.visibility == .internal ? "" : "\(self.options.visibility.keyword) "
     }
 
     /// Whether this generator writes the file's messages.

@@ -13,6 +13,21 @@ extension FileDescriptor {
     }
 }
 
+extension [FileDescriptor] {
+    /// The files and all that they import, with each file after its imports.
+    var withImports: [FileDescriptor] {
+        var seen: Set<String> = []
+        var ordered: [FileDescriptor] = []
+        func add(_ file: FileDescriptor) {
+            guard seen.insert(file.name).inserted else { return }
+            for dependency in file.dependencies { add(dependency) }
+            ordered.append(file)
+        }
+        for file in self { add(file) }
+        return ordered
+    }
+}
+
 extension Descriptor {
     /// The messages declared in this one that are not entries of maps.
     var nested: [Descriptor] { self.messages.filter { !$0.options.mapEntry } }

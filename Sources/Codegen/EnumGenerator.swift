@@ -82,7 +82,7 @@ struct EnumGenerator {
     }
 
     private func declared(_ value: EnumValueDescriptor) -> String {
-        self.context.names.namer.relativeName(enumValue: value)
+        self.context.names.enumCase(value)
     }
 
     private func used(_ value: EnumValueDescriptor) -> String { Names.used(self.declared(value)) }

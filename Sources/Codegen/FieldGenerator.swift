@@ -38,11 +38,7 @@ struct FieldGenerator {
             self.shape = field.hasPresence ? .optional : .implicit
         }
         let isOptional = if case .optional = self.shape { true } else { false }
-        self.names = context.names.namer.messagePropertyNames(
-            field: field,
-            prefixed: "_",
-            includeHasAndClear: isOptional
-        )
+        self.names = context.names.property(field, hasPresence: isOptional)
     }
 
     /// The field's line in the message's descriptor.
@@ -321,7 +317,7 @@ struct FieldGenerator {
     }
 
     private func property(of oneof: OneofDescriptor) -> String {
-        "self.\(Names.used(self.context.names.namer.messagePropertyName(oneof: oneof).name))"
+        "self.\(Names.used(self.context.names.property(oneof)))"
     }
 
     private func made(of oneof: OneofDescriptor, _ value: String) -> String {

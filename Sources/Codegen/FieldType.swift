@@ -115,7 +115,7 @@ struct FieldType {
     private var defaultCase: String {
         let values = self.field.enumType.values
         guard let value = values.first(where: { $0.name == self.field.defaultValue }) ?? values.first else { return "" }
-        let name = Names.used(self.names.namer.relativeName(enumValue: value))
+        let name = Names.used(self.names.enumCase(value))
         return Names.isOptionals(name) ? "\(self.name).\(name)" : ".\(name)"
     }
 }

@@ -26,11 +26,25 @@ struct FileGenerator {
         }
         if body.isEmpty {
             printer.print("", "// \(self.file.name) has nothing to generate.")
+            self.printReexports(&printer)
         } else {
             self.printImports(&printer)
+            self.printReexports(&printer)
+            self.printVersionCheck(&printer)
             printer.append(body)
         }
         return printer.content
+    }
+
+    /// Names the version of generated code, so that a runtime without it is an error of the compiler. An alias takes no
+    /// place in the program.
+    private func printVersionCheck(_ printer: inout CodePrinter) {
+        printer.print(
+            "",
+            "// An error here means that this file does not fit the version of HHSocket: generate it again with the",
+            "// protoc-gen-hhsocket of that version.",
+            "private typealias _GeneratedCode = \(Names.runtime).GeneratedCode.\(Names.codeVersion)"
+        )
     }
 
     private func printMessages(_ printer: inout CodePrinter) {
@@ -84,12 +98,14 @@ struct FileGenerator {
             if options.client || options.mocks { modules.append("HHSocketRPC") }
             if options.server { modules.append("HHSocketServer") }
         }
+        modules += self.modules.used
         // As visible as the declarations, which name their types.
         let groups = [self.foundationImport, modules.map { "import \($0)" }]
-        switch self.context.options.visibility {
-        case .public: self.print(groups, "public ", &printer)
-        case .internal: self.print(groups, "", &printer)
-        case .package:
+        let options = self.context.options
+        switch (options.visibility, options.accessLevelOnImports) {
+        case (.public, nil), (_, true): self.print(groups, "\(options.visibility.keyword) ", &printer)
+        case (.internal, nil), (_, false): self.print(groups, "", &printer)
+        case (.package, nil):
             // Where imports are not internal by default, a plain one elsewhere in the module is ambiguous beside one
             // that is `package`.
             printer.print("", "#if hasFeature(InternalImportsByDefault)")
@@ -99,9 +115,22 @@ struct FileGenerator {
             printer.print("#endif")
         }
         if !self.context.generatesMessages {
-            printer.print("import HHSocketSwiftProtobuf", "import SwiftProtobuf")
+            let access = options.accessLevelOnImports == true ? "internal " : ""
+            let others = ["HHSocketSwiftProtobuf", "SwiftProtobuf"].filter { !modules.contains($0) }
+            for module in others { printer.print("\(access)import \(module)") }
         }
     }
+
+    /// Prints imports that give those who import this module the types of the files that this one imports publicly.
+    private func printReexports(_ printer: inout CodePrinter) {
+        let types = self.modules.reexported
+        guard !types.isEmpty else { return }
+        let access = self.context.options.accessLevelOnImports == false ? "" : "public "
+        printer.print("", "// Types of files that \(self.file.name) imports with `import public`.")
+        for type in types { printer.print("@_exported \(access)import \(type)") }
+    }
+
+    private var modules: ModuleImports { ModuleImports(self.context) }
 
     private var foundationImport: [String] {
         guard self.context.generatesMessages, self.hasBytes else { return [] }

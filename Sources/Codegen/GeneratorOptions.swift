@@ -1,3 +1,5 @@
+import SwiftProtobufPluginLibrary
+
 /// The options given with `--hhsocket_opt`.
 struct GeneratorOptions {
     /// The access level of the generated declarations.
@@ -5,6 +7,9 @@ struct GeneratorOptions {
         case `public` = "Public"
         case package = "Package"
         case `internal` = "Internal"
+
+        /// The modifier of declarations and imports.
+        var keyword: String { self.rawValue.lowercased() }
     }
 
     /// The source of the messages: this generator, for libprotobuf-c, or protoc-gen-swift.
@@ -13,7 +18,10 @@ struct GeneratorOptions {
         case swiftProtobuf = "SwiftProtobuf"
     }
 
-    private static let names = ["Visibility", "Messages", "Client", "Server", "Mocks", "FileNaming"]
+    private static let names = [
+        "Visibility", "Messages", "Client", "Server", "Mocks", "FileNaming", "ProtoPathModuleMappings", "Module",
+        "UseAccessLevelOnImports", "ServiceSuffix",
+    ]
 
     var visibility = Visibility.internal
     var messages = Messages.protobufC
@@ -22,6 +30,12 @@ struct GeneratorOptions {
     /// Whether mocks are generated; by default, only with a client.
     var mocks = true
     var fileNaming = FileNaming.fullPath
+    /// The modules of `.proto` files that are in other modules than the generated ones.
+    var modules = ModuleMappings()
+    /// Whether imports have the access level of the declarations; nil for what compiles in most modules.
+    var accessLevelOnImports: Bool?
+    /// The end of the names of services; empty by default.
+    var serviceSuffix = ""
 
     init() {}
 
@@ -35,6 +49,10 @@ struct GeneratorOptions {
             case "Server": self.server = try Self.flag(key, value)
             case "Mocks": mocks = try Self.flag(key, value)
             case "FileNaming": self.fileNaming = try Self.choice(key, value)
+            case "ProtoPathModuleMappings": try self.modules.add(contentsOf: value)
+            case "Module": try self.modules.add(assignment: value)
+            case "UseAccessLevelOnImports": self.accessLevelOnImports = try Self.flag(key, value)
+            case "ServiceSuffix": self.serviceSuffix = try Self.suffix(key, value)
             // An empty option, between two commas.
             case "" where value.isEmpty: continue
             default: throw OptionError(text: "there is no option \(key); expected \(listed(Self.names))")
@@ -48,6 +66,13 @@ struct GeneratorOptions {
             throw OptionError(text: "\(key)=\(value): expected true or false")
         }
         return flag
+    }
+
+    private static func suffix(_ key: String, _ value: String) throws(OptionError) -> String {
+        guard value.isEmpty || isValidSwiftIdentifier("_\(value)") else {
+            throw OptionError(text: "\(key)=\(value): expected letters and digits, such as RPC")
+        }
+        return value
     }
 
     private static func choice<Choice: CaseIterable & RawRepresentable<String>>(

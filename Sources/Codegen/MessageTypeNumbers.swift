@@ -23,7 +23,7 @@ struct MessageTypeNumbers {
     ///   - required: Whether every method in them requires a number.
     init(_ files: [FileDescriptor], required: Bool) {
         let generated = Set(files.map(\.name))
-        for file in Self.withImports(files) {
+        for file in files.withImports {
             for service in file.services {
                 for method in service.methods {
                     self.add(method, required: required && generated.contains(file.name))
@@ -92,18 +92,5 @@ struct MessageTypeNumbers {
                     + "(\(user.place))\(reason)"
             )
         )
-    }
-
-    /// The files and all that they import, with each file after its imports.
-    private static func withImports(_ files: [FileDescriptor]) -> [FileDescriptor] {
-        var seen: Set<String> = []
-        var ordered: [FileDescriptor] = []
-        func add(_ file: FileDescriptor) {
-            guard seen.insert(file.name).inserted else { return }
-            for dependency in file.dependencies { add(dependency) }
-            ordered.append(file)
-        }
-        for file in files { add(file) }
-        return ordered
     }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
@@ -21,6 +22,13 @@ struct NameCheck {
     /// Checks that top-level types and services do not share names with each other or with modules.
     private mutating func checkFile() {
         var names: Set = [Names.runtime, "HHSocketRPC", "HHSocketServer"]
+        names.formUnion(ModuleImports(self.context).used)
+        let prefix = self.context.file.options.swiftPrefix
+        if !prefix.isEmpty, !isValidSwiftIdentifier(prefix) {
+            let path = IndexPath(indexes: [DescriptorPaths.fileOptions, DescriptorPaths.swiftPrefix])
+            let place = SourcePlace(in: self.context.file, [path])
+            self.diagnostics.append(Diagnostic(at: place, "swift_prefix \"\(prefix)\" does not begin a name in Swift"))
+        }
         if self.context.generatesMessages {
             for declared in self.context.file.enums {
                 self.add(self.namer.relativeName(enum: declared), of: declared, declared.fullName, to: &names)
@@ -37,7 +45,7 @@ struct NameCheck {
 
     /// - Parameter hidden: The names of types declared in the enclosing messages, which hide those of the file.
     private mutating func check(_ message: Descriptor, hidden: Set<String>) {
-        let taken: Set = ["messageDescriptor", "unknownFields", HeapNames.type, Names.runtime]
+        let taken: Set = ["messageDescriptor", "pushType", "unknownFields", HeapNames.type, Names.runtime]
         var types = taken
         for oneof in message.realOneofs {
             self.add(self.namer.relativeName(oneof: oneof), of: oneof, oneof.fullName, to: &types)
@@ -55,13 +63,14 @@ struct NameCheck {
     }
 
     private mutating func checkMembers(of message: Descriptor) {
-        var members: Set<String> = []
+        // A property would hide a module of its name.
+        var members = Set(ModuleImports(self.context).used)
         for oneof in message.realOneofs {
-            self.add(self.namer.messagePropertyName(oneof: oneof).name, of: oneof, oneof.fullName, to: &members)
+            self.add(self.context.names.property(oneof), of: oneof, oneof.fullName, to: &members)
         }
         for field in message.fields {
             let hasPresence = field.hasPresence && field.realContainingOneof == nil
-            let names = self.namer.messagePropertyNames(field: field, prefixed: "_", includeHasAndClear: hasPresence)
+            let names = self.context.names.property(field, hasPresence: hasPresence)
             let storage = hasPresence ? [names.prefixed, names.has, names.clear] : []
             // One diagnostic is enough: if the property's name clashes, the other names clash too.
             let clashing = ([names.name] + storage).first { members.contains($0) }

@@ -5,22 +5,57 @@ import SwiftProtobufPluginLibrary
 struct Names {
     /// The module with the runtime of messages.
     static let runtime = "HHSocketMessage"
+    /// The version of the interface between generated code and the runtime, in `GeneratedCode` of the runtime.
+    static let codeVersion = "Version1"
 
     let namer: SwiftProtobufNamer
+    private let serviceSuffix: String
 
     init(options: GeneratorOptions, file: FileDescriptor) {
         // The module of the well-known types. The namer also avoids its name, which qualifies names in generated code.
         let module = options.messages == .protobufC ? Self.runtime : "SwiftProtobuf"
         self.namer = SwiftProtobufNamer(
             currentFile: file,
-            protoFileToModuleMappings: ProtoFileToModuleMappings(swiftProtobufModuleName: module)
+            protoFileToModuleMappings: options.modules.mappings(runtime: module)
         )
+        self.serviceSuffix = options.serviceSuffix
     }
 
     /// The name of the enum generated for a service.
     func service(_ service: ServiceDescriptor) -> String {
-        let name = self.namer.typePrefix(forFile: service.file) + service.name
+        let name = self.namer.typePrefix(forFile: service.file) + service.name + self.serviceSuffix
         return Self.reservedTypes.contains(name) ? "\(name)Service" : name
+    }
+
+    /// The names of a field's property and of what belongs to it, each with `_p` if the property or the rest would have
+    /// the name of a type that is nested in the message, or of a function of it.
+    ///
+    /// - Parameter hasPresence: Whether the field also has stored, `has…` and `clear…` members.
+    func property(_ field: FieldDescriptor, hasPresence: Bool) -> SwiftProtobufNamer.MessageFieldNames {
+        let names = self.namer.messagePropertyNames(field: field, prefixed: "_", includeHasAndClear: hasPresence)
+        let taken = self.takenNames(in: field.containingType)
+        guard [names.name, names.prefixed, names.has, names.clear].contains(where: taken.contains) else { return names }
+        func other(_ name: String) -> String { name.isEmpty ? "" : "\(Self.used(name))_p" }
+        return (other(names.name), other(names.prefixed), other(names.has), other(names.clear))
+    }
+
+    /// The name of a oneof's property, with `_p` if a type that is nested in the message, or a function of it, has it.
+    func property(_ oneof: OneofDescriptor) -> String {
+        let name = self.namer.messagePropertyName(oneof: oneof).name
+        return self.takenNames(in: oneof.containingType).contains(name) ? "\(Self.used(name))_p" : name
+    }
+
+    /// The name of an enum's case, as declared; with an underscore if a member of each generated enum has it.
+    func enumCase(_ value: EnumValueDescriptor) -> String {
+        let name = self.namer.relativeName(enumValue: value)
+        return ["enumDescriptor", "typeDescriptor"].contains(name) ? "\(name)_" : name
+    }
+
+    /// The names in a message that cannot be a property's: those of its types, and of a function without arguments.
+    private func takenNames(in message: Descriptor?) -> Set<String> {
+        guard let message else { return [] }
+        let enums = message.enums.map { self.namer.relativeName(enum: $0) }
+        return Set(enums + message.nested.map { self.namer.relativeName(message: $0) } + ["checkRequired"])
     }
 
     /// The method's name after a dot; use ``declared(_:)`` for its declaration.
@@ -54,5 +89,7 @@ struct Names {
     private static let reservedTypes = Self.keywords.union(swiftCommonTypes).union([
         "Equatable", "Foundation", "FoundationEssentials", "HHSocketMessage", "HHSocketRPC", "HHSocketServer",
         "HHSocketSwiftProtobuf", "Hashable", "Never", "Protocol", "Sendable", "Swift", "SwiftProtobuf", "Type",
+        // Types of the router, whose extension registers services.
+        "Handler", "SynchronousHandler",
     ])
 }

@@ -15,7 +15,7 @@ struct OneofGenerator {
     }
 
     private var typeName: String { self.context.names.namer.relativeName(oneof: self.oneof) }
-    private var propertyName: String { self.context.names.namer.messagePropertyName(oneof: self.oneof).name }
+    private var propertyName: String { self.context.names.property(self.oneof) }
 
     func printProperty(_ printer: inout CodePrinter, isOnHeap: Bool) {
         let comment = DocComment.lines(commentOf: self.oneof)

@@ -23,6 +23,7 @@ import SwiftProtobufPluginLibrary
         // Names are checked only if everything else is valid, because some may not exist otherwise.
         if diagnostics.isEmpty {
             diagnostics = files.flatMap { NameCheck(Context(options: options, file: $0)).diagnostics }
+            diagnostics += ModuleNameCheck(files, options).diagnostics
         }
         guard diagnostics.isEmpty else { throw Diagnostics(diagnostics) }
         for file in files {

@@ -66,7 +66,8 @@ extension MessageError: CustomStringConvertible {
         case .tooDeep(let limit): "messages lie within messages more than \(limit) deep"
         case .missingRequiredField(let field): "the required field \(field) is missing"
         case .tooLarge: "it would take 2 GiB or more"
-        case .needsTooMuchMemory(let limit): "to read it would take more than \(limit >> 20) MiB"
+        case .needsTooMuchMemory(let limit):
+            "to read it would take more than \(limit < 1 << 20 ? "\(limit) bytes" : "\(limit >> 20) MiB")"
         case .anotherType(let url): "the Any contains another type, \(url.quotedInJSON)"
         case .refusedByLibrary:
             "libprotobuf-c refuses it; a required field may be missing, or a field may be of another kind than declared"

@@ -1,4 +1,5 @@
 import HHSocket
+public import HHSocketMessage
 public import Tracing
 
 extension SocketClient {
@@ -52,6 +53,10 @@ extension SocketClient {
         /// The policy for compressing the bodies of requests that do not set ``SocketRequest/compresses``, on
         /// connections that have agreed on ``ProtocolFeature/compression``. Nil by default: none are compressed.
         public var compression: CompressionPolicy?
+        /// The bounds of messages of typed calls, streams and pushes that are decoded, since their bytes may be a
+        /// stranger's; ``HHSocketMessage/MessageLimits/standard`` by default. Messages of swift-protobuf have a depth
+        /// alone.
+        public var messageLimits = MessageLimits.standard
         /// The number of serials of timed-out and cancelled calls that are remembered, so that late answers are known
         /// as such. 4,096 by default.
         public var maximumTombstones = 4_096

@@ -13,6 +13,18 @@ extension MessageBody where Self: SwiftProtobuf.Message {
         try self.init(serializedBytes: messageBytes.bytes)
     }
 
+    /// Decodes a whole payload.
+    ///
+    /// - Parameters:
+    ///   - messageBytes: The payload.
+    ///   - limits: Of these, swift-protobuf knows the depth alone.
+    /// - Throws: `BinaryDecodingError` if the bytes are not such a message, or it is nested too deeply.
+    public init(messageBytes: UnsafeRawBufferPointer, limits: MessageLimits) throws {
+        var options = BinaryDecodingOptions()
+        options.messageDepthLimit = limits.depth
+        try self.init(serializedBytes: messageBytes.bytes, options: options)
+    }
+
     /// Encodes the message and calls `body` once with the payload.
     ///
     /// - Throws: Any error of `body`. `BinaryEncodingError` if the message lacks a required field, or is too large.

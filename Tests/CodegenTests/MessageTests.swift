@@ -12,6 +12,10 @@ import Testing
 
                 public import HHSocketMessage
 
+                // An error here means that this file does not fit the version of HHSocket: generate it again with the
+                // protoc-gen-hhsocket of that version.
+                private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
                 /// Says whom to greet.
                 public struct Hello_Request: HHSocketMessage.ProtobufMessage {
                     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hello.Request", """
@@ -59,6 +63,10 @@ import Testing
                 #endif
 
                 import HHSocketMessage
+
+                // An error here means that this file does not fit the version of HHSocket: generate it again with the
+                // protoc-gen-hhsocket of that version.
+                private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
                 /// Closed.
                 enum Shapes_Size: HHSocketMessage.ProtobufEnum {
@@ -329,6 +337,10 @@ import Testing
                 #else
                 import HHSocketMessage
                 #endif
+
+                // An error here means that this file does not fit the version of HHSocket: generate it again with the
+                // protoc-gen-hhsocket of that version.
+                private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
                 /// Open.
                 package enum Enums_Level: HHSocketMessage.ProtobufEnum {

@@ -61,7 +61,8 @@ import Testing
     @Test(arguments: [
         (
             "Visible=Public",
-            "--hhsocket_opt: there is no option Visible; expected Visibility, Messages, Client, Server, Mocks or FileNaming"
+            "--hhsocket_opt: there is no option Visible; expected Visibility, Messages, Client, Server, Mocks, "
+                + "FileNaming, ProtoPathModuleMappings, Module, UseAccessLevelOnImports or ServiceSuffix"
         ),
         ("Visibility=Open", "--hhsocket_opt: Visibility=Open: expected Public, Package or Internal"),
         ("Messages=JSON", "--hhsocket_opt: Messages=JSON: expected ProtobufC or SwiftProtobuf"),

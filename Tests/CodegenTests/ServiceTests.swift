@@ -13,6 +13,10 @@ import Testing
                 public import HHSocketRPC
                 public import HHSocketServer
 
+                // An error here means that this file does not fit the version of HHSocket: generate it again with the
+                // protoc-gen-hhsocket of that version.
+                private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
                 /// How much of a note is meant.
                 public enum Chat_Tone: HHSocketMessage.ProtobufEnum {
                     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("chat.Tone", """
@@ -184,14 +188,14 @@ import Testing
                             _ request: Chat_Note,
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
-                            try await self.client.call(Chat_Chat.Methods.send, request, options: options)
+                            try await self.client.call(Methods.send, request, options: options)
                         }
 
                         public nonisolated(nonsending) func watch(
                             _ request: Chat_Receipt,
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note> {
-                            try await self.client.serverStream(Chat_Chat.Methods.watch, request, options: options)
+                            try await self.client.serverStream(Methods.watch, request, options: options)
                         }
 
                         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -305,6 +309,10 @@ import Testing
                 import HHSocketServer
                 import HHSocketSwiftProtobuf
                 import SwiftProtobuf
+
+                // An error here means that this file does not fit the version of HHSocket: generate it again with the
+                // protoc-gen-hhsocket of that version.
+                private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
                 extension Chat_Note: HHSocketMessage.MessageBody {}
                 extension Chat_Receipt: HHSocketMessage.MessageBody {}

@@ -26,7 +26,7 @@ import Testing
                         _ request: Every_Thing_Scalars,
                         options: HHSocketRPC.CallOptions
                     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-                        try await self.client.serverStream(Every_Thing_Everything.Methods.watch, request, options: options)
+                        try await self.client.serverStream(Methods.watch, request, options: options)
                     }
                 """#
         )
@@ -39,7 +39,7 @@ import Testing
                     nonisolated(nonsending) func upload(
                         options: HHSocketRPC.CallOptions
                     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-                        try await self.client.clientStream(Every_Thing_Everything.Methods.upload, options: options)
+                        try await self.client.clientStream(Methods.upload, options: options)
                     }
                 """#
         )
@@ -48,7 +48,7 @@ import Testing
                     nonisolated(nonsending) func talk(
                         options: HHSocketRPC.CallOptions
                     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-                        try await self.client.bidirectionalStream(Every_Thing_Everything.Methods.talk, options: options)
+                        try await self.client.bidirectionalStream(Methods.talk, options: options)
                     }
                 """#
         )

@@ -4,6 +4,10 @@
 
 public import HHSocketMessage
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 public enum Edition_Closed: HHSocketMessage.ProtobufEnum {
     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("edition.Closed", """
         1 ONE

@@ -12,6 +12,10 @@ public import HHSocketMessage
 public import HHSocketRPC
 public import HHSocketServer
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// Open: keeps numbers that it does not know.
 public enum Every_Thing_Colour: HHSocketMessage.ProtobufEnum {
     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Colour", """
@@ -4002,47 +4006,47 @@ extension Every_Thing_Everything {
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Optionals {
-            try await self.client.call(Every_Thing_Everything.Methods.ask, request, options: options)
+            try await self.client.call(Methods.ask, request, options: options)
         }
 
         public nonisolated(nonsending) func ping(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
-            try await self.client.call(Every_Thing_Everything.Methods.ping, request, options: options)
+            try await self.client.call(Methods.ping, request, options: options)
         }
 
         public nonisolated(nonsending) func inner(
             _ request: Every_Thing_Outer.Middle.Inner,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_News.Flash {
-            try await self.client.call(Every_Thing_Everything.Methods.inner, request, options: options)
+            try await self.client.call(Methods.inner, request, options: options)
         }
 
         public nonisolated(nonsending) func watch(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-            try await self.client.serverStream(Every_Thing_Everything.Methods.watch, request, options: options)
+            try await self.client.serverStream(Methods.watch, request, options: options)
         }
 
         public nonisolated(nonsending) func upload(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-            try await self.client.clientStream(Every_Thing_Everything.Methods.upload, options: options)
+            try await self.client.clientStream(Methods.upload, options: options)
         }
 
         public nonisolated(nonsending) func talk(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-            try await self.client.bidirectionalStream(Every_Thing_Everything.Methods.talk, options: options)
+            try await self.client.bidirectionalStream(Methods.talk, options: options)
         }
 
         public nonisolated(nonsending) func old(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Everything.Methods.old, request, options: options)
+            try await self.client.call(Methods.old, request, options: options)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -4557,108 +4561,108 @@ extension Every_Thing_Taken {
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.default, request, options: options)
+            try await self.client.call(Methods.default, request, options: options)
         }
 
         public nonisolated(nonsending) func init_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.init_, request, options: options)
+            try await self.client.call(Methods.init_, request, options: options)
         }
 
         public nonisolated(nonsending) func self_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.self_, request, options: options)
+            try await self.client.call(Methods.self_, request, options: options)
         }
 
         public nonisolated(nonsending) func client(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.client, request, options: options)
+            try await self.client.call(Methods.client, request, options: options)
         }
 
         public nonisolated(nonsending) func pushes(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.pushes, request, options: options)
+            try await self.client.call(Methods.pushes, request, options: options)
         }
 
         public nonisolated(nonsending) func pushSource(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.pushSource, request, options: options)
+            try await self.client.call(Methods.pushSource, request, options: options)
         }
 
         public nonisolated(nonsending) func register(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.register, request, options: options)
+            try await self.client.call(Methods.register, request, options: options)
         }
 
         public nonisolated(nonsending) func type(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.type, request, options: options)
+            try await self.client.call(Methods.type, request, options: options)
         }
 
         public nonisolated(nonsending) func serviceName(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.serviceName, request, options: options)
+            try await self.client.call(Methods.serviceName, request, options: options)
         }
 
         public nonisolated(nonsending) func `throws`(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.throws, request, options: options)
+            try await self.client.call(Methods.throws, request, options: options)
         }
 
         public nonisolated(nonsending) func getHTTPURL(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            try await self.client.call(Every_Thing_Taken.Methods.getHTTPURL, request, options: options)
+            try await self.client.call(Methods.getHTTPURL, request, options: options)
         }
 
         public nonisolated(nonsending) func send(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            try await self.client.clientStream(Every_Thing_Taken.Methods.send, options: options)
+            try await self.client.clientStream(Methods.send, options: options)
         }
 
         public nonisolated(nonsending) func finish(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            try await self.client.bidirectionalStream(Every_Thing_Taken.Methods.finish, options: options)
+            try await self.client.bidirectionalStream(Methods.finish, options: options)
         }
 
         public nonisolated(nonsending) func answer(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            try await self.client.serverStream(Every_Thing_Taken.Methods.answer, request, options: options)
+            try await self.client.serverStream(Methods.answer, request, options: options)
         }
 
         public nonisolated(nonsending) func onSend(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            try await self.client.bidirectionalStream(Every_Thing_Taken.Methods.onSend, options: options)
+            try await self.client.bidirectionalStream(Methods.onSend, options: options)
         }
 
         public nonisolated(nonsending) func `repeat`(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            try await self.client.clientStream(Every_Thing_Taken.Methods.repeat, options: options)
+            try await self.client.clientStream(Methods.repeat, options: options)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(

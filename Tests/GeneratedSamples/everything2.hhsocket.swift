@@ -10,6 +10,10 @@ public import Foundation
 
 public import HHSocketMessage
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// Closed: refuses numbers that it does not know.
 public enum Every_Thing2_Size: HHSocketMessage.ProtobufEnum {
     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing2.Size", """

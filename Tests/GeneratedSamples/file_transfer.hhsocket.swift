@@ -12,6 +12,10 @@ public import HHSocketMessage
 public import HHSocketRPC
 public import HHSocketServer
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 public struct Files_File: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("files.File", """
         1 name string
@@ -270,27 +274,27 @@ extension Files_Transfer {
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
-            try await self.client.call(Files_Transfer.Methods.begin, request, options: options)
+            try await self.client.call(Methods.begin, request, options: options)
         }
 
         public nonisolated(nonsending) func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
-            try await self.client.call(Files_Transfer.Methods.send, request, options: options)
+            try await self.client.call(Methods.send, request, options: options)
         }
 
         public nonisolated(nonsending) func fetch(
             _ request: Files_PieceRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Piece {
-            try await self.client.call(Files_Transfer.Methods.fetch, request, options: options)
+            try await self.client.call(Methods.fetch, request, options: options)
         }
 
         public nonisolated(nonsending) func sendAll(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload> {
-            try await self.client.clientStream(Files_Transfer.Methods.sendAll, options: options)
+            try await self.client.clientStream(Methods.sendAll, options: options)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(

@@ -12,6 +12,10 @@ public import HHSocketMessage
 public import HHSocketRPC
 public import HHSocketServer
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.Entry", """
         1 key string
@@ -317,7 +321,7 @@ public enum Kv_Store {
     public enum Methods {
         /// The name and the type of `Get`.
         public static let get = HHSocketMessage.MethodDescriptor<Kv_GetRequest, Kv_GetReply>(
-            "kv.Store/Get", type: 201, kind: .unary
+            "kv.Store/Get", type: 201, kind: .unary, idempotency: .noSideEffects
         )
         /// The name and the type of `Put`.
         public static let put = HHSocketMessage.MethodDescriptor<Kv_Entry, Kv_PutReply>(
@@ -325,7 +329,7 @@ public enum Kv_Store {
         )
         /// The name and the type of `Delete`.
         public static let delete = HHSocketMessage.MethodDescriptor<Kv_DeleteRequest, Kv_DeleteReply>(
-            "kv.Store/Delete", type: 203, kind: .unary
+            "kv.Store/Delete", type: 203, kind: .unary, idempotency: .idempotent
         )
         /// The name and the type of `Scan`.
         public static let scan = HHSocketMessage.MethodDescriptor<Kv_GetRequest, Kv_Entry>(
@@ -410,28 +414,28 @@ extension Kv_Store {
             _ request: Kv_GetRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_GetReply {
-            try await self.client.call(Kv_Store.Methods.get, request, options: options)
+            try await self.client.call(Methods.get, request, options: options)
         }
 
         public nonisolated(nonsending) func put(
             _ request: Kv_Entry,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_PutReply {
-            try await self.client.call(Kv_Store.Methods.put, request, options: options)
+            try await self.client.call(Methods.put, request, options: options)
         }
 
         public nonisolated(nonsending) func delete(
             _ request: Kv_DeleteRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply {
-            try await self.client.call(Kv_Store.Methods.delete, request, options: options)
+            try await self.client.call(Methods.delete, request, options: options)
         }
 
         public nonisolated(nonsending) func scan(
             _ request: Kv_GetRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry> {
-            try await self.client.serverStream(Kv_Store.Methods.scan, request, options: options)
+            try await self.client.serverStream(Methods.scan, request, options: options)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(

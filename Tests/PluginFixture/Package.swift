@@ -12,7 +12,24 @@ let package = Package(
         // Its code is generated when it is built: messages alone, for the rest of HHSocket takes long to build.
         .executableTarget(
             name: "Built",
+            dependencies: ["Common", .product(name: "HHSocketMessage", package: "hhsocket")],
+            plugins: [.plugin(name: "HHSocketGenerator", package: "hhsocket")]
+        ),
+        // The messages of a module that others import.
+        .target(
+            name: "Common",
             dependencies: [.product(name: "HHSocketMessage", package: "hhsocket")],
+            plugins: [.plugin(name: "HHSocketGenerator", package: "hhsocket")]
+        ),
+        // A service whose methods take messages of another module.
+        .target(
+            name: "Calls",
+            dependencies: [
+                "Common",
+                .product(name: "HHSocketRPC", package: "hhsocket"),
+                .product(name: "HHSocketServer", package: "hhsocket"),
+            ],
+            swiftSettings: [.enableUpcomingFeature("InternalImportsByDefault")],
             plugins: [.plugin(name: "HHSocketGenerator", package: "hhsocket")]
         ),
         // Its code is checked in, and was written by `swift package generate-hhsocket-code --target Written`.

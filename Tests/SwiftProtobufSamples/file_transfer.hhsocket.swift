@@ -8,6 +8,10 @@ public import HHSocketServer
 import HHSocketSwiftProtobuf
 import SwiftProtobuf
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 extension Files_File: HHSocketMessage.MessageBody {}
 extension Files_Upload: HHSocketMessage.MessageBody {}
 extension Files_Piece: HHSocketMessage.MessageBody {}
@@ -124,27 +128,27 @@ extension Files_Transfer {
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
-            try await self.client.call(Files_Transfer.Methods.begin, request, options: options)
+            try await self.client.call(Methods.begin, request, options: options)
         }
 
         public nonisolated(nonsending) func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
-            try await self.client.call(Files_Transfer.Methods.send, request, options: options)
+            try await self.client.call(Methods.send, request, options: options)
         }
 
         public nonisolated(nonsending) func fetch(
             _ request: Files_PieceRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Piece {
-            try await self.client.call(Files_Transfer.Methods.fetch, request, options: options)
+            try await self.client.call(Methods.fetch, request, options: options)
         }
 
         public nonisolated(nonsending) func sendAll(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload> {
-            try await self.client.clientStream(Files_Transfer.Methods.sendAll, options: options)
+            try await self.client.clientStream(Methods.sendAll, options: options)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(

@@ -10,6 +10,10 @@ import Foundation
 
 import HHSocketMessage
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// About 60 bytes.
 struct Bench_Small: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Small", """

@@ -18,6 +18,10 @@ import Foundation
 import HHSocketMessage
 #endif
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 package enum Fuzz_Size: HHSocketMessage.ProtobufEnum {
     package static let enumDescriptor = HHSocketMessage.EnumDescriptor("fuzz.Size", """
         3 SIZE_SMALL

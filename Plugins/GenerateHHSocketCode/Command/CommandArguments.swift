@@ -32,6 +32,11 @@ struct CommandArguments {
             "server": true,
             "mocks": true,                 as "client" says
             "fileNaming": "FullPath",      or "PathToUnderscores", "DropPath"
+            "modules": {                   the modules of imported files, or the path of a file
+              "Common": ["common.proto"]   in swift-protobuf's format of mappings
+            },
+            "useAccessLevelOnImports": true,
+            "serviceSuffix": "RPC",
             "importPaths": ["."],
             "protocPath": "/usr/bin/protoc"
           }

@@ -40,7 +40,8 @@ struct ClientGenerator {
     private func print(_ method: Method, _ printer: inout CodePrinter) {
         let function = method.shape == .unary ? "call" : method.shape.rawValue
         let request = method.hasOneRequest ? ", request" : ""
-        let arguments = "\(self.service).Methods.\(method.used)\(request), options: options"
+        // Not qualified: a service may have the name of a part of it.
+        let arguments = "Methods.\(method.used)\(request), options: options"
         // It has no comment: documentation inherits that of the requirement.
         printer.print(
             "",

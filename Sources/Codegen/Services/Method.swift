@@ -1,3 +1,4 @@
+import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
 /// A method, as the generators of a service's parts use it.
@@ -33,6 +34,15 @@ struct Method {
         case (false, true): .serverStream
         case (true, false): .clientStream
         case (true, true): .bidirectionalStream
+        }
+    }
+
+    /// The effect of calling the method again, by the `.proto`; nil if it says nothing.
+    var idempotency: String? {
+        switch self.descriptor.options.idempotencyLevel {
+        case .noSideEffects: "noSideEffects"
+        case .idempotent: "idempotent"
+        case .idempotencyUnknown: nil
         }
     }
 

@@ -56,6 +56,7 @@ struct ServiceGenerator {
         )
         printer.printIndented(
             "\"\(self.service.fullName)/\(method.descriptor.name)\", type: \(number), kind: .\(method.shape.rawValue)"
+                + (method.idempotency.map { ", idempotency: .\($0)" } ?? "")
         )
         printer.print(")")
     }

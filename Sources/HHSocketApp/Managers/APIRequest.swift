@@ -95,28 +95,32 @@ extension APIRequest where Value: Decodable {
 extension APIRequest where Value: MessageBody {
     /// Creates a request that calls a method.
     ///
-    /// Equal messages make equal requests: maps in them are written in the order of their keys.
+    /// Equal messages make equal requests: maps in them are written in the order of their keys. A method without side
+    /// effects, by its `idempotency_level`, has ``cachePolicy`` ``CachePolicy/returningCached``, which may be changed.
     ///
     /// - Parameters:
     ///   - method: The method, with the types of its request and its answer.
     ///   - message: The request.
     ///   - options: The options of the call; the defaults if left out.
+    ///   - limits: The bounds of the answer's message.
     /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be written.
     public init<Message>(
         _ method: MethodDescriptor<Message, Value>,
         _ message: Message,
-        options: CallOptions = CallOptions()
+        options: CallOptions = CallOptions(),
+        limits: MessageLimits = .standard
     ) throws(SocketError) {
         let request: SocketRequest
         do {
             request = SocketRequest(
                 type: method.type,
                 body: try ByteBuffer(canonicalMessage: message),
-                options: options
+                options: options.of(method)
             )
         } catch {
             throw CallOptions.cannotBeWritten(method.name, error)
         }
-        self.init(request) { try $0.message(answering: method) }
+        self.init(request) { try $0.message(answering: method, limits) }
+        if method.idempotency == .noSideEffects { self.cachePolicy = .returningCached }
     }
 }

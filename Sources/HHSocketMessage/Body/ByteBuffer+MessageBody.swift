@@ -20,9 +20,15 @@ extension ByteBuffer {
 
     /// Decodes the whole payload as a message.
     ///
+    /// - Parameters:
+    ///   - type: The type of the message.
+    ///   - limits: The bounds of nesting and of memory.
     /// - Throws: The error of the message's decoder: ``MessageError`` for generated messages.
     @inlinable
-    public func message<Message: MessageBody>(as type: Message.Type = Message.self) throws -> Message {
-        try self.withUnsafeReadableBytes { bytes in try Message(messageBytes: bytes) }
+    public func message<Message: MessageBody>(
+        as type: Message.Type = Message.self,
+        limits: MessageLimits = .standard
+    ) throws -> Message {
+        try self.withUnsafeReadableBytes { bytes in try Message(messageBytes: bytes, limits: limits) }
     }
 }

@@ -35,20 +35,6 @@ extension ProtobufMessage {
 
     public static var typeDescriptor: TypeDescriptor { .message(Self.messageDescriptor) }
 
-    /// Creates a message, and calls `populate` with it.
-    ///
-    /// ```swift
-    /// let note = Chat_Note.with { $0.number = 7 }
-    /// ```
-    @inlinable
-    public static func with<Failure: Error>(
-        _ populate: (inout Self) throws(Failure) -> Void
-    ) throws(Failure) -> Self {
-        var message = Self()
-        try populate(&message)
-        return message
-    }
-
     /// Nothing is required.
     @inlinable
     @_documentation(visibility: internal)
@@ -62,7 +48,7 @@ extension ProtobufMessage {
     /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds the limits.
     @inlinable
     public init(
-        serializedBytes bytes: some Collection<UInt8>,
+        serializedBytes bytes: some Sequence<UInt8>,
         limits: MessageLimits = .standard
     ) throws(MessageError) {
         self.init()
@@ -79,7 +65,7 @@ extension ProtobufMessage {
     ///   some of the fields.
     @inlinable
     public mutating func merge(
-        serializedBytes bytes: some Collection<UInt8>,
+        serializedBytes bytes: some Sequence<UInt8>,
         limits: MessageLimits = .standard
     ) throws(MessageError) {
         let result: MessageError??? = bytes.withContiguousStorageIfAvailable { bytes in
@@ -122,8 +108,13 @@ extension ProtobufMessage {
 
     @inlinable
     public init(messageBytes: UnsafeRawBufferPointer) throws {
+        try self.init(messageBytes: messageBytes, limits: .standard)
+    }
+
+    @inlinable
+    public init(messageBytes: UnsafeRawBufferPointer, limits: MessageLimits) throws {
         self.init()
-        if let error = self.decode(messageBytes, .standard) { throw error }
+        if let error = self.decode(messageBytes, limits) { throw error }
     }
 
     public func withMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
@@ -137,7 +128,10 @@ extension ProtobufMessage {
     }
 
     @inlinable
-    public func messageBuffer() throws -> ByteBuffer {
+    public func messageBuffer() throws -> ByteBuffer { try self.encodedBuffer() }
+
+    @inlinable
+    func encodedBuffer() throws(MessageError) -> ByteBuffer {
         var error: MessageError?
         let short = MessageEncoding.inStack(self, isCanonical: false, error: &error) { ByteBuffer(bytes: $0) }
         if let short { return short }

@@ -2,6 +2,10 @@
 // swift-format-ignore-file
 // swiftlint:disable all
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// `FieldMask` represents a set of symbolic field paths, for example:
 ///
 ///     paths: "f.a"

@@ -2,6 +2,10 @@
 // swift-format-ignore-file
 // swiftlint:disable all
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// `SourceContext` represents information about the source of a
 /// protobuf element, like the file in which it is defined.
 public struct Google_Protobuf_SourceContext: HHSocketMessage.ProtobufMessage {

@@ -2,6 +2,10 @@
 // swift-format-ignore-file
 // swiftlint:disable all
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// The syntax in which a protocol buffer element is defined.
 public enum Google_Protobuf_Syntax: HHSocketMessage.ProtobufEnum {
     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("google.protobuf.Syntax", """

@@ -32,7 +32,12 @@ public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
     /// - Throws: ``MessageError`` if the bytes are not such a message, messages in it lie more than 100 deep, or it
     ///   would take more memory than ``MessageLimits/standard`` allows.
     public init(messageBytes: UnsafeRawBufferPointer) throws {
-        self.content = .unpacked(try UnpackedStructure(messageBytes))
+        try self.init(messageBytes: messageBytes, limits: .standard)
+    }
+
+    /// Decodes a message within limits, otherwise as ``init(messageBytes:)``.
+    public init(messageBytes: UnsafeRawBufferPointer, limits: MessageLimits) throws {
+        self.content = .unpacked(try UnpackedStructure(messageBytes, limits))
     }
 
     public static var protoMessageName: String { String(cString: Structure.descriptor.pointee.name) }
@@ -46,7 +51,7 @@ public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
         case .unpacked(let structure): return try structure.withPointer(body)
         case .packed(let bytes):
             return try bytes.withUnsafeReadableBytes { bytes in
-                try UnpackedStructure<Structure>(bytes).withPointer(body)
+                try UnpackedStructure<Structure>(bytes, .standard).withPointer(body)
             }
         }
     }

@@ -4,6 +4,9 @@ import HHSocketMessage
 /// Checks bytes before libprotobuf-c decodes them into a structure: it recurses without a limit, and takes any bytes
 /// for text.
 struct StructureScan {
+    /// The number of levels of messages that there may be.
+    let depth: Int
+
     func check(
         _ bytes: UnsafeRawBufferPointer,
         _ descriptor: UnsafePointer<ProtobufCMessageDescriptor>
@@ -28,9 +31,9 @@ struct StructureScan {
                 throw MessageError(error.reason, in: String(cString: descriptor.pointee.name), at: error.offset)
             }
             guard var inner else { continue }
-            guard depth < MessageLimits.standard.depth else {
+            guard depth < self.depth else {
                 throw MessageError(
-                    .tooDeep(limit: MessageLimits.standard.depth),
+                    .tooDeep(limit: self.depth),
                     in: String(cString: descriptor.pointee.name)
                 )
             }

@@ -15,11 +15,11 @@ final class UnpackedStructure<Structure: ProtobufCStructure>: @unchecked Sendabl
 
     private let message: UnsafeMutablePointer<ProtobufCMessage>
 
-    /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds ``MessageLimits/standard``.
-    init(_ bytes: UnsafeRawBufferPointer) throws(MessageError) {
+    /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds the limits.
+    init(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) throws(MessageError) {
         let descriptor = Structure.descriptor
-        try StructureScan().check(bytes, descriptor)
-        let limit = MessageLimits.standard.memory(forLength: bytes.count)
+        try StructureScan(depth: limits.depth).check(bytes, descriptor)
+        let limit = limits.memory(forLength: bytes.count)
         var budget = Budget(left: limit)
         let message = withUnsafeMutablePointer(to: &budget) { budget in
             var allocator = ProtobufCAllocator(

@@ -14,7 +14,7 @@ public struct CallOptions: Sendable, Hashable {
             var waitsForConnectivity: Bool?
             var firstResponseTimeout: Duration?
             var retryPolicy: RetryPolicy?
-            var isIdempotent = false
+            var isIdempotent: Bool?
             var cancellationBody: ByteBuffer?
             var metadata: [String: String] = [:]
             var deadline: NIODeadline?
@@ -39,6 +39,8 @@ public struct CallOptions: Sendable, Hashable {
     /// The priority among calls that wait for a connection or behind a peer that does not read. It has no effect among
     /// calls that can be sent at once. `.default` by default.
     public var priority = FramePriority.default
+    /// Whether the called method is idempotent, as its `.proto` says. Of no effect where ``isIdempotent`` is set.
+    @usableFromInline var isIdempotentMethod = false
     /// Nil if all of these options have their defaults.
     private var rare: Rare?
 
@@ -83,9 +85,13 @@ public struct CallOptions: Sendable, Hashable {
     }
 
     /// Whether running the request twice does no more than running it once, so that it may be sent again even if the
-    /// server may have run it. False by default; always true with an ``idempotencyKey``.
+    /// server may have run it. By default what the `.proto` says of the called method, by its `idempotency_level`, and
+    /// otherwise false; always true with an ``idempotencyKey``.
     public var isIdempotent: Bool {
-        get { self.rare.map { $0.values.isIdempotent || $0.values.idempotencyKey != nil } ?? false }
+        get {
+            guard let values = self.rare?.values else { return self.isIdempotentMethod }
+            return values.isIdempotent ?? self.isIdempotentMethod || values.idempotencyKey != nil
+        }
         set { self.setOption(\.isIdempotent, newValue) }
     }
 

@@ -13,10 +13,18 @@ extension CallOptions {
         _ message: Request
     ) throws(SocketError) -> SocketRequest {
         do {
-            return SocketRequest(type: method.type, body: try ByteBuffer(message: message), options: self)
+            return SocketRequest(type: method.type, body: try ByteBuffer(message: message), options: self.of(method))
         } catch {
             throw Self.cannotBeWritten(method.name, error)
         }
+    }
+
+    /// These options with what the method's `.proto` says.
+    @inlinable
+    package func of<Request, Response>(_ method: MethodDescriptor<Request, Response>) -> CallOptions {
+        var options = self
+        options.isIdempotentMethod = method.idempotency != .unknown
+        return options
     }
 
     @usableFromInline

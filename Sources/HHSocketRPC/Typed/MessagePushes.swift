@@ -9,14 +9,14 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
     public typealias Failure = Never
 
     private enum Source: Sendable {
-        case client(SocketPushes, MalformedPushReport)
+        case client(SocketPushes, PushDecoding)
         case mock(AsyncStream<Push>)
     }
 
     private let source: Source
 
-    init(_ pushes: SocketPushes, _ report: MalformedPushReport) {
-        self.source = .client(pushes, report)
+    init(_ pushes: SocketPushes, _ decoding: PushDecoding) {
+        self.source = .client(pushes, decoding)
     }
 
     /// Creates the pushes of a mock client.
@@ -26,7 +26,7 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
 
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate enum Source {
-            case client(SocketPushes.Iterator, MalformedPushReport)
+            case client(SocketPushes.Iterator, PushDecoding)
             case mock(AsyncStream<Push>.Iterator)
         }
 
@@ -38,13 +38,9 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
         /// Waits where the caller runs, and returns the next push; nil once the subscription has ended.
         public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async -> Push? {
             switch self.source {
-            case .client(var iterator, let report):
+            case .client(var iterator, let decoding):
                 while let push = await iterator.next(isolation: actor) {
-                    do {
-                        return try push.body.message()
-                    } catch {
-                        report(push, error)
-                    }
+                    if let message: Push = decoding.message(of: push) { return message }
                 }
                 return nil
             case .mock(var iterator):
@@ -57,18 +53,30 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
 
     public func makeAsyncIterator() -> Iterator {
         switch self.source {
-        case .client(let pushes, let report): Iterator(source: .client(pushes.makeAsyncIterator(), report))
+        case .client(let pushes, let decoding): Iterator(source: .client(pushes.makeAsyncIterator(), decoding))
         case .mock(let stream): Iterator(source: .mock(stream.makeAsyncIterator()))
         }
     }
 }
 
-/// Reports a push that cannot be decoded to its client.
-struct MalformedPushReport: Sendable {
-    weak let core: ClientCore?
+/// Decodes pushes within a client's limits, and reports those that cannot be decoded to it.
+struct PushDecoding: Sendable {
+    private weak let core: ClientCore?
+    private let limits: MessageLimits
 
-    func callAsFunction(_ push: SocketPush, _ error: any Error) {
-        self.core?.pushIsMalformed(push.type, error)
+    init(_ core: ClientCore) {
+        self.core = core
+        self.limits = core.configuration.messageLimits
+    }
+
+    /// The push's message; nil if it is none.
+    func message<Message: MessageBody>(of push: SocketPush) -> Message? {
+        do {
+            return try push.body.message(limits: self.limits)
+        } catch {
+            self.core?.pushIsMalformed(push.type, error)
+            return nil
+        }
     }
 }
 
@@ -87,7 +95,7 @@ extension SocketClient {
         _ type: Push.Type,
         buffering policy: PushBufferingPolicy = .default
     ) -> MessagePushes<Push> {
-        MessagePushes(self.pushes(ofType: Push.pushType, buffering: policy), MalformedPushReport(core: self.core))
+        MessagePushes(self.pushes(ofType: Push.pushType, buffering: policy), PushDecoding(self.core))
     }
 
     /// Calls `handler` with each push of one kind of message from now on, as ``onPush(ofType:buffering:perform:)``
@@ -98,6 +106,9 @@ extension SocketClient {
         buffering policy: PushBufferingPolicy = .default,
         perform handler: @escaping @Sendable (Push) async throws -> Void
     ) -> PushSubscription {
-        self.onPush(ofType: Push.pushType, buffering: policy) { push in try await handler(push.body.message()) }
+        let limits = self.messageLimits
+        return self.onPush(ofType: Push.pushType, buffering: policy) { push in
+            try await handler(push.body.message(limits: limits))
+        }
     }
 }

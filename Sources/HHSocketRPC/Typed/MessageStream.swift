@@ -17,14 +17,14 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     public typealias Failure = SocketError
 
     enum Source: Sendable {
-        case client(SocketStream, method: String)
+        case client(SocketStream, method: String, MessageLimits)
         case mock(MockStream<Request, Response>.Near)
     }
 
     private let source: Source
 
-    init(_ stream: SocketStream, method: String) {
-        self.source = .client(stream, method: method)
+    init(_ stream: SocketStream, method: String, _ limits: MessageLimits) {
+        self.source = .client(stream, method: method, limits)
     }
 
     /// Creates the near end of a mocked stream, for code under test; there is one.
@@ -44,7 +44,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     ///   in which case the stream goes on.
     public nonisolated(nonsending) func send(_ message: Request) async throws(SocketError) {
         switch self.source {
-        case .client(let stream, let method):
+        case .client(let stream, let method, _):
             let body: ByteBuffer
             do {
                 body = try ByteBuffer(message: message)
@@ -63,7 +63,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     /// Sends no more messages. May be called any number of times.
     public func finish() {
         switch self.source {
-        case .client(let stream, _): stream.finish()
+        case .client(let stream, _, _): stream.finish()
         case .mock(let near): near.far.finishRequests()
         }
     }
@@ -73,7 +73,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     public var response: SocketResponse {
         get async throws(SocketError) {
             switch self.source {
-            case .client(let stream, _): try await stream.response
+            case .client(let stream, _, _): try await stream.response
             case .mock(let near): try await near.far.finalAnswer().response
             }
         }
@@ -85,10 +85,10 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     public func answer() async throws(SocketError) -> Response {
         self.finish()
         switch self.source {
-        case .client(let stream, let method):
+        case .client(let stream, let method, let limits):
             let response = try await stream.response
             do {
-                return try response.body.message()
+                return try response.body.message(limits: limits)
             } catch {
                 throw response.malformedAnswer(to: method, expected: Response.protoMessageName, error)
             }
@@ -99,7 +99,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     /// Whether the server has ended the stream with status 200.
     var isAnswered: Bool {
         switch self.source {
-        case .client(let stream, _): stream.call.end?.isSuccess ?? false
+        case .client(let stream, _, _): stream.call.end?.isSuccess ?? false
         case .mock(let near): near.far.isAnswered
         }
     }
@@ -107,7 +107,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     /// Cancels the stream: the server is told, and whatever waits on it ends with `cancelled`.
     public func cancel() {
         switch self.source {
-        case .client(let stream, _): stream.cancel()
+        case .client(let stream, _, _): stream.cancel()
         case .mock(let near): near.far.wasCancelled()
         }
     }
@@ -115,7 +115,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     /// An iterator over the messages that the server sends. One at a time reads them.
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate enum Source {
-            case client(SocketStream.Items.Iterator, method: String)
+            case client(SocketStream.Items.Iterator, method: String, MessageLimits)
             case mock(AsyncStream<Response>.Iterator, MockStream<Request, Response>.Near)
         }
 
@@ -132,12 +132,12 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
             isolation actor: isolated (any Actor)? = #isolation
         ) async throws(SocketError) -> Response? {
             switch self.source {
-            case .client(var iterator, let method):
+            case .client(var iterator, let method, let limits):
                 let item = try await iterator.next(isolation: actor)
-                self.source = .client(iterator, method: method)
+                self.source = .client(iterator, method: method, limits)
                 guard let item else { return nil }
                 do {
-                    return try item.message()
+                    return try item.message(limits: limits)
                 } catch {
                     throw iterator.stream.cancelled(byItemOf: method, Response.protoMessageName, item, error)
                 }
@@ -153,8 +153,8 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
 
     public func makeAsyncIterator() -> Iterator {
         switch self.source {
-        case .client(let stream, let method):
-            Iterator(source: .client(stream.items.makeAsyncIterator(), method: method))
+        case .client(let stream, let method, let limits):
+            Iterator(source: .client(stream.items.makeAsyncIterator(), method: method, limits))
         case .mock(let near): Iterator(source: .mock(near.far.responses.makeAsyncIterator(), near))
         }
     }

@@ -1,4 +1,5 @@
 public import HHSocket
+public import HHSocketMessage
 
 extension SocketClient {
     /// Calls a method and waits for its answer. Cancelling the Swift task cancels the call.
@@ -18,7 +19,31 @@ extension SocketClient {
         options: CallOptions = CallOptions()
     ) async throws(SocketError) -> Response {
         let response = try await self.data(for: options.request(method, message))
-        return try response.message(answering: method)
+        return try response.message(answering: method, self.messageLimits)
+    }
+
+    /// Calls a method and waits for its answer, of which it returns not only the message but also the metadata and the
+    /// server.
+    ///
+    /// ```swift
+    /// let answer = try await client.response(to: Chat_Chat.Methods.send, message)
+    /// print(answer.message.number, answer.metadata)
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - method: The method, with the types of its request and its answer.
+    ///   - message: The request.
+    ///   - options: The options of the call; the defaults if left out.
+    /// - Throws: The errors of ``call(_:_:options:)``. The metadata of an answer with another status than 200 is in the
+    ///   error, ``HHSocket/SocketError/metadata``.
+    @inlinable
+    public nonisolated(nonsending) func response<Request, Response>(
+        to method: MethodDescriptor<Request, Response>,
+        _ message: Request,
+        options: CallOptions = CallOptions()
+    ) async throws(SocketError) -> MessageResponse<Response> {
+        let response = try await self.data(for: options.request(method, message))
+        return MessageResponse(try response.message(answering: method, self.messageLimits), response)
     }
 
     /// Makes a task for a call of a method, suspended.
@@ -39,31 +64,42 @@ extension SocketClient {
         on callbackQueue: CallbackQueue? = nil,
         completionHandler: @escaping @Sendable (Result<Response, SocketError>) -> Void
     ) throws(SocketError) -> SocketTask {
-        self.dataTask(with: try options.request(method, message), on: callbackQueue) { result in
+        let limits = self.messageLimits
+        return self.dataTask(with: try options.request(method, message), on: callbackQueue) { result in
             completionHandler(
                 result.flatMap { response in
-                    Result { () throws(SocketError) in try response.message(answering: method) }
+                    Result { () throws(SocketError) in try response.message(answering: method, limits) }
                 }
             )
         }
     }
+
+    /// The bounds of messages that are decoded, as the configuration has them.
+    @usableFromInline var messageLimits: MessageLimits { self.core.configuration.messageLimits }
 }
 
 extension SocketResponse {
     /// Decodes the payload as a message.
     ///
+    /// - Parameters:
+    ///   - type: The type of the message.
+    ///   - limits: The bounds of nesting and of memory.
     /// - Throws: The error of the message's decoder; ``HHSocketMessage/MessageError`` for generated messages.
     @inlinable
-    public func message<Message: MessageBody>(as type: Message.Type = Message.self) throws -> Message {
-        try self.body.message()
+    public func message<Message: MessageBody>(
+        as type: Message.Type = Message.self,
+        limits: MessageLimits = .standard
+    ) throws -> Message {
+        try self.body.message(limits: limits)
     }
 
     @inlinable
     package func message<Request, Response>(
-        answering method: MethodDescriptor<Request, Response>
+        answering method: MethodDescriptor<Request, Response>,
+        _ limits: MessageLimits
     ) throws(SocketError) -> Response {
         do {
-            return try self.body.message()
+            return try self.body.message(limits: limits)
         } catch {
             throw self.malformedAnswer(to: method.name, expected: Response.protoMessageName, error)
         }

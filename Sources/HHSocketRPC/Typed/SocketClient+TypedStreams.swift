@@ -19,7 +19,7 @@ extension SocketClient {
         options: CallOptions = CallOptions()
     ) async throws(SocketError) -> MessageStream<Request, Response> {
         let stream = try await self.stream(for: try options.request(method, message), kind: .serverStreaming)
-        return MessageStream(stream, method: method.name)
+        return MessageStream(stream, method: method.name, self.messageLimits)
     }
 
     /// Calls a method whose client streams, as ``stream(for:kind:)`` opens a stream.
@@ -34,7 +34,11 @@ extension SocketClient {
         options: CallOptions = CallOptions()
     ) async throws(SocketError) -> MessageStream<Request, Response> {
         let request = SocketRequest(type: method.type, body: ByteBuffer(), options: options)
-        return MessageStream(try await self.stream(for: request, kind: .clientStreaming), method: method.name)
+        return MessageStream(
+            try await self.stream(for: request, kind: .clientStreaming),
+            method: method.name,
+            self.messageLimits
+        )
     }
 
     /// Calls a method of which both sides stream, as ``stream(for:kind:)`` opens a stream.
@@ -49,6 +53,10 @@ extension SocketClient {
         options: CallOptions = CallOptions()
     ) async throws(SocketError) -> MessageStream<Request, Response> {
         let request = SocketRequest(type: method.type, body: ByteBuffer(), options: options)
-        return MessageStream(try await self.stream(for: request, kind: .bidirectional), method: method.name)
+        return MessageStream(
+            try await self.stream(for: request, kind: .bidirectional),
+            method: method.name,
+            self.messageLimits
+        )
     }
 }

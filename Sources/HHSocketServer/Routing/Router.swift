@@ -1,4 +1,5 @@
 import HHSocket
+public import HHSocketMessage
 import NIOCore
 
 /// Which code answers which request: a table from frame type to handler.
@@ -76,6 +77,9 @@ public struct Router: Sendable {
     /// The executor of asynchronous handlers whose registration names none, and of those that become asynchronous by
     /// ``use(_:)``; ``HandlerExecutor/global`` by default. Applies also to those that were registered before.
     public var handlerExecutor = HandlerExecutor.global
+    /// The bounds of requests' messages, since their bytes may be a stranger's, for methods that are registered from
+    /// then on; ``HHSocketMessage/MessageLimits/standard`` by default. Messages of swift-protobuf have a depth alone.
+    public var messageLimits = MessageLimits.standard
     private var entries: [UInt32: Entry] = [:]
     /// The limits of types by ``limit(_:to:)``, whether or not they are registered yet.
     private var limits: [UInt32: RouteLimits] = [:]
@@ -208,7 +212,7 @@ public struct Router: Sendable {
     /// }
     /// ```
     /// Layers of a group are within those of this router: its middleware sees a request later, and its admissions are
-    /// asked later. The group's ``handlerExecutor`` is this router's, unless it is changed.
+    /// asked later. The group's ``handlerExecutor`` and ``messageLimits`` are this router's, unless they are changed.
     ///
     /// - Parameters:
     ///   - layers: The group's layers, as by ``use(_:)``.
@@ -221,6 +225,7 @@ public struct Router: Sendable {
     ) rethrows {
         var group = Router()
         group.handlerExecutor = self.handlerExecutor
+        group.messageLimits = self.messageLimits
         group.scope.limits = limits
         for layer in layers { group.use(layer) }
         try register(&group)

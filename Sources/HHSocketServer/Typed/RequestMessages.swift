@@ -12,15 +12,15 @@ public struct RequestMessages<Message: MessageBody>: AsyncSequence, Sendable {
 
     @usableFromInline
     enum Source: Sendable {
-        case stream(ServerStream, ServerContext)
+        case stream(ServerStream, ServerContext, MessageLimits)
         case list(MessageList<Message>)
     }
 
     @usableFromInline let source: Source
 
     @inlinable
-    init(_ stream: ServerStream, _ context: ServerContext) {
-        self.source = .stream(stream, context)
+    init(_ stream: ServerStream, _ context: ServerContext, _ limits: MessageLimits) {
+        self.source = .stream(stream, context, limits)
     }
 
     /// Creates the messages of no client, for tests of services without a socket.
@@ -31,7 +31,7 @@ public struct RequestMessages<Message: MessageBody>: AsyncSequence, Sendable {
     public struct Iterator: AsyncIteratorProtocol {
         @usableFromInline
         enum Source {
-            case stream(ServerStream.Items.Iterator, ServerStream, ServerContext)
+            case stream(ServerStream.Items.Iterator, ServerStream, ServerContext, MessageLimits)
             case list(MessageList<Message>)
         }
 
@@ -52,11 +52,11 @@ public struct RequestMessages<Message: MessageBody>: AsyncSequence, Sendable {
             isolation actor: isolated (any Actor)? = #isolation
         ) async throws(StatusError) -> Message? {
             switch self.source {
-            case .stream(var items, let stream, let context):
+            case .stream(var items, let stream, let context, let limits):
                 guard let item = try await items.next(isolation: actor) else { return nil }
                 var request = stream.request
                 request.body = item
-                return try context.message(of: request)
+                return try context.message(of: request, limits)
             case .list(let list):
                 return list.next()
             }
@@ -66,8 +66,8 @@ public struct RequestMessages<Message: MessageBody>: AsyncSequence, Sendable {
     @inlinable
     public func makeAsyncIterator() -> Iterator {
         switch self.source {
-        case .stream(let stream, let context):
-            Iterator(.stream(stream.items.makeAsyncIterator(), stream, context))
+        case .stream(let stream, let context, let limits):
+            Iterator(.stream(stream.items.makeAsyncIterator(), stream, context, limits))
         case .list(let list):
             Iterator(.list(list))
         }

@@ -19,8 +19,9 @@ extension Router {
         limits: RouteLimits = RouteLimits(),
         _ handler: @escaping @Sendable (Request, MessageWriter<Response>, ServerContext) async throws -> Void
     ) {
+        let messageLimits = self.messageLimits
         self.stream(method.type, .serverStreaming, on: executor, limits: limits) { stream, context in
-            let message: Request = try context.message(of: stream.request)
+            let message: Request = try context.message(of: stream.request, messageLimits)
             try await handler(message, MessageWriter(stream), context)
             return ByteBuffer()
         }
@@ -42,8 +43,9 @@ extension Router {
         limits: RouteLimits = RouteLimits(),
         _ handler: @escaping @Sendable (RequestMessages<Request>, ServerContext) async throws -> Response
     ) {
+        let messageLimits = self.messageLimits
         self.stream(method.type, .clientStreaming, on: executor, limits: limits) { stream, context in
-            try await ByteBuffer(message: handler(RequestMessages(stream, context), context))
+            try await ByteBuffer(message: handler(RequestMessages(stream, context, messageLimits), context))
         }
     }
 
@@ -64,8 +66,9 @@ extension Router {
         _ handler:
             @escaping @Sendable (RequestMessages<Request>, MessageWriter<Response>, ServerContext) async throws -> Void
     ) {
+        let messageLimits = self.messageLimits
         self.stream(method.type, .bidirectional, on: executor, limits: limits) { stream, context in
-            try await handler(RequestMessages(stream, context), MessageWriter(stream), context)
+            try await handler(RequestMessages(stream, context, messageLimits), MessageWriter(stream), context)
             return ByteBuffer()
         }
     }

@@ -21,8 +21,9 @@ extension Router {
         limits: RouteLimits = RouteLimits(),
         _ handler: @escaping @Sendable (Request, ServerContext) async throws -> Response
     ) {
+        let messageLimits = self.messageLimits
         self.handle(method.type, on: executor, limits: limits) { request, context in
-            try await ByteBuffer(message: handler(context.message(of: request), context))
+            try await ByteBuffer(message: handler(context.message(of: request, messageLimits), context))
         }
     }
 
@@ -34,8 +35,9 @@ extension Router {
         limits: RouteLimits = RouteLimits(),
         _ handler: @escaping @Sendable (Request, ServerContext) throws -> Response
     ) {
+        let messageLimits = self.messageLimits
         self.handleSynchronously(method.type, limits: limits) { request, context in
-            try ByteBuffer(message: handler(context.message(of: request), context))
+            try ByteBuffer(message: handler(context.message(of: request, messageLimits), context))
         }
     }
 
@@ -52,12 +54,18 @@ extension Router {
 extension ServerRequest {
     /// The payload as a message.
     ///
+    /// - Parameters:
+    ///   - type: The type of the message.
+    ///   - limits: The bounds of nesting and of memory.
     /// - Throws: ``StatusError`` with the status 402, or 456 where the payload is empty: it is no such message. Its
     ///   body says why, in English.
     @inlinable
-    public func message<Message: MessageBody>(as type: Message.Type = Message.self) throws(StatusError) -> Message {
+    public func message<Message: MessageBody>(
+        as type: Message.Type = Message.self,
+        limits: MessageLimits = .standard
+    ) throws(StatusError) -> Message {
         do {
-            return try self.body.message()
+            return try self.body.message(limits: limits)
         } catch {
             throw StatusError(
                 self.body.readableBytes == 0 ? .emptyProtobuf : .protobufFailed,
@@ -70,9 +78,12 @@ extension ServerRequest {
 extension ServerContext {
     /// The payload as a message; where it is none, the log says why.
     @inlinable
-    func message<Message: MessageBody>(of request: ServerRequest) throws(StatusError) -> Message {
+    func message<Message: MessageBody>(
+        of request: ServerRequest,
+        _ limits: MessageLimits
+    ) throws(StatusError) -> Message {
         do {
-            return try request.message()
+            return try request.message(limits: limits)
         } catch {
             self.logRefusal(of: request, error)
             throw error

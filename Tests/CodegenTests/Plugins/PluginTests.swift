@@ -24,13 +24,16 @@ import Testing
         let (configuration, _) = try Self.configuration(
             """
             {"protoFiles": ["a.proto"], "visibility": "public", "messages": "SwiftProtobuf", "client": true, "server": false,
-             "mocks": false, "fileNaming": "DropPath", "importPaths": ["..", "b"], "protocPath": "/opt/protoc"}
+             "mocks": false, "fileNaming": "DropPath", "importPaths": ["..", "b"], "protocPath": "/opt/protoc",
+             "modules": {"Other": ["c.proto"], "Common": ["a.proto", "b/b.proto"]}, "useAccessLevelOnImports": true,
+             "serviceSuffix": "RPC"}
             """
         )
         #expect(
             configuration.generatorOptions == [
                 "Visibility=Public", "Messages=SwiftProtobuf", "Client=true", "Server=false", "Mocks=false",
-                "FileNaming=DropPath",
+                "FileNaming=DropPath", "Module=Common:a.proto", "Module=Common:b/b.proto", "Module=Other:c.proto",
+                "UseAccessLevelOnImports=true", "ServiceSuffix=RPC",
             ]
         )
         #expect(configuration.protoFiles == ["a.proto"])
@@ -42,12 +45,16 @@ import Testing
         (
             #"{"clients": true}"#,
             #"there is no key "clients"; there are protoFiles, visibility, messages, client, server, mocks, fileNaming, "#
-                + "importPaths, protocPath."
+                + "modules, useAccessLevelOnImports, serviceSuffix, importPaths, protocPath."
         ),
         (#"{"client": "no"}"#, #""client": must be true or false."#),
         (#"{"protocPath": 1}"#, #""protocPath": must be a string."#),
         (#"{"protoFiles": "a.proto"}"#, #""protoFiles": must be a list of strings."#),
         (#"{"protoFiles": ["a.proto", 1]}"#, #""protoFiles[1]": must be a string."#),
+        (
+            #"{"modules": {"Common": "common.proto"}}"#,
+            #""modules": must be a path, or an object with a list of files for each module."#
+        ),
         (#"["a"]"#, "must be an object."),
         (#"{"visibility": "Open"}"#, #""visibility": there is no "Open"; there are Public, Package, Internal."#),
     ])
@@ -58,6 +65,20 @@ import Testing
             try GeneratorConfiguration(contentsOf: URL(fileURLWithPath: path))
         }
         #expect(error?.description.hasPrefix("\(path): \(diagnostic)") == true, "\(error?.description ?? "")")
+    }
+
+    @Test func aFileOfMappingsIsRelativeToTheConfiguration() throws {
+        let folder = try TemporaryFolder()
+        let path = try folder.write(#"{"modules": "mappings.txtpb"}"#, to: GeneratorConfiguration.fileName)
+        let settings = try GeneratorSettings(contentsOf: URL(fileURLWithPath: path))
+        let generator = URL(fileURLWithPath: "/bin/generator")
+        let arguments = try settings.arguments(for: ["a.proto"], generator: generator, output: generator)
+        let mappings = URL(fileURLWithPath: folder.file("mappings.txtpb")).standardizedFileURL
+        #expect(
+            arguments.contains("--hhsocket_opt=FileNaming=FullPath,ProtoPathModuleMappings=\(mappings.path)"),
+            "\(arguments)"
+        )
+        #expect(settings.moduleMappings == mappings)
     }
 
     /// The reason is in the system's words.

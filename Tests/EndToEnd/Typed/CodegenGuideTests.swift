@@ -197,6 +197,46 @@ let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Rec
         await server.shutdown()
     }
 
+    @Test func conveniences() throws {
+        let news = Chat_Note.with {
+            $0.number = 7
+            $0.message.text = "hello"
+        }
+        let data = try news.serializedData()
+        let buffer = try news.serializedBuffer()
+        let fromData = try Chat_Note(serializedData: data)
+        let fromBuffer = try Chat_Note(serializedBytes: buffer)
+
+        #expect(fromData == news && fromBuffer == news)
+        #expect(news.number == 7 && news.message.text == "hello")
+    }
+
+    @Test func optionsOfCalls() async throws {
+        var router = Router()
+        router.messageLimits = MessageLimits(depth: 10, memory: 1 << 20)
+        router.register(ChatRoom())
+        let server = SocketServer(configuration: .init(port: 0), router: router)
+        try await server.start()
+        var configuration = SocketClient.Configuration(servers: server.addresses)
+        configuration.messageLimits = MessageLimits(depth: 10, memory: 1 << 20)
+        let connection = SocketClient(configuration: configuration)
+        connection.connect()
+        let (chat, message) = (Chat_Chat.Client(connection), self.message("hello"))
+
+        let answer = try await chat.client.response(to: Chat_Chat.Methods.send, message)
+        print(answer.message.number, answer.metadata, answer.endpoint)
+
+        var options = CallOptions()
+        options.isIdempotent = false
+        let history = try await chat.recall(Google_Protobuf_Empty(), options: options)
+
+        #expect(answer.message.number == 1)
+        #expect(history == Chat_History())
+        #expect(Chat_Chat.Methods.recall.idempotency == .noSideEffects)
+        await connection.close()
+        await server.shutdown(gracePeriod: .zero)
+    }
+
     @Test func clientAndServer() async throws {
         let (message, note) = (self.message("hello"), self.note("news"))
         let port = 0

@@ -154,6 +154,24 @@ import Testing
         #expect(error.code == .protobufFailed)
     }
 
+    @Test func answersOfAMethodWithoutSideEffectsAreCachedUnlessTheCallerSaysOtherwise() async throws {
+        typealias Text = Google_Protobuf_StringValue
+        func method(_ idempotency: MethodDescriptor<Text, Text>.Idempotency) -> MethodDescriptor<Text, Text> {
+            MethodDescriptor("test.Echo/Echo", type: 130, kind: .unary, idempotency: idempotency)
+        }
+        let manager = self.manager(MockTransport { $0.body })
+        var request = try APIRequest(method(.noSideEffects), Text.with { $0.value = "hello" })
+        #expect(request.request.isIdempotent)
+        #expect(try await !manager.response(for: request).isHit)
+        #expect(try await manager.response(for: request).isHit)
+        request.cachePolicy = .ignoringCache
+        #expect(try await !manager.response(for: request).isHit)
+        let idempotent = try APIRequest(method(.idempotent), Text())
+        #expect(idempotent.request.isIdempotent && idempotent.cachePolicy == .ignoringCache)
+        let other = try APIRequest(method(.unknown), Text())
+        #expect(!other.request.isIdempotent && other.cachePolicy == .ignoringCache)
+    }
+
     @Test func anEmptyListIsNoDataOnTheFirstPageAndNoMoreDataOnLaterOnes() async throws {
         let manager = self.manager(MockTransport { $0.body })
         func list(_ text: String, _ page: ListPage) -> APIRequest<[Substring]> {

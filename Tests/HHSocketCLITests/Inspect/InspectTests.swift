@@ -57,7 +57,7 @@ import Testing
         add(1001, [0x0A, 0x05])
         let outcome = try await Command.run(
             ["inspect", "-", "--proto", TestProtos.descriptorSet],
-            input: Data(buffer: frames)
+            input: Data(frames.readableBytesView)
         )
         #expect(outcome.exitCode == 0)
         #expect(outcome.lines.count == 5)

@@ -18,6 +18,10 @@ import Foundation
 import HHSocketMessage
 #endif
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// The payload of a client's first frame, of type 3, where hello is enabled.
 package struct WireHello: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.Hello", """

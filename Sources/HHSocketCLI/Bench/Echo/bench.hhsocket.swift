@@ -6,6 +6,10 @@ import HHSocketMessage
 import HHSocketRPC
 import HHSocketServer
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// A message as chats have them.
 struct Hhsocket_BenchNote: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.BenchNote", """
@@ -111,7 +115,7 @@ extension Hhsocket_Bench {
             _ request: Hhsocket_BenchNote,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Hhsocket_BenchNote {
-            try await self.client.call(Hhsocket_Bench.Methods.echo, request, options: options)
+            try await self.client.call(Methods.echo, request, options: options)
         }
 
         func pushes<Push: HHSocketMessage.PushMessage>(

@@ -6,6 +6,10 @@ public import HHSocketMessage
 public import HHSocketRPC
 public import HHSocketServer
 
+// An error here means that this file does not fit the version of HHSocket: generate it again with the
+// protoc-gen-hhsocket of that version.
+private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
+
 /// Something to remember; pushed when it was changed.
 public struct Notes_Note: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("notes.Note", """
@@ -136,20 +140,20 @@ extension Notes_Notes {
             _ request: Notes_Note,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
-            try await self.client.call(Notes_Notes.Methods.keep, request, options: options)
+            try await self.client.call(Methods.keep, request, options: options)
         }
 
         public nonisolated(nonsending) func keepAll(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty> {
-            try await self.client.clientStream(Notes_Notes.Methods.keepAll, options: options)
+            try await self.client.clientStream(Methods.keepAll, options: options)
         }
 
         public nonisolated(nonsending) func list(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<HHSocketMessage.Google_Protobuf_Empty, Notes_Note> {
-            try await self.client.serverStream(Notes_Notes.Methods.list, request, options: options)
+            try await self.client.serverStream(Methods.list, request, options: options)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(

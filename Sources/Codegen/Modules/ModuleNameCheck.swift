@@ -1,0 +1,57 @@
+import SwiftProtobufPluginLibrary
+
+/// Finds names that several files of one module share in Swift, though they differ in protobuf: those of the packages
+/// `foo_bar` and `fooBar`, or of two files with the same `swift_prefix`.
+///
+/// Compared are the files that are generated and all that they import.
+struct ModuleNameCheck {
+    private struct Owner {
+        var fullName: String
+        var file: FileDescriptor
+        var place: SourcePlace
+    }
+
+    private(set) var diagnostics: [Diagnostic] = []
+    private let generated: Set<String>
+    /// By the module, if it is known, and the name in Swift.
+    private var owners: [String: Owner] = [:]
+
+    init(_ files: [FileDescriptor], _ options: GeneratorOptions) {
+        self.generated = Set(files.map(\.name))
+        for file in files.withImports { self.add(file, Context(options: options, file: file)) }
+    }
+
+    private mutating func add(_ file: FileDescriptor, _ context: Context) {
+        let namer = context.names.namer
+        var declared: [(name: String, fullName: String, element: any ProvidesLocationPath)] = []
+        declared += file.enums.map { (namer.relativeName(enum: $0), $0.fullName, $0) }
+        declared += file.messages.map { (namer.relativeName(message: $0), $0.fullName, $0) }
+        if context.generatesServices {
+            declared += file.services.map { (context.names.service($0), $0.fullName, $0) }
+        }
+        for (name, fullName, element) in declared {
+            let owner = Owner(fullName: fullName, file: file, place: SourcePlace(element))
+            guard let other = self.owners["\(namer.targetModule).\(name)"] else {
+                self.owners["\(namer.targetModule).\(name)"] = owner
+                continue
+            }
+            self.compare(owner, other, name)
+        }
+    }
+
+    private mutating func compare(_ one: Owner, _ other: Owner, _ name: String) {
+        // What is in one file is found there.
+        guard one.file.name != other.file.name, !self.generated.isDisjoint(with: [one.file.name, other.file.name])
+        else {
+            return
+        }
+        let (blamed, rest) = self.generated.contains(one.file.name) ? (one, other) : (other, one)
+        self.diagnostics.append(
+            Diagnostic(
+                at: blamed.place,
+                "\(blamed.fullName) becomes \(name) in Swift, as \(rest.fullName) does (\(rest.place)); another "
+                    + "package, or option swift_prefix, tells them apart"
+            )
+        )
+    }
+}

@@ -1,0 +1,3 @@
+extension Common_Shelf: CustomStringConvertible {
+    public var description: String { "row \(self.row)" }
+}

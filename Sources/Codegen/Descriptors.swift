@@ -6,10 +6,10 @@ extension FileDescriptor {
     var allMessages: [Descriptor] { self.messages.flatMap(\.withNested) }
     /// The enums of the file, with those nested in messages.
     var allEnums: [EnumDescriptor] { self.enums + self.allMessages.flatMap(\.enums) }
-    /// The extensions that the file declares, with those declared in messages; without those of options, which are for
-    /// generators.
+    /// The extensions that the file declares, with those declared in messages; without those of descriptors, which are
+    /// for generators.
     var allExtensions: [FieldDescriptor] {
-        (self.extensions + self.allMessages.flatMap(\.extensions)).filter { !$0.extendsOptions }
+        (self.extensions + self.allMessages.flatMap(\.extensions)).filter { !$0.extendsDescriptors }
     }
 }
 
@@ -39,14 +39,9 @@ extension Descriptor {
 extension FieldDescriptor {
     /// Whether the field is a singular message field.
     var isSingularMessage: Bool { (self.type == .message || self.type == .group) && !self.isRepeated }
-}
 
-extension FieldDescriptor {
-    /// Whether the field extends options of `google/protobuf/descriptor.proto`.
-    var extendsOptions: Bool {
-        guard let extended = self.containingType else { return false }
-        return extended.file.package == "google.protobuf" && extended.name.hasSuffix("Options")
-    }
+    /// Whether the field extends a message of `google/protobuf/descriptor.proto`: options, or features of editions.
+    var extendsDescriptors: Bool { self.containingType?.file.name == "google/protobuf/descriptor.proto" }
 }
 
 extension EnumDescriptor {

@@ -67,7 +67,7 @@ struct FileGenerator {
             MessageGenerator(message, self.context).print(&printer)
         }
         let extensions = self.file.allExtensions.map { ExtensionGenerator($0, self.context) }
-        for field in self.file.extensions where !field.extendsOptions {
+        for field in self.file.extensions where !field.extendsDescriptors {
             printer.print()
             ExtensionGenerator(field, self.context).printDeclaration(&printer, isNested: false)
         }

@@ -82,7 +82,7 @@ struct MessageGenerator {
             printer.print()
             EnumGenerator(declared, self.context).print(&printer)
         }
-        let extensions = self.message.extensions.filter { !$0.extendsOptions }
+        let extensions = self.message.extensions.filter { !$0.extendsDescriptors }
         if !extensions.isEmpty {
             printer.print("", "\(self.context.access)enum Extensions {")
             printer.withIndentation { printer in

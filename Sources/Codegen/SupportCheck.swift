@@ -28,6 +28,7 @@ struct SupportCheck {
         // Messages of protoc-gen-swift are not checked.
         guard options.messages == .protobufC else { return }
         for message in file.allMessages { self.check(message) }
+        for field in file.allExtensions { self.check(field) }
     }
 
     private mutating func check(_ message: Descriptor) {

@@ -1,4 +1,6 @@
 import Foundation
+import SwiftProtobuf
+import SwiftProtobufPluginLibrary
 import TestSupport
 import Testing
 
@@ -6,7 +8,9 @@ import Testing
 /// changes a `.proto` runs `make descriptor-sets`.
 @Suite struct DescriptorSetTests {
     @Test(arguments: [
-        "everything.proto", "everything2.proto", "hello.proto", "chat.proto", "extended.proto", "edition.proto",
+        "everything.proto", "everything2.proto", "hello.proto", "chat.proto", "extended.proto", "groups.proto",
+        "known.proto",
+        "status.proto", "edition.proto", "edition2024.proto",
     ])
     func `Each file of the committed descriptors can be generated`(file: String) throws {
         let text = try Generating.text(file, "Visibility=Public")
@@ -17,11 +21,20 @@ import Testing
         )
     }
 
-    /// Not every protoc knows editions, so that `make generate` may leave this file out.
-    @Test func `The committed code of an edition is the generator's`() throws {
-        let committed = packageFolder.appendingPathComponent("Tests/GeneratedSamples/edition.hhsocket.swift")
+    /// Not every protoc knows editions, so that `make generate` may leave these files out.
+    @Test(arguments: ["edition", "edition2024"])
+    func `The committed code of an edition is the generator's`(name: String) throws {
+        let committed = packageFolder.appendingPathComponent("Tests/GeneratedSamples/\(name).hhsocket.swift")
         #expect(
-            try Generating.text("edition.proto", "Visibility=Public") == String(contentsOf: committed, encoding: .utf8)
+            try Generating.text("\(name).proto", "Visibility=Public") == String(contentsOf: committed, encoding: .utf8)
         )
+    }
+
+    @Test func `The plugin says which editions it knows`() throws {
+        let response = try Generating.respond(["edition.proto"], "Visibility=Public")
+        let features = Google_Protobuf_Compiler_CodeGeneratorResponse.Feature.self
+        #expect(response.supportedFeatures & UInt64(features.supportsEditions.rawValue) != 0)
+        #expect(response.minimumEdition <= Google_Protobuf_Edition.proto2.rawValue)
+        #expect(response.maximumEdition >= Google_Protobuf_Edition.edition2024.rawValue)
     }
 }

@@ -23,7 +23,10 @@ import Testing
                 "errors/wellknown.proto:12:3: the field wellknown.Animal.values has the type "
                     + "google.protobuf.FieldOptions, which is not supported; of google.protobuf there is all but the "
                     + "descriptors of descriptor.proto",
-                "errors/wellknown.proto:16:3: the method wellknown.Zoo.Describe has the type "
+                "errors/wellknown.proto:17:3: the field wellknown.type has the type "
+                    + "google.protobuf.FieldDescriptorProto.Type, which is not supported; of google.protobuf there is "
+                    + "all but the descriptors of descriptor.proto",
+                "errors/wellknown.proto:21:3: the method wellknown.Zoo.Describe has the type "
                     + "google.protobuf.DescriptorProto, which is not supported; of google.protobuf there is all but "
                     + "the descriptors of descriptor.proto",
             ]

@@ -17,7 +17,8 @@ enum Generating {
     ) throws -> Google_Protobuf_Compiler_CodeGeneratorResponse {
         var extensions = SimpleExtensionMap()
         extensions.insert(contentsOf: Plugin().customOptionExtensions)
-        let name = files.contains("edition.proto") ? "editions" : "protos"
+        let sets = ["edition.proto": "editions", "edition2024.proto": "edition2024"]
+        let name = files.first.flatMap { sets[$0] } ?? "protos"
         let bytes = try Data(contentsOf: self.folder.appendingPathComponent("DescriptorSets/\(name).pb"))
         let set = try Google_Protobuf_FileDescriptorSet(serializedBytes: bytes, extensions: extensions)
         let request = Google_Protobuf_Compiler_CodeGeneratorRequest.with { request in

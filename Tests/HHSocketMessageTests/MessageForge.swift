@@ -137,8 +137,11 @@ struct MessageForge {
             let largest: UInt32 = self.chance(2) ? 40 : 536_870_911
             number = UInt32.random(in: 1...largest, using: &self.random)
         } while known.contains(number)
-        switch Int.random(in: 0...3, using: &self.random) {
+        switch Int.random(in: 0...4, using: &self.random) {
         case 0: return Self.tag(number, .varint) + Self.varint(self.number())
+        case 4:
+            return Self.tag(number, .startGroup) + Self.tag(1, .varint) + Self.varint(self.number())
+                + Self.tag(number, .endGroup)
         case 1: return Self.tag(number, .fixed32) + Self.little(UInt32(truncatingIfNeeded: self.number()))
         case 2: return Self.tag(number, .fixed64) + Self.little(self.number())
         default:

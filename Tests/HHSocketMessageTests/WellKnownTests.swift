@@ -1,6 +1,7 @@
 import Foundation
 import GeneratedSamples
 import HHSocketMessage
+import ReferenceMessages
 import SwiftProtobuf
 import TestSupport
 import Testing
@@ -67,6 +68,23 @@ private typealias FieldMask = HHSocketMessage.Google_Protobuf_FieldMask
         #expect(try mask.jsonString() == #""author.displayName,text""#)
         #expect(try FieldMask(jsonString: mask.jsonString()) == mask)
         #expect(throws: MessageJSONError.self) { try FieldMask(protoPaths: "authorName").jsonString() }
+    }
+
+    @Test func descriptionsOfTypesAreMessages() throws {
+        var described = GeneratedSamples.Every_Known_Described()
+        described.type.name = "chat.Note"
+        described.type.fields = [.with { $0.kind = .typeInt64 }]
+        described.type.oneofs = ["body"]
+        described.enumeration.enumvalue = [.with { $0.number = 1 }]
+        described.api.methods = [.with { $0.responseStreaming = true }]
+        described.api.sourceContext.fileName = "chat.proto"
+        described.syntax = .proto3
+        let theirs = try ReferenceMessages.Every_Known_Described(serializedBytes: described.serializedBytes())
+        #expect(theirs.type.name == "chat.Note" && theirs.type.fields.map(\.kind) == [.typeInt64])
+        #expect(theirs.api.methods.map(\.responseStreaming) == [true] && theirs.syntax == .proto3)
+        #expect(theirs.api.sourceContext.fileName == "chat.proto" && theirs.type.oneofs == ["body"])
+        let bytes: [UInt8] = try theirs.serializedBytes()
+        #expect(try GeneratedSamples.Every_Known_Described(serializedBytes: bytes) == described)
     }
 
     @Test func dataIsTheBytes() throws {

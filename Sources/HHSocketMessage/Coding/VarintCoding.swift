@@ -137,9 +137,8 @@ extension MessageDecoder {
             next += 1
         }
         guard self.cursor < self.end, (self.end - 1).pointee >= 0x80 else { return count }
-        var last = self.end - 1
-        while last > self.cursor, (last - 1).pointee >= 0x80 { last -= 1 }
-        self.fail(self.end - last > 10 ? .malformedVarint : .truncated, at: last)
+        // The error is the first one, which may be in a number before the last.
+        while !self.hasFailed { _ = self.varint() }
         return 0
     }
 }

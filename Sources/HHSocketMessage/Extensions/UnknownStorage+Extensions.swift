@@ -1,62 +1,53 @@
 /// Values of extensions, which are among the fields that a message does not know. Used by generated code.
 ///
-/// A value that cannot be read is none: one with another wire type, text that is not UTF-8, a message that is malformed
-/// or too deep, and a number that a closed enumeration does not declare.
+/// A field of another wire type than declared, and a number that a closed enumeration does not declare, are left out. A
+/// value of which any part is malformed is none: text that is not UTF-8, a message that cannot be decoded or lies too
+/// deep, packed numbers that are cut, and what takes more memory than the standard limits allow.
 @_documentation(visibility: internal)
 extension UnknownStorage {
     // MARK: Values
 
     /// Returns the value of an extension: the last one.
     public func value<Coding: WireCoding>(_ number: UInt32, _ coding: Coding.Type) -> Coding.Value? {
-        self.read(number) { decoder, tag, value in
-            guard tag & 7 == Coding.wireType else { return decoder.skip(tag) }
-            let read = Coding.decode(from: &decoder)
-            if !decoder.hasFailed { value = read }
+        var value: Coding.Value?
+        let isSound = self.read(number) { decoder, tag in
+            guard tag & 7 == Coding.wireType else { return false }
+            value = Coding.decode(from: &decoder)
+            return true
         }
+        return isSound ? value : nil
     }
 
     /// Returns the value of an extension of an enumeration: the last one that is declared.
     public func enumeration<Enum: ProtobufEnum>(_ number: UInt32, _ type: Enum.Type) -> Enum? {
-        self.read(number) { decoder, tag, value in
-            guard tag & 7 == WireEnum<Enum>.wireType else { return decoder.skip(tag) }
-            if let known = WireEnum<Enum>.decodeKnown(from: &decoder), !decoder.hasFailed { value = known }
+        var value: Enum?
+        let isSound = self.read(number) { decoder, tag in
+            guard tag & 7 == WireEnum<Enum>.wireType else { return false }
+            if let known = WireEnum<Enum>.decodeKnown(from: &decoder) { value = known }
+            return true
         }
+        return isSound ? value : nil
     }
 
     /// Returns the values of a repeated extension, which may come packed, too.
     public func values<Coding: WireCoding>(_ number: UInt32, _ coding: Coding.Type) -> [Coding.Value] {
-        self.readAll(number) { decoder, tag, values in
-            if tag & 7 == Coding.wireType {
-                let read = Coding.decode(from: &decoder)
-                if !decoder.hasFailed { values.append(read) }
-            } else if tag & 7 == 2, let outer = decoder.enter(isLevel: false) {
-                while decoder.cursor < decoder.end {
-                    let read = Coding.decode(from: &decoder)
-                    if !decoder.hasFailed { values.append(read) }
-                }
-                decoder.leave(to: outer, isLevel: false)
-            } else {
-                decoder.skip(tag)
-            }
+        var values: [Coding.Value] = []
+        let isSound = self.readAll(number, wireType: Coding.wireType) { decoder in
+            decoder.charge(MemoryLayout<Coding.Value>.stride)
+            values.append(Coding.decode(from: &decoder))
         }
+        return isSound ? values : []
     }
 
     /// Returns the values of a repeated extension of an enumeration, which may come packed, too.
     public func enumerations<Enum: ProtobufEnum>(_ number: UInt32, _ type: Enum.Type) -> [Enum] {
-        self.readAll(number) { decoder, tag, values in
-            if tag & 7 == WireEnum<Enum>.wireType {
-                if let known = WireEnum<Enum>.decodeKnown(from: &decoder), !decoder.hasFailed { values.append(known) }
-            } else if tag & 7 == 2, let outer = decoder.enter(isLevel: false) {
-                while decoder.cursor < decoder.end {
-                    if let known = WireEnum<Enum>.decodeKnown(from: &decoder), !decoder.hasFailed {
-                        values.append(known)
-                    }
-                }
-                decoder.leave(to: outer, isLevel: false)
-            } else {
-                decoder.skip(tag)
-            }
+        var values: [Enum] = []
+        let isSound = self.readAll(number, wireType: WireEnum<Enum>.wireType) { decoder in
+            guard let known = WireEnum<Enum>.decodeKnown(from: &decoder) else { return }
+            decoder.charge(MemoryLayout<Enum>.stride)
+            values.append(known)
         }
+        return isSound ? values : []
     }
 
     /// Returns the message of an extension: all that came, merged.
@@ -67,12 +58,13 @@ extension UnknownStorage {
         _ type: Message.Type,
         isGroup: Bool = false
     ) -> Message? {
-        self.read(number) { decoder, tag, message in
-            guard tag & 7 == (isGroup ? 3 : 2) else { return decoder.skip(tag) }
-            var read = message
-            isGroup ? decoder.group(&read, tag) : decoder.message(&read)
-            if !decoder.hasFailed { message = read }
+        var message: Message?
+        let isSound = self.read(number) { decoder, tag in
+            guard tag & 7 == (isGroup ? 3 : 2) else { return false }
+            isGroup ? decoder.group(&message, tag) : decoder.message(&message)
+            return true
         }
+        return isSound ? message : nil
     }
 
     /// Returns the messages of a repeated extension.
@@ -81,38 +73,51 @@ extension UnknownStorage {
         _ type: Message.Type,
         isGroup: Bool = false
     ) -> [Message] {
-        self.readAll(number) { decoder, tag, messages in
-            guard tag & 7 == (isGroup ? 3 : 2) else { return decoder.skip(tag) }
-            var read: Message?
-            isGroup ? decoder.group(&read, tag) : decoder.message(&read)
-            if let read, !decoder.hasFailed { messages.append(read) }
+        var messages: [Message] = []
+        let isSound = self.read(number) { decoder, tag in
+            guard tag & 7 == (isGroup ? 3 : 2) else { return false }
+            isGroup ? decoder.groups(&messages, tag) : decoder.messages(&messages)
+            return true
+        }
+        return isSound ? messages : []
+    }
+
+    /// Calls `body` for each value of a repeated extension, with a tag of its own or packed.
+    ///
+    /// - Returns: Whether the values are sound, as far as the decoder has read them.
+    private func readAll(_ number: UInt32, wireType: UInt32, _ body: (inout MessageDecoder) -> Void) -> Bool {
+        self.read(number) { decoder, tag in
+            if tag & 7 == wireType {
+                body(&decoder)
+                return true
+            }
+            guard tag & 7 == 2 else { return false }
+            guard let outer = decoder.enter(isLevel: false) else { return true }
+            while decoder.cursor < decoder.end { body(&decoder) }
+            decoder.leave(to: outer, isLevel: false)
+            return true
         }
     }
 
-    private func readAll<Value>(
-        _ number: UInt32,
-        _ body: (inout MessageDecoder, UInt32, inout [Value]) -> Void
-    ) -> [Value] {
-        var values: [Value] = []
-        self.forEach(number) { bytes in
+    /// Calls `body` for each field of a number, behind its tag. It reads the field's value, or returns false.
+    ///
+    /// One decoder reads them all, so that the memory that they take is counted together.
+    ///
+    /// - Returns: Whether the fields that `body` read are sound.
+    private func read(_ number: UInt32, _ body: (inout MessageDecoder, UInt32) -> Bool) -> Bool {
+        if self.bytes.isEmpty { return true }
+        return self.bytes.withUnsafeBytes { bytes in
             var decoder = MessageDecoder(bytes, .standard)
-            guard let tag = decoder.nextTag() else { return }
-            body(&decoder, tag, &values)
+            let levels = decoder.levels
+            while let tag = decoder.nextTag() {
+                if tag >> 3 == number, body(&decoder, tag) { continue }
+                // Groups that are skipped were counted when the message was decoded, maybe within wider limits.
+                decoder.levels = .max
+                decoder.skip(tag)
+                decoder.levels = levels
+            }
+            return !decoder.hasFailed
         }
-        return values
-    }
-
-    private func read<Value>(
-        _ number: UInt32,
-        _ body: (inout MessageDecoder, UInt32, inout Value?) -> Void
-    ) -> Value? {
-        var value: Value?
-        self.forEach(number) { bytes in
-            var decoder = MessageDecoder(bytes, .standard)
-            guard let tag = decoder.nextTag() else { return }
-            body(&decoder, tag, &value)
-        }
-        return value
     }
 
     // MARK: Changes
@@ -136,12 +141,12 @@ extension UnknownStorage {
         self.replace(number) { encoder in encoder.packed(number << 3 | 2, values, coding) }
     }
 
-    /// Replaces the message of an extension.
+    /// Replaces the message of an extension. One that lies too deep to be encoded becomes none.
     public mutating func set<Message: ProtobufMessage>(_ number: UInt32, _ message: Message, isGroup: Bool = false) {
         self.set(number, [message], isGroup: isGroup)
     }
 
-    /// Replaces the messages of a repeated extension.
+    /// Replaces the messages of a repeated extension. If one lies too deep to be encoded, there are none.
     public mutating func set<Message: ProtobufMessage>(_ number: UInt32, _ messages: [Message], isGroup: Bool = false) {
         self.replace(number) { encoder in
             isGroup ? encoder.groups(number << 3 | 3, messages) : encoder.messages(number << 3 | 2, messages)
@@ -150,19 +155,16 @@ extension UnknownStorage {
 
     /// Removes the values of an extension.
     public mutating func remove(_ number: UInt32) {
-        guard self.contains(number) else { return }
+        // Most often there is none, and nothing is copied.
+        var isThere = false
+        self.forEach { found, _ in isThere = isThere || found == number }
+        guard isThere else { return }
         var rest: [UInt8] = []
         rest.reserveCapacity(self.bytes.count)
-        self.forEach { found, bytes in
-            if found != number { rest.append(contentsOf: bytes) }
+        self.forEach { found, field in
+            if found != number { rest.append(contentsOf: field) }
         }
         self.bytes = rest
-    }
-
-    private func contains(_ number: UInt32) -> Bool {
-        var isThere = false
-        self.forEach(number) { _ in isThere = true }
-        return isThere
     }
 
     private mutating func replace(_ number: UInt32, _ encode: (inout MessageEncoder) -> Void) {
@@ -170,6 +172,8 @@ extension UnknownStorage {
         // Without memory, the encoder counts.
         var counter = MessageEncoder(UnsafeMutableRawBufferPointer(start: nil, count: 0), isCanonical: true)
         encode(&counter)
+        // What it leaves out must not make another value of it.
+        guard counter.tooDeep == nil, counter.count <= MessageLimits.length else { return }
         let start = self.bytes.count
         self.bytes.append(contentsOf: repeatElement(0, count: counter.count))
         self.bytes.withUnsafeMutableBytes { bytes in
@@ -178,20 +182,12 @@ extension UnknownStorage {
         }
     }
 
-    // MARK: Fields
-
-    /// Calls `body` with each field of this number, with its tag.
-    private func forEach(_ number: UInt32, _ body: (UnsafeRawBufferPointer) -> Void) {
-        if self.bytes.isEmpty { return }
-        self.forEach { found, bytes in
-            if found == number { body(bytes) }
-        }
-    }
-
     /// Calls `body` with the number of each field, and with the whole field.
     private func forEach(_ body: (UInt32, UnsafeRawBufferPointer) -> Void) {
         self.bytes.withUnsafeBytes { bytes in
             var decoder = MessageDecoder(bytes, .standard)
+            // Groups were counted when the message was decoded, maybe within wider limits.
+            decoder.levels = .max
             while let tag = decoder.nextTag() {
                 let start = decoder.field
                 decoder.skip(tag)

@@ -13,7 +13,11 @@ struct ModuleImports {
     /// The other modules in alphabetical order, without the runtime. A module of which nothing is used is left out,
     /// since the compiler warns of public imports without a use.
     var used: [String] {
-        let files = self.context.generatesMessages ? self.context.file.allMessages.flatMap(Self.files) : []
+        var files: [FileDescriptor] = []
+        if self.context.generatesMessages {
+            files = self.context.file.allMessages.flatMap(Self.files)
+            files += self.context.file.allExtensions.flatMap(Self.files(ofExtension:))
+        }
         let services = self.context.generatesServices ? self.context.file.services : []
         let messages = services.flatMap(\.methods).flatMap { [$0.inputType, $0.outputType] }.compactMap { $0 }
         var modules = Set((files + messages.compactMap(\.file)).compactMap { self.otherModule(of: $0) })
@@ -34,6 +38,8 @@ struct ModuleImports {
             guard module != Names.runtime else { continue }
             types += file.messages.map { "struct \(self.namer.fullName(message: $0))" }
             types += file.enums.map { "enum \(self.namer.fullName(enum: $0))" }
+            let extensions = file.extensions.filter { !$0.extendsDescriptors }
+            types += extensions.map { "let \(self.namer.fullName(extensionField: $0))" }
             waiting += file.publicDependencies
         }
         return types.sorted()
@@ -44,6 +50,11 @@ struct ModuleImports {
             return nil
         }
         return module
+    }
+
+    /// The files of the message that an extension extends, and of its own type.
+    private static func files(ofExtension field: FieldDescriptor) -> [FileDescriptor] {
+        [field.containingType?.file, field.messageType?.file, field.enumType?.file].compactMap { $0 }
     }
 
     /// The files of the types of a message's fields.

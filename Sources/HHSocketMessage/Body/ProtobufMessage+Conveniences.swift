@@ -54,11 +54,4 @@ extension ProtobufMessage {
         let error = buffer.withUnsafeReadableBytes { bytes in self.decode(bytes, limits) }
         if let error { throw error }
     }
-
-    /// Encodes the message into a buffer of its own.
-    ///
-    /// - Throws: ``MessageError`` if a required field is missing, the message is nested more than 100 deep, or its
-    ///   encoding would have 2 GiB or more.
-    @inlinable
-    public func serializedBuffer() throws(MessageError) -> ByteBuffer { try self.encodedBuffer() }
 }

@@ -83,27 +83,8 @@ extension ProtobufMessage {
     ///
     /// - Throws: ``MessageError`` if a required field is missing, the message is nested more than 100 deep, or its
     ///   encoding would have 2 GiB or more.
-    @inlinable
     public func serializedBytes() throws(MessageError) -> [UInt8] {
-        var error: MessageError?
-        let short = MessageEncoding.inStack(self, isCanonical: false, error: &error) { bytes in [UInt8](bytes) }
-        if let short { return short }
-        if let error { throw error }
-        return try self.longBytes()
-    }
-
-    /// The bytes of a message that is long. Not inlinable, so that it takes no code for each message.
-    @usableFromInline
-    func longBytes() throws(MessageError) -> [UInt8] {
-        try MessageEncoding.inHeap(self, isCanonical: false) { capacity, encode in
-            [UInt8](unsafeUninitializedCapacity: capacity) { memory, count in
-                let bytes = encode(UnsafeMutableRawBufferPointer(memory))
-                count = bytes.count
-                guard let start = memory.baseAddress, let source = bytes.baseAddress, source != start else { return }
-                // It is at the end of the memory.
-                UnsafeMutableRawPointer(start).copyMemory(from: source, byteCount: count)
-            }
-        }
+        try MessageEncoding(Self.messageDescriptor).bytes { encoder in self.encodeAll(to: &encoder) }
     }
 
     @inlinable
@@ -124,46 +105,50 @@ extension ProtobufMessage {
     public func withCanonicalMessageBytes<Result>(
         _ body: (UnsafeRawBufferPointer) throws -> Result
     ) throws -> Result {
-        try self.longBuffer(isCanonical: true).withUnsafeReadableBytes(body)
+        try self.canonicalBuffer().withUnsafeReadableBytes(body)
     }
 
-    @inlinable
-    public func messageBuffer() throws -> ByteBuffer { try self.encodedBuffer() }
+    public func messageBuffer() throws -> ByteBuffer { try self.serializedBuffer() }
 
-    @inlinable
-    func encodedBuffer() throws(MessageError) -> ByteBuffer {
-        var error: MessageError?
-        let short = MessageEncoding.inStack(self, isCanonical: false, error: &error) { ByteBuffer(bytes: $0) }
-        if let short { return short }
-        if let error { throw error }
-        return try self.longBuffer(isCanonical: false)
+    /// Encodes the message into a buffer of its own.
+    ///
+    /// - Throws: ``MessageError`` if a required field is missing, the message is nested more than 100 deep, or its
+    ///   encoding would have 2 GiB or more.
+    public func serializedBuffer() throws(MessageError) -> ByteBuffer {
+        try MessageEncoding(Self.messageDescriptor).buffer { encoder in self.encodeAll(to: &encoder) }
     }
 
-    /// The bytes of a message that may be long. Not inlinable, so that it takes no code for each message.
-    @usableFromInline
-    func longBuffer(isCanonical: Bool) throws(MessageError) -> ByteBuffer {
-        try MessageEncoding.inHeap(self, isCanonical: isCanonical) { capacity, encode in
-            var buffer = ByteBufferAllocator().buffer(capacity: capacity)
-            let count = buffer.withUnsafeMutableWritableBytes { encode($0).count }
-            // It is at the end of the memory.
-            let end = buffer.writerIndex + buffer.writableBytes
-            buffer.moveWriterIndex(to: end)
-            buffer.moveReaderIndex(to: end - count)
-            return buffer
+    func canonicalBuffer() throws(MessageError) -> ByteBuffer {
+        try MessageEncoding(Self.messageDescriptor, isCanonical: true).buffer { encoder in
+            self.encodeAll(to: &encoder)
         }
     }
 
-    /// Returns the error, if there is one: closures of the standard library do not rethrow typed errors.
-    @inlinable
-    mutating func decode(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) -> MessageError? {
-        var decoder = MessageDecoder(bytes, limits)
-        self.decode(from: &decoder)
-        if decoder.hasFailed { return decoder.error(in: Self.messageDescriptor) }
+    /// Encodes the message as the outermost one.
+    private func encodeAll(to encoder: inout MessageEncoder) {
+        self.encode(to: &encoder)
+        // In one that is too deep the check would be, too.
+        if encoder.failure != nil { return }
         do throws(MessageError) {
             try self.checkRequired()
-            return nil
         } catch {
-            return error
+            encoder.fail(error)
+        }
+    }
+
+    /// Decodes the message as the outermost one.
+    ///
+    /// Returns the error, if there is one: closures of the standard library do not rethrow typed errors.
+    @usableFromInline
+    mutating func decode(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) -> MessageError? {
+        MessageDecoder.decode(bytes, limits) { decoder in
+            self.decode(from: &decoder)
+            if decoder.hasFailed { return decoder.attribute(to: Self.messageDescriptor) }
+            do throws(MessageError) {
+                try self.checkRequired()
+            } catch {
+                decoder.fail(error)
+            }
         }
     }
 }

@@ -11,14 +11,13 @@ public enum WireString: WireKeyCoding {
     @inlinable public static var zero: String { "" }
     @inlinable public static func isZero(_ value: String) -> Bool { value.isEmpty }
 
-    @inlinable
+    /// Not inlinable, as are the others here: there is more to do than a call costs.
     public static func decode(from decoder: inout MessageDecoder) -> String {
         let bytes = decoder.delimited()
         if bytes.isEmpty { return "" }
         return decoder.text(bytes)
     }
 
-    @inlinable
     public static func encode(_ value: String, to encoder: inout MessageEncoder) {
         encoder.prepend(text: value)
     }
@@ -36,7 +35,6 @@ public enum WireBytes: WireCoding {
     @inlinable public static var zero: Data { Data() }
     @inlinable public static func isZero(_ value: Data) -> Bool { value.isEmpty }
 
-    @inlinable
     public static func decode(from decoder: inout MessageDecoder) -> Data {
         let bytes = decoder.delimited()
         if bytes.isEmpty { return Data() }
@@ -44,7 +42,6 @@ public enum WireBytes: WireCoding {
         return decoder.hasFailed ? Data() : Data(bytes)
     }
 
-    @inlinable
     public static func encode(_ value: Data, to encoder: inout MessageEncoder) {
         value.withUnsafeBytes { bytes in encoder.prepend(bytes: bytes) }
         encoder.prepend(varint: UInt64(value.count))
@@ -53,8 +50,7 @@ public enum WireBytes: WireCoding {
 
 extension MessageDecoder {
     /// The text of these bytes, which were just read; fails if they are none.
-    @usableFromInline
-    mutating func text(_ bytes: UnsafeBufferPointer<UInt8>) -> String {
+    fileprivate mutating func text(_ bytes: UnsafeBufferPointer<UInt8>) -> String {
         // Short texts have no memory of their own, others have a header.
         if bytes.count > 15 { self.charge(bytes.count + 32) }
         if self.hasFailed { return "" }

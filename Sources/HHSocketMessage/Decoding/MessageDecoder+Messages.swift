@@ -33,13 +33,9 @@ extension MessageDecoder {
 
     /// Reads a message that may be there already, with which it is merged.
     @inlinable
-    @inline(never)
     public mutating func message<Message: ProtobufMessage>(_ message: inout Message?) {
-        guard let outer = self.enter() else { return }
         if message == nil { message = Message() }
-        message?.decode(from: &self)
-        if self.hasFailed { self.attribute(to: Message.messageDescriptor) }
-        self.leave(to: outer)
+        message?.decode(within: &self)
     }
 
     /// Reads one of many messages.
@@ -47,12 +43,10 @@ extension MessageDecoder {
     @inline(never)
     public mutating func messages<Message: ProtobufMessage>(_ messages: inout [Message]) {
         if messages.isEmpty { messages.reserveCapacity(self.countOfRun()) }
-        guard let outer = self.enter() else { return }
         self.charge(MemoryLayout<Message>.stride)
+        if self.hasFailed { return }
         messages.append(Message())
-        messages[messages.count - 1].decode(from: &self)
-        if self.hasFailed { self.attribute(to: Message.messageDescriptor) }
-        self.leave(to: outer)
+        messages[messages.count - 1].decode(within: &self)
     }
 
     /// The number of delimited values that follow each other under the tag that was just read, so that their array need
@@ -94,8 +88,14 @@ extension MessageDecoder {
     // MARK: Maps
 
     /// Reads an entry of a map whose values are not messages.
-    @inlinable
-    @inline(never)
+    @_specialize(where Key == WireString, Value == WireString)
+    @_specialize(where Key == WireString, Value == WireInt32)
+    @_specialize(where Key == WireString, Value == WireInt64)
+    @_specialize(where Key == WireString, Value == WireDouble)
+    @_specialize(where Key == WireString, Value == WireBool)
+    @_specialize(where Key == WireString, Value == WireBytes)
+    @_specialize(where Key == WireInt32, Value == WireString)
+    @_specialize(where Key == WireInt64, Value == WireString)
     public mutating func map<Key: WireKeyCoding, Value: WireCoding>(
         _ map: inout [Key.Value: Value.Value],
         _ keys: Key.Type,
@@ -120,8 +120,11 @@ extension MessageDecoder {
 
     /// Reads an entry of a map whose values are of an enumeration. One with a number that a closed enumeration does not
     /// know is kept as an unknown field, key and all.
-    @inlinable
-    @inline(never)
+    @_specialize(kind:partial,where Key == WireString)
+    @_specialize(kind:partial,where Key == WireInt32)
+    @_specialize(kind:partial,where Key == WireInt64)
+    @_specialize(kind:partial,where Key == WireUInt32)
+    @_specialize(kind:partial,where Key == WireUInt64)
     public mutating func enumMap<Key: WireKeyCoding, Value: ProtobufEnum>(
         _ map: inout [Key.Value: Value],
         _ keys: Key.Type,
@@ -148,8 +151,11 @@ extension MessageDecoder {
     }
 
     /// Reads an entry of a map whose values are messages.
-    @inlinable
-    @inline(never)
+    @_specialize(kind:partial,where Key == WireString)
+    @_specialize(kind:partial,where Key == WireInt32)
+    @_specialize(kind:partial,where Key == WireInt64)
+    @_specialize(kind:partial,where Key == WireUInt32)
+    @_specialize(kind:partial,where Key == WireUInt64)
     public mutating func messageMap<Key: WireKeyCoding, Message: ProtobufMessage>(
         _ map: inout [Key.Value: Message],
         _ keys: Key.Type
@@ -172,8 +178,20 @@ extension MessageDecoder {
     }
 
     /// A dictionary has a third more places than entries, each with a bit.
-    @inlinable
     mutating func chargeForEntry<Key, Value>(of map: [Key: Value]) {
         self.charge((MemoryLayout<Key>.stride + MemoryLayout<Value>.stride) * 4 / 3 + 1)
+    }
+}
+
+extension ProtobufMessage {
+    /// Reads the message within the one that is being read, from its length on.
+    ///
+    /// Not inlinable, since it would be compiled for each type, and be no faster.
+    @usableFromInline
+    mutating func decode(within decoder: inout MessageDecoder) {
+        guard let outer = decoder.enter() else { return }
+        self.decode(from: &decoder)
+        if decoder.hasFailed { decoder.attribute(to: Self.messageDescriptor) }
+        decoder.leave(to: outer)
     }
 }

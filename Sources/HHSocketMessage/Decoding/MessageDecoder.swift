@@ -31,24 +31,27 @@ public struct MessageDecoder: ~Copyable {
     @usableFromInline let limits: MessageLimits
     /// The length of the outermost message.
     @usableFromInline let length: Int
-    @usableFromInline var failure: Failure?
+    @usableFromInline var failure: CodingFailure?
     /// The group that is being read; that of the innermost message that is one.
     @usableFromInline var group = OpenGroup(end: 0, levels: 0)
 
-    /// The first error. Apart from the decoder, since there is hardly ever one.
-    @usableFromInline
-    final class Failure {
-        @usableFromInline var error: MessageError
-        /// The number of the field that it is in.
-        var field: UInt32 = 0
-
-        init(_ error: MessageError) { self.error = error }
-    }
-
     @inlinable var hasFailed: Bool { self.failure != nil }
 
-    /// Not inlinable, so that it takes no code for each message.
+    /// Decodes a message. Not inlinable, so that it takes no code for each message.
+    ///
+    /// - Parameter read: Reads the outermost message.
+    /// - Returns: The error, if there is one.
     @usableFromInline
+    static func decode(
+        _ bytes: UnsafeRawBufferPointer,
+        _ limits: MessageLimits,
+        _ read: (inout MessageDecoder) -> Void
+    ) -> MessageError? {
+        var decoder = MessageDecoder(bytes, limits)
+        read(&decoder)
+        return decoder.failure?.error
+    }
+
     init(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) {
         // An empty buffer may have no address; any non-null address will do, since nothing is read.
         let start = bytes.baseAddress ?? UnsafeRawPointer(bitPattern: 1).unsafelyUnwrapped
@@ -72,10 +75,17 @@ public struct MessageDecoder: ~Copyable {
     @inline(never)
     mutating func fail(_ reason: MessageError.Reason, at place: UnsafePointer<UInt8>?) {
         if self.failure == nil {
-            self.failure = Failure(MessageError(reason, in: "", at: place.map { $0 - self.start }))
+            self.failure = CodingFailure(MessageError(reason, in: "", at: place.map { $0 - self.start }))
             self.attribute(toFieldAt: self.field)
         }
         self.cursor = self.end
+    }
+
+    /// Notes the error of a message that has been read to its end.
+    @usableFromInline
+    @inline(never)
+    mutating func fail(_ error: MessageError) {
+        if self.failure == nil { self.failure = CodingFailure(error) }
     }
 
     /// Says which message an error is in, if nobody has: the innermost.
@@ -87,14 +97,6 @@ public struct MessageDecoder: ~Copyable {
         guard case .invalidUTF8 = failure.error.reason else { return }
         let name = descriptor.fields.first { $0.number == failure.field }?.name
         failure.error.reason = .invalidUTF8(field: name ?? "")
-    }
-
-    /// The first error, which is in this message if in none within it.
-    @usableFromInline
-    @inline(never)
-    mutating func error(in descriptor: MessageDescriptor) -> MessageError? {
-        self.attribute(to: descriptor)
-        return self.failure?.error
     }
 
     /// Says which field an error is in: not one of a map's entry, but the map.

@@ -8,9 +8,11 @@ extension DynamicMessage {
         limits: MessageLimits = .standard
     ) throws(MessageError) {
         self.init(descriptor)
-        var decoder = MessageDecoder(bytes, limits)
-        self.decode(from: &decoder)
-        if let error = decoder.error(in: descriptor) { throw error }
+        let error = MessageDecoder.decode(bytes, limits) { decoder in
+            self.decode(from: &decoder)
+            if decoder.hasFailed { decoder.attribute(to: descriptor) }
+        }
+        if let error { throw error }
         try self.checkRequired()
     }
 

@@ -19,9 +19,7 @@ extension DynamicMessage {
         // Without memory, the encoder counts.
         var counter = MessageEncoder(UnsafeMutableRawBufferPointer(start: nil, count: 0), isCanonical: false)
         self.encode(to: &counter)
-        if let inner = counter.tooDeep {
-            throw MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: inner.name)
-        }
+        if let failure = counter.failure { throw failure.error }
         guard counter.count <= MessageLimits.length else { throw MessageError(.tooLarge, in: self.descriptor.name) }
         // Now that it is known not to be too deep.
         try self.checkRequired()

@@ -17,10 +17,9 @@ public struct MessageEncoder: ~Copyable {
     @usableFromInline var levels: Int
     /// Whether the entries of maps are sorted by key.
     @usableFromInline let isCanonical: Bool
-    /// The message that lies too deep, if there is one: the only error there is before the end.
-    @usableFromInline var tooDeep: MessageDescriptor?
+    /// The first error.
+    @usableFromInline var failure: CodingFailure?
 
-    @inlinable
     init(_ memory: UnsafeMutableRawBufferPointer, isCanonical: Bool) {
         let start = memory.baseAddress ?? UnsafeMutableRawPointer(bitPattern: 1).unsafelyUnwrapped
         self.start = start.assumingMemoryBound(to: UInt8.self)
@@ -95,7 +94,6 @@ public struct MessageEncoder: ~Copyable {
         UnsafeMutableRawPointer(place).copyMemory(from: source, byteCount: bytes.count)
     }
 
-    @inlinable
     mutating func prepend(text: String) {
         var text = text
         let count = text.withUTF8 { bytes in
@@ -202,8 +200,8 @@ public struct MessageEncoder: ~Copyable {
         stored.box?.fields.encode(to: &self)
     }
 
-    @inlinable
-    @inline(never)
+    /// Not inlinable, since it would be compiled for each type, and be no faster.
+    @usableFromInline
     mutating func prepend<Message: ProtobufMessage>(_ tag: UInt32, _ message: borrowing Message) {
         guard self.levels > 0 else { return self.failForDepth(in: Message.messageDescriptor) }
         self.levels -= 1
@@ -214,27 +212,29 @@ public struct MessageEncoder: ~Copyable {
         self.levels += 1
     }
 
-    /// The error of a message that is too deep or too large.
     @usableFromInline
     @inline(never)
-    func error(in descriptor: MessageDescriptor) -> MessageError {
-        if let inner = self.tooDeep {
-            return MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: inner.name)
-        }
-        return MessageError(.tooLarge, in: descriptor.name)
+    mutating func failForDepth(in descriptor: MessageDescriptor) {
+        self.fail(MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: descriptor.name))
     }
 
     @usableFromInline
     @inline(never)
-    mutating func failForDepth(in descriptor: MessageDescriptor) {
-        if self.tooDeep == nil { self.tooDeep = descriptor }
+    mutating func fail(_ error: MessageError) {
+        if self.failure == nil { self.failure = CodingFailure(error) }
     }
 
     // MARK: Maps
 
     /// Writes the entries of a map whose values are not messages.
-    @inlinable
-    @inline(never)
+    @_specialize(where Key == WireString, Value == WireString)
+    @_specialize(where Key == WireString, Value == WireInt32)
+    @_specialize(where Key == WireString, Value == WireInt64)
+    @_specialize(where Key == WireString, Value == WireDouble)
+    @_specialize(where Key == WireString, Value == WireBool)
+    @_specialize(where Key == WireString, Value == WireBytes)
+    @_specialize(where Key == WireInt32, Value == WireString)
+    @_specialize(where Key == WireInt64, Value == WireString)
     public mutating func map<Key: WireKeyCoding, Value: WireCoding>(
         _ tag: UInt32,
         _ map: [Key.Value: Value.Value],
@@ -250,8 +250,11 @@ public struct MessageEncoder: ~Copyable {
     }
 
     /// Writes the entries of a map whose values are messages.
-    @inlinable
-    @inline(never)
+    @_specialize(kind:partial,where Key == WireString)
+    @_specialize(kind:partial,where Key == WireInt32)
+    @_specialize(kind:partial,where Key == WireInt64)
+    @_specialize(kind:partial,where Key == WireUInt32)
+    @_specialize(kind:partial,where Key == WireUInt64)
     public mutating func messageMap<Key: WireKeyCoding, Message: ProtobufMessage>(
         _ tag: UInt32,
         _ map: [Key.Value: Message],
@@ -269,7 +272,6 @@ public struct MessageEncoder: ~Copyable {
         self.levels += 1
     }
 
-    @inlinable
     mutating func finishEntry<Key: WireKeyCoding>(_ key: Key.Value, _ keys: Key.Type, from end: Int, _ tag: UInt32) {
         Key.encode(key, to: &self)
         self.prepend(tag: 1 << 3 | Key.wireType)
@@ -277,7 +279,6 @@ public struct MessageEncoder: ~Copyable {
         self.prepend(tag: tag)
     }
 
-    @inlinable
     mutating func entries<Key: WireKeyCoding, Value>(
         _ map: [Key.Value: Value],
         _ keys: Key.Type,
@@ -292,9 +293,7 @@ public struct MessageEncoder: ~Copyable {
         }
     }
 
-    /// Not inlinable, so that a module has the code for sorting once, and not for each kind of map.
-    @usableFromInline
-    static func fromLastToFirst<Key: WireKeyCoding>(_ values: [Key.Value], _ keys: Key.Type) -> [Key.Value] {
+    private static func fromLastToFirst<Key: WireKeyCoding>(_ values: [Key.Value], _ keys: Key.Type) -> [Key.Value] {
         values.sorted { keys.precedes($1, $0) }
     }
 }

@@ -1,75 +1,103 @@
+public import NIOCore
+
 /// Encodes messages into memory whose length is a guess: a short one on the stack, a long one in as much as the last of
 /// its type took, and if that is too little, once more.
+///
+/// A message comes as a closure that encodes it, since generic functions would be compiled once for each type.
 @usableFromInline
-enum MessageEncoding {
+struct MessageEncoding {
+    @usableFromInline typealias Encode = (inout MessageEncoder) -> Void
+
+    private let descriptor: MessageDescriptor
+    private let isCanonical: Bool
+
+    @usableFromInline
+    init(_ descriptor: MessageDescriptor, isCanonical: Bool = false) {
+        self.descriptor = descriptor
+        self.isCanonical = isCanonical
+    }
+
     /// The length of the memory on the stack, in bytes. Swift allocates what is longer on the heap.
-    @usableFromInline static let stackLength = 1 << 10
+    private static let stackLength = 1 << 10
+
+    @usableFromInline
+    func bytes(_ encode: Encode) throws(MessageError) -> [UInt8] {
+        if let short = try self.inStack(encode, { [UInt8]($0) }) { return short }
+        var capacity = self.descriptor.expectedLength
+        while true {
+            var attempt = Attempt()
+            let bytes = [UInt8](unsafeUninitializedCapacity: capacity) { memory, count in
+                attempt = self.attempt(UnsafeMutableRawBufferPointer(memory), encode)
+                guard let start = memory.baseAddress, attempt.length <= capacity else { return }
+                // It is at the end of the memory.
+                let source = start + (capacity - attempt.length)
+                if source != start {
+                    UnsafeMutableRawPointer(start).copyMemory(from: source, byteCount: attempt.length)
+                }
+                count = attempt.length
+            }
+            try self.check(attempt)
+            self.descriptor.expectedLength = attempt.length
+            if attempt.length <= capacity { return bytes }
+            capacity = attempt.length
+        }
+    }
+
+    @usableFromInline
+    func buffer(_ encode: Encode) throws(MessageError) -> ByteBuffer {
+        if let short = try self.inStack(encode, { ByteBuffer(bytes: $0) }) { return short }
+        var capacity = self.descriptor.expectedLength
+        while true {
+            var buffer = ByteBufferAllocator().buffer(capacity: capacity)
+            capacity = buffer.writableBytes
+            let attempt = buffer.withUnsafeMutableWritableBytes { memory in self.attempt(memory, encode) }
+            try self.check(attempt)
+            self.descriptor.expectedLength = attempt.length
+            if attempt.length <= capacity {
+                // It is at the end of the memory.
+                buffer.moveWriterIndex(forwardBy: capacity)
+                buffer.moveReaderIndex(forwardBy: capacity - attempt.length)
+                return buffer
+            }
+            capacity = attempt.length
+        }
+    }
 
     /// Encodes a message that is not expected to be long, and calls `body` with its bytes.
     ///
-    /// - Returns: The result of `body`; nil if the message is longer, or expected to be, and if it has an error.
-    @inlinable
-    static func inStack<Message: ProtobufMessage, Value>(
-        _ message: Message,
-        isCanonical: Bool,
-        error: inout MessageError?,
+    /// - Returns: The result of `body`; nil if the message is longer, or expected to be.
+    private func inStack<Value>(
+        _ encode: Encode,
         _ body: (UnsafeRawBufferPointer) -> Value
-    ) -> Value? {
-        guard Message.messageDescriptor.expectedLength <= Self.stackLength else { return nil }
-        return withUnsafeTemporaryAllocation(byteCount: Self.stackLength, alignment: 1) { memory in
-            var encoder = MessageEncoder(memory, isCanonical: isCanonical)
-            message.encode(to: &encoder)
-            if encoder.missing > 0 {
-                Message.messageDescriptor.expectedLength = encoder.count
-                return nil
-            }
-            error = Self.error(of: message, encoder)
-            return error == nil
-                ? body(UnsafeRawBufferPointer(start: encoder.cursor, count: encoder.count)) : nil
+    ) throws(MessageError) -> Value? {
+        guard self.descriptor.expectedLength <= Self.stackLength else { return nil }
+        var attempt = Attempt()
+        let value: Value? = withUnsafeTemporaryAllocation(byteCount: Self.stackLength, alignment: 1) { memory in
+            attempt = self.attempt(memory, encode)
+            guard attempt.failure == nil, attempt.length <= memory.count else { return nil }
+            return body(UnsafeRawBufferPointer(rebasing: memory[(memory.count - attempt.length)...]))
         }
+        try self.check(attempt)
+        if attempt.length > Self.stackLength { self.descriptor.expectedLength = attempt.length }
+        return value
     }
 
-    /// Encodes a message, twice if more memory is needed than was guessed.
-    ///
-    /// - Parameter body: Is called with the length of the memory to allocate, and a function that encodes into that
-    ///   memory. It returns the bytes, which are at the end of the memory; none if they do not fit.
-    static func inHeap<Message: ProtobufMessage, Value>(
-        _ message: Message,
-        isCanonical: Bool,
-        _ body: (Int, (UnsafeMutableRawBufferPointer) -> UnsafeRawBufferPointer) -> Value
-    ) throws(MessageError) -> Value {
-        let descriptor = Message.messageDescriptor
-        var capacity = descriptor.expectedLength
-        while true {
-            var (length, failure) = (0, MessageError?.none)
-            let value = body(capacity) { memory in
-                var encoder = MessageEncoder(memory, isCanonical: isCanonical)
-                message.encode(to: &encoder)
-                length = encoder.count
-                failure = Self.error(of: message, encoder)
-                return UnsafeRawBufferPointer(start: encoder.cursor, count: encoder.missing > 0 ? 0 : length)
-            }
-            if let failure { throw failure }
-            descriptor.expectedLength = length
-            if length <= capacity { return value }
-            capacity = length
-        }
+    /// The result of encoding into memory that may be too short.
+    private struct Attempt {
+        /// The length of the encoded message, in bytes. If there is room for it, it is at the end of the memory.
+        var length = 0
+        var failure: CodingFailure?
     }
 
-    @inlinable
-    static func error<Message: ProtobufMessage>(
-        of message: Message,
-        _ encoder: borrowing MessageEncoder
-    ) -> MessageError? {
-        if encoder.tooDeep != nil || encoder.count > MessageLimits.length {
-            return encoder.error(in: Message.messageDescriptor)
-        }
-        do throws(MessageError) {
-            // Now that it is known not to be too deep.
-            try message.checkRequired()
-            return nil
-        } catch {
-            return error
-        }
+    private func attempt(_ memory: UnsafeMutableRawBufferPointer, _ encode: Encode) -> Attempt {
+        var encoder = MessageEncoder(memory, isCanonical: self.isCanonical)
+        encode(&encoder)
+        return Attempt(length: encoder.count, failure: encoder.failure)
+    }
+
+    /// Throws ``MessageError`` if the message cannot be encoded.
+    private func check(_ attempt: Attempt) throws(MessageError) {
+        if let failure = attempt.failure { throw failure.error }
+        if attempt.length > MessageLimits.length { throw MessageError(.tooLarge, in: self.descriptor.name) }
     }
 }

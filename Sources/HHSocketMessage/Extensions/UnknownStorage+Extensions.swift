@@ -173,7 +173,7 @@ extension UnknownStorage {
         var counter = MessageEncoder(UnsafeMutableRawBufferPointer(start: nil, count: 0), isCanonical: true)
         encode(&counter)
         // What it leaves out must not make another value of it.
-        guard counter.tooDeep == nil, counter.count <= MessageLimits.length else { return }
+        guard counter.failure == nil, counter.count <= MessageLimits.length else { return }
         let start = self.bytes.count
         self.bytes.append(contentsOf: repeatElement(0, count: counter.count))
         self.bytes.withUnsafeMutableBytes { bytes in

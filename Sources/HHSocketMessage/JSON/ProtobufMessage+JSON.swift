@@ -56,7 +56,7 @@ extension ProtobufMessage {
     private func dynamic() throws(MessageJSONError) -> DynamicMessage {
         do throws(MessageError) {
             // With the entries of maps in order.
-            let bytes = try self.longBuffer(isCanonical: true)
+            let bytes = try self.canonicalBuffer()
             return try DynamicMessage(Self.messageDescriptor, serializedBytes: Array(bytes.readableBytesView))
         } catch {
             throw MessageJSONError(error.description, at: nil)

@@ -1,0 +1,9 @@
+/// The first error of a decoder or an encoder. Apart from it, since there is hardly ever one.
+@usableFromInline
+final class CodingFailure {
+    var error: MessageError
+    /// The number of the field that it is in.
+    var field: UInt32 = 0
+
+    init(_ error: MessageError) { self.error = error }
+}

@@ -152,6 +152,14 @@ struct MessageGenerator {
         printer.print("", "\(access)mutating func decode(from decoder: inout \(Names.runtime).MessageDecoder) {")
         printer.withIndentation { printer in
             let unknown = "decoder.unknown(tag, &self.unknownFields)"
+            if self.message.options.messageSetWireFormat {
+                // Such a message has no fields, only extensions.
+                return printer.print(
+                    "while let tag = decoder.nextTag() {",
+                    "    if tag == 11 { decoder.messageSetItem(&self.unknownFields) } else { \(unknown) }",
+                    "}"
+                )
+            }
             guard !self.fields.isEmpty else {
                 return printer.print("while let tag = decoder.nextTag() { \(unknown) }")
             }
@@ -170,7 +178,8 @@ struct MessageGenerator {
     private func printEncoding(_ printer: inout CodePrinter, _ access: String) {
         printer.print("", "\(access)func encode(to encoder: inout \(Names.runtime).MessageEncoder) {")
         printer.withIndentation { printer in
-            printer.print("encoder.unknown(self.unknownFields)")
+            let unknown = self.message.options.messageSetWireFormat ? "messageSet" : "unknown"
+            printer.print("encoder.\(unknown)(self.unknownFields)")
             self.printFields(&printer, isReversed: true, \.encoding) { $0.printEncoding(&$1) }
         }
         printer.print("}")

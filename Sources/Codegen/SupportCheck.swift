@@ -32,11 +32,6 @@ struct SupportCheck {
     }
 
     private mutating func check(_ message: Descriptor) {
-        if message.options.messageSetWireFormat {
-            self.diagnostics.append(
-                Diagnostic(message, "message_set_wire_format of \(message.fullName) is not supported")
-            )
-        }
         for field in message.fields { self.check(field) }
     }
 

@@ -499,6 +499,103 @@ public struct Extended_Egg: HHSocketMessage.ProtobufMessage {
     }
 }
 
+/// The old format of sets of messages.
+public struct Extended_Basket: HHSocketMessage.ProtobufMessage {
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("extended.Basket")
+
+    /// Fields that this version of the message does not know; kept when it is sent on.
+    public var unknownFields = HHSocketMessage.UnknownStorage()
+
+    public init() {}
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            if tag == 11 { decoder.messageSetItem(&self.unknownFields) } else { decoder.unknown(tag, &self.unknownFields) }
+        }
+    }
+
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.messageSet(self.unknownFields)
+    }
+}
+
+public struct Extended_Apple: HHSocketMessage.ProtobufMessage {
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("extended.Apple", """
+        1 seeds int32 optional
+        """)
+
+    public var seeds: Int32 {
+        get { self._seeds ?? 0 }
+        set { self._seeds = newValue }
+    }
+    /// Whether `seeds` has a value.
+    public var hasSeeds: Bool { self._seeds != nil }
+    /// Leaves `seeds` without a value.
+    public mutating func clearSeeds() { self._seeds = nil }
+
+    public enum Extensions {
+        public static let apple = HHSocketMessage.MessageExtension(of: Extended_Basket.self, "1547769 extended.Apple.apple message optional json=[extended.Apple.apple]", types: [Extended_Apple.self])
+    }
+
+    /// Fields that this version of the message does not know; kept when it is sent on.
+    public var unknownFields = HHSocketMessage.UnknownStorage()
+
+    public init() {}
+
+    private var _seeds: Int32?
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 8: decoder.optional(&self._seeds, HHSocketMessage.WireInt32.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
+    }
+
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.optional(8, self._seeds, HHSocketMessage.WireInt32.self)
+    }
+}
+
+public struct Extended_Picnic: HHSocketMessage.ProtobufMessage {
+    public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("extended.Picnic", """
+        1 basket message optional
+        """, types: [Extended_Basket.self])
+
+    public var basket: Extended_Basket {
+        get { self._basket ?? Extended_Basket() }
+        set { self._basket = newValue }
+        _modify { yield &self._basket[orDefault: Extended_Basket()] }
+    }
+    /// Whether `basket` has a value.
+    public var hasBasket: Bool { self._basket != nil }
+    /// Leaves `basket` without a value.
+    public mutating func clearBasket() { self._basket = nil }
+
+    /// Fields that this version of the message does not know; kept when it is sent on.
+    public var unknownFields = HHSocketMessage.UnknownStorage()
+
+    public init() {}
+
+    private var _basket: Extended_Basket?
+
+    public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.message(&self._basket)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
+    }
+
+    public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.message(10, self._basket)
+    }
+}
+
 public let Extended_Extensions_age = HHSocketMessage.MessageExtension(of: Extended_Animal.self, "100 extended.age int32 optional json=[extended.age]")
 
 public let Extended_Extensions_sound = HHSocketMessage.MessageExtension(of: Extended_Animal.self, "101 extended.sound string optional json=[extended.sound]")
@@ -676,4 +773,15 @@ extension Extended_Animal {
     }
     /// Leaves `Extended_Collar_lost` without a value.
     public mutating func clearExtended_Collar_lost() { self.unknownFields.remove(121) }
+}
+
+extension Extended_Basket {
+    public var Extended_Apple_apple: Extended_Apple {
+        get { self.unknownFields.message(1547769, Extended_Apple.self) ?? Extended_Apple() }
+        set { self.unknownFields.set(1547769, newValue) }
+    }
+    /// Whether `Extended_Apple_apple` has a value.
+    public var hasExtended_Apple_apple: Bool { self.unknownFields.message(1547769, Extended_Apple.self) != nil }
+    /// Leaves `Extended_Apple_apple` without a value.
+    public mutating func clearExtended_Apple_apple() { self.unknownFields.remove(1547769) }
 }

@@ -286,6 +286,61 @@ public nonisolated struct Extended_Egg: Sendable {
   fileprivate var _weight: Float? = nil
 }
 
+/// The old format of sets of messages.
+public nonisolated struct Extended_Basket: SwiftProtobuf.ExtensibleMessage, Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  public var _protobuf_extensionFieldValues = SwiftProtobuf.ExtensionFieldValueSet()
+}
+
+public nonisolated struct Extended_Apple: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var seeds: Int32 {
+    get {_seeds ?? 0}
+    set {_seeds = newValue}
+  }
+  /// Returns true if `seeds` has been explicitly set.
+  public var hasSeeds: Bool {self._seeds != nil}
+  /// Clears the value of `seeds`. Subsequent reads from it will return its default value.
+  public mutating func clearSeeds() {self._seeds = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _seeds: Int32? = nil
+}
+
+public nonisolated struct Extended_Picnic: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var basket: Extended_Basket {
+    get {_basket ?? Extended_Basket()}
+    set {_basket = newValue}
+  }
+  /// Returns true if `basket` has been explicitly set.
+  public var hasBasket: Bool {self._basket != nil}
+  /// Clears the value of `basket`. Subsequent reads from it will return its default value.
+  public mutating func clearBasket() {self._basket = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _basket: Extended_Basket? = nil
+}
+
 // MARK: - Extension support defined in extended.proto.
 
 // MARK: - Extension Properties
@@ -440,6 +495,24 @@ nonisolated extension Extended_Animal {
   }
 }
 
+nonisolated extension Extended_Basket {
+
+  public var Extended_Apple_apple: Extended_Apple {
+    get {return getExtensionValue(ext: Extended_Apple.Extensions.apple) ?? Extended_Apple()}
+    set {setExtensionValue(ext: Extended_Apple.Extensions.apple, value: newValue)}
+  }
+  /// Returns true if extension `Extended_Apple.Extensions.apple`
+  /// has been explicitly set.
+  public var hasExtended_Apple_apple: Bool {
+    return hasExtensionValue(ext: Extended_Apple.Extensions.apple)
+  }
+  /// Clears the value of extension `Extended_Apple.Extensions.apple`.
+  /// Subsequent reads from it will return its default value.
+  public mutating func clearExtended_Apple_apple() {
+    clearExtensionValue(ext: Extended_Apple.Extensions.apple)
+  }
+}
+
 nonisolated extension Extended_Collar {
 
   public var Extended_price: UInt64 {
@@ -480,7 +553,8 @@ public nonisolated let Extended_Extended_Extensions: SwiftProtobuf.SimpleExtensi
   Extended_Extensions_mother,
   Extended_Extensions_price,
   Extended_Collar.Extensions.worn,
-  Extended_Collar.Extensions.lost
+  Extended_Collar.Extensions.lost,
+  Extended_Apple.Extensions.apple
 ]
 
 // Extension Objects - The only reason these might be needed is when manually
@@ -564,6 +638,15 @@ nonisolated extension Extended_Collar {
     public static let lost = SwiftProtobuf.MessageExtension<SwiftProtobuf.RepeatedMessageExtensionField<Extended_Collar>, Extended_Animal>(
       _protobuf_fieldNumber: 121,
       fieldName: "extended.Collar.lost"
+    )
+  }
+}
+
+nonisolated extension Extended_Apple {
+  public enum Extensions {
+    public static let apple = SwiftProtobuf.MessageExtension<SwiftProtobuf.OptionalMessageExtensionField<Extended_Apple>, Extended_Basket>(
+      _protobuf_fieldNumber: 1547769,
+      fieldName: "extended.Apple"
     )
   }
 }
@@ -1037,6 +1120,104 @@ nonisolated extension Extended_Egg: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
   public static func ==(lhs: Extended_Egg, rhs: Extended_Egg) -> Bool {
     if lhs._weight != rhs._weight {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Extended_Basket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Basket"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  public var isInitialized: Bool {
+    if !_protobuf_extensionFieldValues.isInitialized {return false}
+    return true
+  }
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    try decoder.decodeExtensionFieldsAsMessageSet(values: &_protobuf_extensionFieldValues, messageType: Extended_Basket.self)
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try visitor.visitExtensionFieldsAsMessageSet(fields: _protobuf_extensionFieldValues, start: 4, end: 2147483647)
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Extended_Basket, rhs: Extended_Basket) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    if lhs._protobuf_extensionFieldValues != rhs._protobuf_extensionFieldValues {return false}
+    return true
+  }
+}
+
+nonisolated extension Extended_Apple: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Apple"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}seeds\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularInt32Field(value: &self._seeds) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._seeds {
+      try visitor.visitSingularInt32Field(value: v, fieldNumber: 1)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Extended_Apple, rhs: Extended_Apple) -> Bool {
+    if lhs._seeds != rhs._seeds {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Extended_Picnic: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Picnic"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}basket\0")
+
+  public var isInitialized: Bool {
+    if let v = self._basket, !v.isInitialized {return false}
+    return true
+  }
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._basket) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._basket {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Extended_Picnic, rhs: Extended_Picnic) -> Bool {
+    if lhs._basket != rhs._basket {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

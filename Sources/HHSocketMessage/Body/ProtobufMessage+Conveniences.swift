@@ -51,7 +51,7 @@ extension ProtobufMessage {
     @inlinable
     public init(serializedBytes buffer: ByteBuffer, limits: MessageLimits = .standard) throws(MessageError) {
         self.init()
-        let error = buffer.withUnsafeReadableBytes { bytes in self.decode(bytes, limits) }
-        if let error { throw error }
+        let failure = buffer.withUnsafeReadableBytes { bytes in self.decode(bytes, limits) }
+        if let failure { throw failure.error }
     }
 }

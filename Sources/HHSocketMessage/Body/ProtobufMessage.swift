@@ -68,14 +68,14 @@ extension ProtobufMessage {
         serializedBytes bytes: some Sequence<UInt8>,
         limits: MessageLimits = .standard
     ) throws(MessageError) {
-        let result: MessageError??? = bytes.withContiguousStorageIfAvailable { bytes in
-            .some(self.decode(UnsafeRawBufferPointer(bytes), limits))
+        let result: CodingFailure?? = bytes.withContiguousStorageIfAvailable { bytes in
+            self.decode(UnsafeRawBufferPointer(bytes), limits)
         }
         if let result {
-            if let error = result ?? nil { throw error }
+            if let failure = result { throw failure.error }
         } else {
             let copy = Array(bytes)
-            if let error = copy.withUnsafeBytes({ self.decode($0, limits) }) { throw error }
+            if let failure = copy.withUnsafeBytes({ self.decode($0, limits) }) { throw failure.error }
         }
     }
 
@@ -95,7 +95,7 @@ extension ProtobufMessage {
     @inlinable
     public init(messageBytes: UnsafeRawBufferPointer, limits: MessageLimits) throws {
         self.init()
-        if let error = self.decode(messageBytes, limits) { throw error }
+        if let failure = self.decode(messageBytes, limits) { throw failure.error }
     }
 
     public func withMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
@@ -136,19 +136,20 @@ extension ProtobufMessage {
         }
     }
 
-    /// Decodes the message as the outermost one.
+    /// Decodes the message as the outermost one. Inlinable, since a short message takes little more time than a call of
+    /// a function that does not know its type.
     ///
     /// Returns the error, if there is one: closures of the standard library do not rethrow typed errors.
-    @usableFromInline
-    mutating func decode(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) -> MessageError? {
-        MessageDecoder.decode(bytes, limits) { decoder in
-            self.decode(from: &decoder)
-            if decoder.hasFailed { return decoder.attribute(to: Self.messageDescriptor) }
-            do throws(MessageError) {
-                try self.checkRequired()
-            } catch {
-                decoder.fail(error)
-            }
+    @inlinable
+    mutating func decode(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) -> CodingFailure? {
+        var decoder = MessageDecoder(bytes, limits)
+        self.decode(from: &decoder)
+        if decoder.hasFailed { decoder.attribute(to: Self.messageDescriptor) }
+        do throws(MessageError) {
+            if !decoder.hasFailed { try self.checkRequired() }
+        } catch {
+            decoder.fail(error)
         }
+        return decoder.failure
     }
 }

@@ -34,17 +34,31 @@ public struct UnknownStorage: Hashable, Sendable {
         self.bytes.append(contentsOf: value)
     }
 
+    /// Appends a field that a length delimits.
+    ///
+    /// - Parameter value: The value without its length.
+    mutating func append(number: UInt32, delimited value: UnsafeRawBufferPointer) {
+        self.appendVarint(UInt64(number) << 3 | UInt64(WireType.lengthDelimited.rawValue))
+        self.appendVarint(UInt64(value.count))
+        self.bytes.append(contentsOf: value)
+    }
+
     /// Calls `body` with the number and the wire type of each field, and its value as on the wire, with its length if
     /// it is delimited by one.
     package func forEach(_ body: (UInt32, WireType, UnsafeRawBufferPointer) -> Void) {
-        self.bytes.withUnsafeBytes { bytes in
-            var decoder = MessageDecoder(bytes, .standard)
-            while let tag = decoder.nextTag() {
-                let start = decoder.cursor
-                decoder.skip(tag)
-                guard !decoder.hasFailed, let type = WireType(rawValue: UInt8(tag & 7)) else { return }
-                body(tag >> 3, type, UnsafeRawBufferPointer(start: start, count: decoder.cursor - start))
-            }
+        self.bytes.withUnsafeBytes { bytes in Self.forEach(bytes, body) }
+    }
+
+    /// Calls `body` with each of the fields in `bytes`, as ``forEach(_:)`` does.
+    static func forEach(_ bytes: UnsafeRawBufferPointer, _ body: (UInt32, WireType, UnsafeRawBufferPointer) -> Void) {
+        var decoder = MessageDecoder(bytes, .standard)
+        // Groups were counted when the message was decoded, maybe within wider limits.
+        decoder.levels = .max
+        while let tag = decoder.nextTag() {
+            let start = decoder.cursor
+            decoder.skip(tag)
+            guard !decoder.hasFailed, let type = WireType(rawValue: UInt8(tag & 7)) else { return }
+            body(tag >> 3, type, UnsafeRawBufferPointer(start: start, count: decoder.cursor - start))
         }
     }
 

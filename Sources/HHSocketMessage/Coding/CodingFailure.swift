@@ -1,7 +1,7 @@
 /// The first error of a decoder or an encoder. Apart from it, since there is hardly ever one.
 @usableFromInline
 final class CodingFailure {
-    var error: MessageError
+    @usableFromInline var error: MessageError
     /// The number of the field that it is in.
     var field: UInt32 = 0
 

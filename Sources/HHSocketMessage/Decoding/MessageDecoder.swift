@@ -37,21 +37,8 @@ public struct MessageDecoder: ~Copyable {
 
     @inlinable var hasFailed: Bool { self.failure != nil }
 
-    /// Decodes a message. Not inlinable, so that it takes no code for each message.
-    ///
-    /// - Parameter read: Reads the outermost message.
-    /// - Returns: The error, if there is one.
+    /// Not inlinable, so that it takes no code for each message.
     @usableFromInline
-    static func decode(
-        _ bytes: UnsafeRawBufferPointer,
-        _ limits: MessageLimits,
-        _ read: (inout MessageDecoder) -> Void
-    ) -> MessageError? {
-        var decoder = MessageDecoder(bytes, limits)
-        read(&decoder)
-        return decoder.failure?.error
-    }
-
     init(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) {
         // An empty buffer may have no address; any non-null address will do, since nothing is read.
         let start = bytes.baseAddress ?? UnsafeRawPointer(bitPattern: 1).unsafelyUnwrapped

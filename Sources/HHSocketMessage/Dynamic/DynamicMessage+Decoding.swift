@@ -8,11 +8,12 @@ extension DynamicMessage {
         limits: MessageLimits = .standard
     ) throws(MessageError) {
         self.init(descriptor)
-        let error = MessageDecoder.decode(bytes, limits) { decoder in
-            self.decode(from: &decoder)
-            if decoder.hasFailed { decoder.attribute(to: descriptor) }
+        var decoder = MessageDecoder(bytes, limits)
+        self.decode(from: &decoder)
+        if let failure = decoder.failure {
+            decoder.attribute(to: descriptor)
+            throw failure.error
         }
-        if let error { throw error }
         try self.checkRequired()
     }
 

@@ -36,6 +36,13 @@ STOMP ?=
 # More options for Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".
 REPORT ?=
 
+# More options for Scripts/docs, e.g. DOCS="--repository https://example.com/hhsocket/blob/main --base-path hhsocket".
+DOCS ?=
+# The port of make docs-serve.
+PORT ?= 8080
+# The libraries whose builds contain all libraries that have documentation.
+documented = HHSocketApp HHSocketOutbox HHSocketProtobufC HHSocketServer HHSocketSwiftProtobuf HHSocketTesting
+
 # For make conformance: all for every case.
 CASES ?= brief
 
@@ -49,7 +56,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/Files Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -229,6 +236,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/link-report --self-test
 	Scripts/transfer-report --self-test
 	Scripts/lint-prose --self-test
+	Scripts/docs --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it
 	sh Fuzz/run build
@@ -256,6 +264,16 @@ install: dependencies ## install the command hhsocket into PREFIX/bin (PREFIX is
 	swift build $(static_options) --product hhsocket-cli
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 "$$(swift build $(static_options) --show-bin-path)/hhsocket-cli" "$(DESTDIR)$(PREFIX)/bin/hhsocket"
+
+docs: programs = python3 sqlite3.h:libsqlite3-dev
+docs: dependencies ## make the site of the documentation, in .build-docs/site, and follow its links
+	$(needs_python)
+	@for library in $(documented); do swift build $(swift_options) --quiet --target $$library || exit 1; done
+	@Scripts/docs --modules "$$(swift build $(swift_options) --show-bin-path)" $(DOCS)
+
+docs-serve: docs ## show the site of the documentation at http://127.0.0.1:8080, or another PORT, until control-C
+	@echo 'http://127.0.0.1:$(PORT)/; control-C ends it'
+	@python3 -m http.server --bind 127.0.0.1 --directory .build-docs/site $(PORT)
 
 lint: ## check the format of the sources, and the prose of their comments
 	Scripts/lint-prose

@@ -68,8 +68,10 @@ extension ConnectionControl {
     /// For an app that knows better than ``SocketConfiguration/networkMonitor``; the latest report counts, so the
     /// monitor should then be nil.
     ///
-    /// - Parameter name: The network's name, such as that of the Wi-Fi, for each of which an adaptive heartbeat learns;
-    ///   nil if it is the same as before.
+    /// - Parameters:
+    ///   - isReachable: Whether there is a network.
+    ///   - name: The network's name, such as that of the Wi-Fi, for each of which an adaptive heartbeat learns; nil if
+    ///     it is the same as before.
     public func networkDidChange(isReachable: Bool, name: String? = nil) {
         self._driver.submit { $0.networkChanged(isReachable: isReachable, label: name, in: &$1) }
     }

@@ -45,7 +45,9 @@ public final class Socket: ConnectionControl {
     /// connection, it waits or fails according to ``SocketConfiguration/writePolicy``. Frames sent shortly before the
     /// connection is lost may be lost with it.
     ///
-    /// - Parameter priority: The frame's priority among those that wait.
+    /// - Parameters:
+    ///   - frame: The frame.
+    ///   - priority: The frame's priority among those that wait.
     /// - Throws: ``SocketError``; the frame was not sent. Codes: `notConnected`, `networkUnreachable` (there is no
     ///   network), `frameTooLarge`, `invalidArgument` (custom fields of the wrong width), `queueFull`; after a wait
     ///   also the code with which attempts stopped, or `cancelled` if the Swift task was cancelled meanwhile.

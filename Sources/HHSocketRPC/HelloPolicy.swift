@@ -10,9 +10,10 @@ import NIOCore
 /// Only for servers that know hello: one that does not may leave it unanswered, and then every attempt ends with
 /// `handshakeTimeout`. `Docs/Protocol.md` describes its format.
 public struct HelloPolicy: Sendable {
-    /// The features offered to the server; all known ones by default, 64 at most. ``ProtocolFeature/idempotency``
-    /// requires ``ProtocolFeature/metadata``. ``ProtocolFeature/streams`` is offered where
-    /// ``SocketClient/Configuration/streams`` is set, and only there.
+    /// The features offered to the server; all known ones by default, 64 at most.
+    /// ``/HHSocket/ProtocolFeature/idempotency`` requires ``/HHSocket/ProtocolFeature/metadata``.
+    /// ``/HHSocket/ProtocolFeature/streams`` is offered where ``SocketClient/Configuration/streams`` is set, and only
+    /// there.
     public var features: Set<ProtocolFeature>
     /// The oldest version of the protocol that is accepted; 1 by default. A server that speaks only older ones is not
     /// used. If it is higher than the version of this client, 1, every attempt to connect and every call fails with
@@ -22,11 +23,11 @@ public struct HelloPolicy: Sendable {
     /// without the features of hello.
     public var isRequired: Bool
     /// The client's identity, as the application defines it, for servers that ask for one; 64 KiB at most. Called for
-    /// each new connection. If it throws, the attempt fails with that error; a ``HHSocket/HandshakeRefusal`` determines
-    /// what follows. Nil by default.
+    /// each new connection. If it throws, the attempt fails with that error; a ``/HHSocket/HandshakeRefusal``
+    /// determines what follows. Nil by default.
     public var sessionToken: (@Sendable () async throws -> [UInt8])?
     /// The time that hello may take, the session token included; 10 s by default. The time of a gate,
-    /// ``HHSocket/HandshakeGate/timeout``, which follows, is added to it.
+    /// ``/HHSocket/HandshakeGate/timeout``, which follows, is added to it.
     public var timeout: Duration
 
     /// - Parameters:

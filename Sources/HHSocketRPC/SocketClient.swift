@@ -79,6 +79,7 @@ public final class SocketClient: ConnectionControl {
     /// Makes a task for `request`, suspended.
     ///
     /// - Parameters:
+    ///   - request: The request.
     ///   - callbackQueue: The queue on which `completionHandler` runs and ``SocketTask/progress`` changes; nil, the
     ///     default, for the configuration's.
     ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the
@@ -100,7 +101,8 @@ public final class SocketClient: ConnectionControl {
     ///
     /// Continues where it is called, on any actor or executor: after two thread hops, or none on ``executor``.
     ///
-    /// - Throws: ``SocketError`` if the call failed on this side, or was answered with a status other than 200.
+    /// - Throws: ``/HHSocket/SocketError`` if the call failed on this side, or was answered with a status other than
+    ///   200.
     public nonisolated(nonsending) func data(
         for request: consuming SocketRequest
     ) async throws(SocketError) -> SocketResponse {
@@ -182,7 +184,7 @@ public final class SocketClient: ConnectionControl {
 
     /// Waits until the connection is ready. Connects if ``connect()`` has not been called, or after ``disconnect()``.
     ///
-    /// - Throws: ``SocketError`` with the reason if the client gives up, after ``connect(attempts:)`` or
+    /// - Throws: ``/HHSocket/SocketError`` with the reason if the client gives up, after ``connect(attempts:)`` or
     ///   `Backoff.maximumRounds`; `cancelled` when the Swift task is cancelled, by ``disconnect()``, and when the
     ///   client is released.
     public nonisolated(nonsending) func connected() async throws(SocketError) {

@@ -24,7 +24,7 @@ extension SocketClient {
         /// that do not set it. False by default: it fails at once with `notConnected`.
         public var waitsForConnectivity = false
         /// The rate of wrong calls at which the client fails over to another server, while there is a network. With a
-        /// single server it only reports ``HHSocket/SocketEvent/serverFails(_:wrong:calls:)``. Nil: neither.
+        /// single server it only reports ``/HHSocket/SocketEvent/serverFails(_:wrong:calls:)``. Nil: neither.
         public var errorRatePolicy: ErrorRatePolicy? = ErrorRatePolicy()
         /// The time within which the first byte of an answer must arrive after the request was sent, for requests that
         /// set none. Nil by default: as long as the whole call.
@@ -41,8 +41,8 @@ extension SocketClient {
         /// `InstrumentationSystem.bootstrap` was given.
         public var tracer: (any Tracer)?
         /// The hello that is sent on each new connection before anything else, to agree on metadata, compression and
-        /// the like; before ``HHSocket/SocketConfiguration/gate``, where there is one. Nil, the default, sends none, as
-        /// suits any server. In a wire format that has no room for it, every attempt to connect and every call fails
+        /// the like; before ``/HHSocket/SocketConfiguration/gate``, where there is one. Nil, the default, sends none,
+        /// as suits any server. In a wire format that has no room for it, every attempt to connect and every call fails
         /// with `invalidArgument`.
         public var hello: HelloPolicy?
         /// The limits of streams, which each new connection then asks for by hello; where ``hello`` is nil, a
@@ -50,11 +50,11 @@ extension SocketClient {
         /// `featureNotAgreed`. In a wire format that cannot have streams, every attempt to connect and every call fails
         /// with `invalidArgument`.
         public var streams: StreamPolicy?
-        /// The policy for compressing the bodies of requests that do not set ``SocketRequest/compresses``, on
-        /// connections that have agreed on ``ProtocolFeature/compression``. Nil by default: none are compressed.
+        /// The policy for compressing the bodies of requests that do not set ``CallOptions/compresses``, on connections
+        /// that have agreed on ``/HHSocket/ProtocolFeature/compression``. Nil by default: none are compressed.
         public var compression: CompressionPolicy?
         /// The bounds of messages of typed calls, streams and pushes that are decoded, since their bytes may be a
-        /// stranger's; ``HHSocketMessage/MessageLimits/standard`` by default. Messages of swift-protobuf have a depth
+        /// stranger's; ``/HHSocketMessage/MessageLimits/standard`` by default. Messages of swift-protobuf have a depth
         /// alone.
         public var messageLimits = MessageLimits.standard
         /// The number of serials of timed-out and cancelled calls that are remembered, so that late answers are known

@@ -3,8 +3,8 @@ public import HHSocket
 extension STOMPClient {
     /// The settings of a client.
     public struct Configuration: Sendable {
-        /// How it connects and stays connected. Settings of frames, the gate and ``SocketConfiguration/heartbeat`` have
-        /// no effect.
+        /// How it connects and stays connected. Settings of frames, the gate and
+        /// ``/HHSocket/SocketConfiguration/heartbeat`` have no effect.
         public var socket: SocketConfiguration
         /// The versions to choose from. All by default.
         public var versions = Set(STOMPVersion.allCases)
@@ -27,7 +27,7 @@ extension STOMPClient {
         /// The time that the broker may take to confirm DISCONNECT. 5 s by default.
         public var disconnectTimeout = Duration.seconds(5)
         /// The number of messages that may wait for a connection. 10,000 by default. Their bytes are bounded by
-        /// ``SocketConfiguration/maximumQueuedBytes``. One more fails with `queueFull`.
+        /// ``/HHSocket/SocketConfiguration/maximumQueuedBytes``. One more fails with `queueFull`.
         public var maximumWaitingMessages = 10_000
         /// The number of received bytes that may wait to be read while an operation waits for the broker's answer,
         /// which may stand behind messages. 64 MiB by default; else 1 MiB for each subscription.
@@ -53,7 +53,7 @@ extension STOMPClient {
 
         /// - Parameter url: `stomp://host:port`, with 61613 for no port; `stomps://host:port` for TLS, with 61614;
         ///   `ws://host:port/path` or `wss://…` for a WebSocket.
-        /// - Throws: ``SocketError`` with code `invalidArgument`, whose message does not quote the URL.
+        /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`, whose message does not quote the URL.
         public init(url: String) throws(SocketError) {
             for (scheme, port) in [("stomp", 61_613), ("stomps", 61_614)] where url.hasPrefix("\(scheme)://") {
                 self.init(servers: [try Self.address(url.dropFirst(scheme.count + 3), scheme, defaultPort: port)])

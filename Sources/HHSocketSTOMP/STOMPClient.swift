@@ -75,11 +75,11 @@ public final class STOMPClient: ConnectionControl {
     ///   - headers: Further headers, in order. None by default.
     ///   - contentType: The header `content-type`. Nil, the default: none, and the body is just bytes.
     ///   - receipt: Whether to wait for the broker's receipt. False by default.
-    /// - Throws: ``HHSocket/SocketError``. Its `delivery` says whether the message may have arrived. Codes:
+    /// - Throws: ``/HHSocket/SocketError``. Its `delivery` says whether the message may have arrived. Codes:
     ///   `connectionLost`, with an `underlying` ``STOMPServerError`` where the broker has ended the connection by an
     ///   ERROR that does not say what it is about, as RabbitMQ's; `timeout` (``Configuration/timeout``); `queueFull`
     ///   (too much waits); `brokerError` (the broker refuses it); `invalidArgument` (a header that the broker's version
-    ///   cannot carry); `cancelled`; `notConnected` after ``disconnect()-(_)``; and the code with which attempts
+    ///   cannot carry); `cancelled`; `notConnected` after ``disconnect()``; and the code with which attempts
     ///   stopped.
     public func send(
         _ body: ByteBuffer,
@@ -100,7 +100,7 @@ public final class STOMPClient: ConnectionControl {
 
     /// Sends a text, with the content type `text/plain` unless told otherwise.
     ///
-    /// - Throws: ``HHSocket/SocketError``.
+    /// - Throws: ``/HHSocket/SocketError``.
     public func send(
         _ text: String,
         to destination: String,
@@ -113,8 +113,14 @@ public final class STOMPClient: ConnectionControl {
 
     /// Sends a message without waiting.
     ///
-    /// - Parameter completion: Called once, on the callback queue, when the asynchronous version would return or throw;
-    ///   nil: nobody is told, and there is no receipt.
+    /// - Parameters:
+    ///   - body: The body.
+    ///   - destination: The destination, in the form that the broker has for it.
+    ///   - headers: More headers; none by default.
+    ///   - contentType: The header `content-type`; none by default.
+    ///   - receipt: Whether to wait for the broker's receipt; false by default.
+    ///   - completion: Called once, on the callback queue, when the asynchronous version would return or throw; nil:
+    ///     nobody is told, and there is no receipt.
     public func send(
         _ body: ByteBuffer,
         to destination: String,
@@ -156,7 +162,7 @@ public final class STOMPClient: ConnectionControl {
     ///     65,536. It has no effect with ``STOMPAckMode/auto``.
     ///   - headers: Further headers, in order. `id` among them is the id of the subscription, in place of one that is
     ///     made up.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` for headers that no version can carry, and a
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for headers that no version can carry, and a
     ///   window below 1.
     public func subscribe(
         to destination: String,
@@ -179,9 +185,14 @@ public final class STOMPClient: ConnectionControl {
     /// Subscribes as ``subscribe(to:ack:window:headers:)`` does, and has messages handed to `handler`, until
     /// ``STOMPSubscription/unsubscribe(headers:)``.
     ///
-    /// - Parameter handler: It runs on the socket's thread, which it must not block: the fastest way, for handlers that
-    ///   are short. What it sends leaves with the flush of the read that brought the message.
-    /// - Throws: ``HHSocket/SocketError`` as the other does.
+    /// - Parameters:
+    ///   - destination: The destination, in the form that the broker has for it.
+    ///   - ack: How messages are acknowledged; `auto` by default.
+    ///   - window: As in ``subscribe(to:ack:window:headers:)``.
+    ///   - headers: More headers; none by default.
+    ///   - handler: It runs on the socket's thread, which it must not block: the fastest way, for handlers that are
+    ///     short. What it sends leaves with the flush of the read that brought the message.
+    /// - Throws: ``/HHSocket/SocketError`` as the other does.
     @discardableResult
     public func subscribe(
         to destination: String,
@@ -238,7 +249,7 @@ public final class STOMPClient: ConnectionControl {
     /// It waits for a connection where there is none, and for the broker's receipt at the end. A transaction belongs to
     /// one connection: where that is lost, nothing of it takes effect.
     ///
-    /// - Throws: The error that `body` throws; ``HHSocket/SocketError``. Codes: `connectionLost`, whose `delivery` is
+    /// - Throws: The error that `body` throws; ``/HHSocket/SocketError``. Codes: `connectionLost`, whose `delivery` is
     ///   `sentUnknown` where it is not known whether the broker has committed; `timeout`, `brokerError`, `cancelled`,
     ///   `notConnected`.
     public func transaction<Value>(
@@ -274,7 +285,7 @@ public final class STOMPClient: ConnectionControl {
     ///
     /// RabbitMQ sends no receipts for DISCONNECT over a WebSocket: there its close frame counts.
     ///
-    /// - Throws: ``HHSocket/SocketError`` with code `timeout` if the broker does not confirm it within
+    /// - Throws: ``/HHSocket/SocketError`` with code `timeout` if the broker does not confirm it within
     ///   ``Configuration/disconnectTimeout``, or `connectionLost` if it does not before the connection ends: then it is
     ///   not known whether all that was sent has been dealt with. The connection is closed all the same.
     public func disconnect() async throws(SocketError) {

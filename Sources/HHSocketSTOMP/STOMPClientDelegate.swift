@@ -10,7 +10,7 @@ public protocol STOMPClientDelegate: AnyObject, Sendable {
     func stompClient(_ client: STOMPClient, didReceive message: STOMPMessage)
     /// A message of no subscription has arrived, such as an answer to a temporary queue of RabbitMQ.
     func stompClient(_ client: STOMPClient, didReceiveUnclaimed message: STOMPMessage)
-    /// An accepted connection has ended, by this error; nil: by ``STOMPClient/disconnect()-(_)``. Its `underlying` is a
+    /// An accepted connection has ended, by this error; nil: by ``STOMPClient/disconnect()``. Its `underlying` is a
     /// ``STOMPServerError`` where the broker has sent ERROR. The next attempt follows automatically, unless the user
     /// has closed it or the configuration says otherwise.
     func stompClient(_ client: STOMPClient, didCloseWith error: SocketError?)

@@ -36,7 +36,7 @@ public struct STOMPMessage: Sendable {
     ///   - headers: Further headers, such as those that a broker invents. None by default.
     ///   - receipt: Whether to wait until the broker has confirmed it; false by default: it returns once the
     ///     acknowledgement is on its way. If the connection is lost before it arrives, the message is delivered again.
-    /// - Throws: ``HHSocket/SocketError``. Codes: `connectionLost` if the connection that delivered the message is
+    /// - Throws: ``/HHSocket/SocketError``. Codes: `connectionLost` if the connection that delivered the message is
     ///   gone, so that the broker delivers it again; `invalidArgument` with ack mode ``STOMPAckMode/auto``, or after
     ///   the end of the subscription; `timeout` without a receipt in time; `cancelled` if the client was released.
     public func ack(headers: STOMPHeaders = [:], receipt: Bool = false) async throws(SocketError) {
@@ -49,7 +49,7 @@ public struct STOMPMessage: Sendable {
     /// - Parameters:
     ///   - headers: Further headers, such as RabbitMQ's `requeue`. None by default.
     ///   - receipt: As that of ``ack(headers:receipt:)``.
-    /// - Throws: ``HHSocket/SocketError`` as ``ack(headers:receipt:)`` does; `invalidArgument` also for a message that
+    /// - Throws: ``/HHSocket/SocketError`` as ``ack(headers:receipt:)`` does; `invalidArgument` also for a message that
     ///   is settled, and with STOMP 1.0.
     public func nack(headers: STOMPHeaders = [:], receipt: Bool = false) async throws(SocketError) {
         try await self.settle(isAcknowledged: false, headers, receipt)

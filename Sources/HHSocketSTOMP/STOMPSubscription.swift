@@ -48,7 +48,7 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     /// Returns once the broker has confirmed the subscription on the present connection; messages that are sent to a
     /// topic from then on arrive.
     ///
-    /// - Throws: ``HHSocket/SocketError``. Codes: `brokerError` if the broker refuses it; `timeout` if nothing is
+    /// - Throws: ``/HHSocket/SocketError``. Codes: `brokerError` if the broker refuses it; `timeout` if nothing is
     ///   confirmed in time; `cancelled` if the subscription has ended.
     public func waitUntilConfirmed() async throws(SocketError) {
         let route = self.route
@@ -61,7 +61,7 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     ///
     /// - Parameter headers: Further headers of UNSUBSCRIBE, as RabbitMQ wants them for durable subscriptions. None by
     ///   default.
-    /// - Throws: ``HHSocket/SocketError`` with code `connectionLost`, `timeout` or `brokerError`: the subscription has
+    /// - Throws: ``/HHSocket/SocketError`` with code `connectionLost`, `timeout` or `brokerError`: the subscription has
     ///   ended on this side all the same.
     public func unsubscribe(headers: STOMPHeaders = [:]) async throws(SocketError) {
         let route = self.route

@@ -2,7 +2,7 @@ public import HHSocket
 public import NIOCore
 
 /// A transaction of a broker, on one connection: what is sent and acknowledged in it takes effect together, or not at
-/// all. ``STOMPClient/transaction(_:)`` makes it.
+/// all. ``STOMPClient/transaction(isolation:_:)`` makes it.
 public struct STOMPTransaction: Sendable {
     /// The header `transaction`.
     public let id: String
@@ -15,7 +15,7 @@ public struct STOMPTransaction: Sendable {
     ///   - destination: The header `destination`.
     ///   - headers: Further headers; none by default.
     ///   - contentType: The header `content-type`; nil, the default: none, and the body is just bytes.
-    /// - Throws: ``HHSocket/SocketError`` as
+    /// - Throws: ``/HHSocket/SocketError`` as
     ///   ``STOMPClient/send(_:to:headers:contentType:receipt:)-(ByteBuffer,_,_,_,_)`` does; `connectionLost` if the
     ///   transaction has ended with its connection: nothing of it took effect.
     public func send(
@@ -36,7 +36,7 @@ public struct STOMPTransaction: Sendable {
 
     /// Sends a text as part of the transaction, with the content type `text/plain` unless told otherwise.
     ///
-    /// - Throws: ``HHSocket/SocketError``.
+    /// - Throws: ``/HHSocket/SocketError``.
     public func send(
         _ text: String,
         to destination: String,
@@ -48,14 +48,14 @@ public struct STOMPTransaction: Sendable {
 
     /// Acknowledges a message, if the transaction is committed.
     ///
-    /// - Throws: ``HHSocket/SocketError`` as ``STOMPMessage/ack(headers:receipt:)`` does.
+    /// - Throws: ``/HHSocket/SocketError`` as ``STOMPMessage/ack(headers:receipt:)`` does.
     public func ack(_ message: STOMPMessage) async throws(SocketError) {
         try await message.settle(isAcknowledged: true, in: self.id)
     }
 
     /// Rejects a message, if the transaction is committed.
     ///
-    /// - Throws: ``HHSocket/SocketError`` as ``STOMPMessage/nack(headers:receipt:)`` does.
+    /// - Throws: ``/HHSocket/SocketError`` as ``STOMPMessage/nack(headers:receipt:)`` does.
     public func nack(_ message: STOMPMessage) async throws(SocketError) {
         try await message.settle(isAcknowledged: false, in: self.id)
     }

@@ -73,6 +73,10 @@ extension SocketServer {
         ///   - tls: TLS; nil by default.
         ///   - wireFormat: How frames are laid out; the standard format by default.
         ///   - header: What the format's custom response fields hold, by name.
+        ///   - limits: The bounds; those of ``ServerLimits`` by default.
+        ///   - heartbeat: The pings of the server; nil, the default: it sends none.
+        ///   - eventLoopGroup: The threads of the connections; nil, the default: those that all servers of the process
+        ///     share.
         public init(
             host: String = "127.0.0.1",
             port: Int = 0,

@@ -3,7 +3,7 @@ import HHSocket
 extension SocketServer.Configuration {
     /// Checks what cannot work, before anything is opened.
     ///
-    /// - Throws: ``HHSocket/SocketError/Code/invalidArgument``.
+    /// - Throws: ``/HHSocket/SocketError/Code/invalidArgument``.
     func check(for router: Router) throws(SocketError) {
         guard !self.listeners.isEmpty else {
             throw SocketError(.invalidArgument, message: "a server needs a listener")

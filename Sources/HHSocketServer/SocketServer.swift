@@ -100,7 +100,7 @@ public final class SocketServer: Service {
     ///   - options: Who may connect, and the limits of messages.
     ///   - handler: Called for each connection, in a task of its own. The connection is closed when it returns, with
     ///     1000, or with 1011 when it throws; and its task is cancelled when the connection ends.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`.
     public func webSocket(
         _ path: String?,
         options: WebSocketRouteOptions = WebSocketRouteOptions(),
@@ -113,7 +113,7 @@ public final class SocketServer: Service {
     /// the connection's thread, which it must not block: the fastest way. What it sends leaves with the flush of the
     /// read that brought the message.
     ///
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`.
     public func webSocket(
         _ path: String?,
         options: WebSocketRouteOptions = WebSocketRouteOptions(),
@@ -135,8 +135,8 @@ public final class SocketServer: Service {
     /// Serves until the task's graceful shutdown, such as by SIGTERM in a `ServiceGroup`, and then shuts down as
     /// ``Configuration/shutdown`` says. When the task is cancelled everything is closed at once.
     ///
-    /// - Throws: As ``start()``. Also, after it has shut down, ``HHSocket/SocketError`` with code `bindFailed` when the
-    ///   system has closed a listener: then it is time to start anew.
+    /// - Throws: As ``start()``. Also, after it has shut down, ``/HHSocket/SocketError`` with code `bindFailed` when
+    ///   the system has closed a listener: then it is time to start anew.
     public func run() async throws {
         try await self.start()
         let lost = await withTaskGroup(of: SocketError?.self) { group in
@@ -173,9 +173,9 @@ public final class SocketServer: Service {
 
     /// Listens; returns once connections are accepted.
     ///
-    /// - Throws: ``HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not allowed
-    ///   or not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a setting
-    ///   cannot work or the server has been started before. Nothing is listened to then.
+    /// - Throws: ``/HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not
+    ///   allowed or not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a
+    ///   setting cannot work or the server has been started before. Nothing is listened to then.
     public func start() async throws(SocketError) {
         try self.configuration.check(for: self.router)
         let mayStart = self.state.withLockedValue { state in
@@ -335,7 +335,7 @@ public final class SocketServer: Service {
     ///
     /// A client that can be told, in the standard format, is told to go away, and its connection stays open until it
     /// closes that itself or the grace is over; others are closed as soon as nothing is in flight. A request that
-    /// arrives meanwhile is answered ``HHSocket/Status/draining`` (504). What is still running when the grace is over
+    /// arrives meanwhile is answered ``/HHSocket/Status/draining`` (504). What is still running when the grace is over
     /// is cancelled and its connection closed. Calling it again shortens the grace; a server that does not run is left
     /// alone, and one that is just starting is shut down once it has.
     ///
@@ -402,7 +402,7 @@ public final class SocketServer: Service {
     ///
     /// - Parameter tls: What every listener with TLS is to use from now on, with all its settings; nil, the default:
     ///   what each uses, whose files are read again.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that no
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that no
     ///   listener has TLS; the old ones stay.
     public func reloadTLS(_ tls: ServerTLS? = nil) throws(SocketError) {
         try self.tls.reload(tls)

@@ -3,10 +3,10 @@ import HHSocketServer
 import TestSupport
 import Testing
 
-/// The examples of `Docs/Security.md`, word for word.
+/// The examples of `Security.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct SecurityGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/Security.md").shortcomings() == [])
+        #expect(try DocumentationPage(guide: "Security").shortcomings() == [])
     }
 
     @Test func systemsAuthoritiesAreTheDefault() {

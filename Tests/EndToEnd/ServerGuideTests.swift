@@ -60,14 +60,14 @@ actor Shop {
     func user(withToken token: [UInt8]) -> String? { token == Array("ann's".utf8) ? "ann" : nil }
 }
 
-/// The examples of `Docs/Server.md`, word for word.
+/// The examples of `Server.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerGuideTests {
     private let store = Shop()
     private let logger = Logger(label: "guide", factory: { _ in SwiftLogNoOpLogHandler() })
 
     @Test func everyExampleOfThePageIsInThisFile() throws {
         // The clients are the tests' own.
-        #expect(try DocumentationPage("Docs/Server.md").shortcomings(allowing: ["HHSocketApp"]) == [])
+        #expect(try DocumentationPage(guide: "Server").shortcomings(allowing: ["HHSocketApp"]) == [])
     }
 
     private func router() -> Router {

@@ -35,10 +35,10 @@ private struct Database {
     body.readableBytesView.reduce(0) { $0 &* 31 &+ Int($1) }
 }
 
-/// The examples of `Docs/Threads.md`, word for word.
+/// The examples of `Threads.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ThreadsGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/Threads.md").shortcomings() == [])
+        #expect(try DocumentationPage(guide: "Threads").shortcomings() == [])
     }
 
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)

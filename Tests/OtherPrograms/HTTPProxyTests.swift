@@ -15,12 +15,12 @@ import Testing
         var securePort: Int
     }
 
-    /// A proxy's configuration as `Docs/Operations.md` has it, with other addresses, a certificate and faster checks.
+    /// A proxy's configuration as `Operations.md` has it, with other addresses, a certificate and faster checks.
     private struct OperationsPageConfiguration {
         private var text: String
 
         init(_ language: String, ports: [Int], certificate: String) throws {
-            let page = try DocumentationPage("Docs/Operations.md", section: "HTTP proxies")
+            let page = try DocumentationPage(guide: "Operations", section: "HTTP proxies")
             self.text = try #require(page.blocks(language).first)
             try self.replace("10.0.0.1:7000", "127.0.0.1:\(ports[0])")
             try self.replace("10.0.0.2:7000", "127.0.0.1:\(ports[1])")

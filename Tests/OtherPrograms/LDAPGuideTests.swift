@@ -114,10 +114,10 @@ extension WireFormat {
     }
 }
 
-/// The examples of `Docs/FrameCodec.md`, word for word, with bytes by hand and with a server in Python.
+/// The examples of `FrameCodecs.md`, word for word, with bytes by hand and with a server in Python.
 @Suite(.timeLimit(.minutes(5))) struct LDAPGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/FrameCodec.md").shortcomings() == [])
+        #expect(try DocumentationPage(guide: "FrameCodecs").shortcomings() == [])
     }
 
     // MARK: Bytes

@@ -4,13 +4,13 @@ import Testing
 
 /// Servers behind the balancers that others wrote, where they are installed, one of which is killed.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LoadBalancerTests {
-    /// A balancer's configuration as `Docs/Operations.md` has it, with other addresses and faster checks.
+    /// A balancer's configuration as `Operations.md` has it, with other addresses and faster checks.
     private struct OperationsPageConfiguration {
         private var text: String
 
         /// - Parameter change: A part of the page's text, and what stands in its place.
         init(_ language: String, ports: [Int], change: (old: String, new: String)? = nil) throws {
-            let page = try DocumentationPage("Docs/Operations.md", section: "Load balancers")
+            let page = try DocumentationPage(guide: "Operations", section: "Load balancers")
             var text = try #require(page.blocks(language).first)
             let changes = [
                 ("10.0.0.1:7000", "127.0.0.1:\(ports[0])"), ("10.0.0.2:7000", "127.0.0.1:\(ports[1])"),

@@ -12,17 +12,51 @@ package struct DocumentationPage: Sendable {
     /// Every page, below the package's folder. Reviews of a date are none: they quote what was so then.
     package static var paths: [String] {
         get throws {
-            let folder = packageFolder.appendingPathComponent("Docs").path
-            let pages = try FileManager.default.contentsOfDirectory(atPath: folder)
-                .filter { $0.hasSuffix(".md") }.sorted().map { "Docs/\($0)" }
             let others = ["Examples/browser/README.md", "Examples/python/README.md", "Outbox/README.md"]
-            return ["README.md", "CONTRIBUTING.md"] + pages + others
+            return try ["README.md", "CONTRIBUTING.md"] + self.pages(in: "Docs") + self.catalogs.flatMap(self.pages)
+                + others
         }
     }
 
-    /// - Parameter path: Below the package's folder, such as `Docs/Testing.md`.
+    /// The catalogs of the libraries' documentation, below the package's folder.
+    package static var catalogs: [String] {
+        get throws {
+            try ["Sources", "Outbox/Sources"].flatMap { folder in
+                try FileManager.default.contentsOfDirectory(atPath: packageFolder.appendingPathComponent(folder).path)
+                    .sorted().map { "\(folder)/\($0)/\($0).docc" }
+            }
+            .filter { FileManager.default.fileExists(atPath: packageFolder.appendingPathComponent($0).path) }
+        }
+    }
+
+    /// The pages in a folder, below the package's folder, without those of its own folders.
+    private static func pages(in folder: String) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: packageFolder.appendingPathComponent(folder).path)
+            .filter { $0.hasSuffix(".md") }.sorted().map { "\(folder)/\($0)" }
+    }
+
+    /// - Parameter path: Below the package's folder, such as `Docs/Protocol.md`.
     package init(_ path: String) throws {
         self.text = try String(contentsOf: packageFolder.appendingPathComponent(path), encoding: .utf8)
+    }
+
+    /// A guide of a library.
+    ///
+    /// - Parameter name: Its file's in the library's catalog, such as `Testing`.
+    package init(guide name: String) throws {
+        try self.init(Self.path(ofGuide: name))
+    }
+
+    /// One section of a guide of a library.
+    package init(guide name: String, section title: String) throws {
+        try self.init(Self.path(ofGuide: name), section: title)
+    }
+
+    private static func path(ofGuide name: String) throws -> String {
+        guard let path = try self.paths.first(where: { $0.hasSuffix(".docc/\(name).md") }) else {
+            throw Unexpected(description: "no library has a guide \(name).md")
+        }
+        return path
     }
 
     /// One section of a page.

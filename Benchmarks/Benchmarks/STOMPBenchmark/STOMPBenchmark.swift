@@ -94,7 +94,7 @@ struct STOMPBenchmark {
             }
         }
         if #available(macOS 15, *) {
-            // As Docs/Threads.md has it: tasks on the socket's thread do not change threads for each message.
+            // As Threads.md has it: tasks on the socket's thread do not change threads for each message.
             try await withTaskExecutorPreference(client.executor) { try await measure() }
         } else {
             try await measure()

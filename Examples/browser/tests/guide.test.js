@@ -1,4 +1,4 @@
-// The examples in JavaScript of Docs/WebSocket.md, run as they are.
+// The examples in JavaScript of Sources/HHSocket/HHSocket.docc/WebSocket.md, run as they are.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -21,7 +21,8 @@ class EchoingSocket extends FakeSocket {
 }
 
 test("the page's example runs and prints its answer", async (context) => {
-    const page = await readFile(new URL("../../../Docs/WebSocket.md", import.meta.url), "utf8");
+    const path = "../../../Sources/HHSocket/HHSocket.docc/WebSocket.md";
+    const page = await readFile(new URL(path, import.meta.url), "utf8");
     const examples = [...page.matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => code);
     assert.equal(examples.length, 1);
     const code = examples[0].replace('"./client.js"', JSON.stringify(new URL("../client.js", import.meta.url).href));

@@ -6,19 +6,15 @@ public import HHSocketRPC
 /// A queue of messages that must be delivered, even if the app dies: they are on disk before ``enqueue(_:)`` returns,
 /// and stay there until the server has answered 200.
 ///
-/// ```swift
-/// configuration.hello = HelloPolicy()
-/// let client = SocketClient(configuration: configuration)
-/// client.connect()
-/// let outbox = try await Outbox(at: folder + "/outbox.sqlite", client: client)
-/// try await outbox.enqueue(OutboxMessage(type: 130, body: "hello", topic: "conversation 7"))
-/// ```
-/// Whenever a connection is ready, after hello and the gate, messages are sent: within a topic in the order in which
-/// they were enqueued, each after the one before it was answered, and several topics at once. A message without an
-/// answer is sent again after a back-off, by the next process too, always with the same idempotency key, so that the
-/// server runs it once. That requires a client with ``HHSocketRPC/SocketClient/Configuration/hello``, and a server that
-/// agrees on idempotency keys and keeps its answers at least as long as messages live (`ServerHello.idempotency`). A
-/// message is never sent without its key.
+/// ```swift configuration.hello = HelloPolicy() let client = SocketClient(configuration: configuration)
+/// client.connect() let outbox = try await Outbox(at: folder + "/outbox.sqlite", client: client) try await
+/// outbox.enqueue(OutboxMessage(type: 130, body: "hello", topic: "conversation 7")) ``` Whenever a connection is ready,
+/// after hello and the gate, messages are sent: within a topic in the order in which they were enqueued, each after the
+/// one before it was answered, and several topics at once. A message without an answer is sent again after a back-off,
+/// by the next process too, always with the same idempotency key, so that the server runs it once. That requires a
+/// client with ``/HHSocketRPC/SocketClient/Configuration/hello``, and a server that agrees on idempotency keys and
+/// keeps its answers at least as long as messages live (`ServerHello.idempotency`). A message is never sent without its
+/// key.
 ///
 /// A message that the server refuses for good, or of which too many attempts fail, is moved to the dead letters
 /// (``deadLetters()``), where it stays until the app resends or removes it. So a message is deleted only once it was

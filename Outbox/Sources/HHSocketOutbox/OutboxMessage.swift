@@ -5,14 +5,14 @@ public import NIOCore
 
 /// A message that must be delivered.
 public struct OutboxMessage: Sendable, Hashable {
-    /// The type of the RPC, as in ``HHSocketRPC/SocketRequest``.
+    /// The type of the RPC, as in ``/HHSocketRPC/SocketRequest``.
     public var type: UInt32
     /// The payload.
     public var body: ByteBuffer
     /// The topic, such as the name of a conversation, in 1 to 256 bytes of UTF-8. Messages of one topic are sent in the
     /// order in which they were enqueued, each after the one before it was answered.
     public var topic: String
-    /// The metadata, as in ``HHSocketRPC/SocketRequest``; none by default.
+    /// The metadata, as in ``/HHSocketRPC/SocketRequest``; none by default.
     public var metadata: [String: String] = [:]
     /// The time for which it is worth sending, more than zero; nil, the default, for
     /// ``OutboxConfiguration/defaultTimeToLive``.

@@ -1,7 +1,7 @@
 #if Outbox
 public import HHSocketRPC
 
-/// A transport for messages. ``Outbox/init(at:client:configuration:)`` makes one of a ``HHSocketRPC/SocketClient``;
+/// A transport for messages. ``Outbox/init(at:client:configuration:)`` makes one of a ``/HHSocketRPC/SocketClient``;
 /// others are for tests, or to route topics to different servers.
 public protocol OutboxTransport: Sendable {
     /// Sends a request and waits for its answer. Cancelling the Swift task cancels the request.

@@ -5,10 +5,10 @@ import HHSocketServer
 import TestSupport
 import Testing
 
-/// The examples of the last section of `Docs/AppLayer.md`, word for word.
+/// The examples of the last section of `AppLayer.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct OutboxGuideTests {
     @Test func everyExampleOfTheSectionIsInThisFile() throws {
-        let section = try DocumentationPage("Docs/AppLayer.md", section: "Outbox")
+        let section = try DocumentationPage(guide: "AppLayer", section: "Outbox")
         #expect(section.blocks().filter { !DocumentationPage.isOfAManifest($0) }.count == 5)
         #expect(try section.shortcomings(allowing: ["HHSocketServer"]) == [])
     }

@@ -29,6 +29,8 @@ public struct WritePolicy: Hashable, Sendable {
     /// - Parameters:
     ///   - highWaterMark: In bytes; less than 1 counts as 1.
     ///   - lowWaterMark: In bytes; nil: a quarter of `highWaterMark`, and never more than it.
+    ///   - whenFull: The treatment of a frame beyond the high-water mark; it waits by default.
+    ///   - whenNotReady: The treatment of a frame while the connection is not ready; it fails by default.
     public init(
         highWaterMark: Int = 1 << 20,
         lowWaterMark: Int? = nil,

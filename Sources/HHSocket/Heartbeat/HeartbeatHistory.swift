@@ -12,7 +12,10 @@ public struct HeartbeatHistory: Sendable, Hashable {
         /// The number of pings, 1 or more.
         public var count: Int
 
-        /// - Parameter count: 1 by default.
+        /// - Parameters:
+        ///   - interval: The time the connection had been idle before each ping.
+        ///   - isAnswered: Whether the connection was still alive.
+        ///   - count: 1 by default.
         public init(interval: Duration, isAnswered: Bool, count: Int = 1) {
             self.interval = interval
             self.isAnswered = isAnswered

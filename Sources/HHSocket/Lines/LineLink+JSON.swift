@@ -5,7 +5,9 @@ import NIOCore
 extension LineLink {
     /// Sends a value as a line of JSON, as ``send(_:)-(String)`` sends text.
     ///
-    /// - Parameter encoder: One that writes no delimiter: where that is LF, not with `.prettyPrinted`.
+    /// - Parameters:
+    ///   - value: The value.
+    ///   - encoder: One that writes no delimiter: where that is LF, not with `.prettyPrinted`.
     /// - Throws: ``SocketError``, also with code `invalidArgument` if the value cannot be encoded; the error is
     ///   ``SocketError/underlying``.
     public func send(
@@ -17,7 +19,10 @@ extension LineLink {
 
     /// Sends a value as a line of JSON, without waiting.
     ///
-    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    /// - Parameters:
+    ///   - value: The value.
+    ///   - encoder: The encoder, as in ``send(json:encoder:)``.
+    ///   - completion: Called once, on the callback queue; nil: nobody is told.
     public func send(
         json value: some Encodable,
         encoder: JSONEncoder = JSONEncoder(),

@@ -89,14 +89,18 @@ public final class LineLink: ConnectionControl {
 
     /// Sends a line as ``send(_:)-(String)`` does, without waiting.
     ///
-    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    /// - Parameters:
+    ///   - text: The line, without a delimiter.
+    ///   - completion: Called once, on the callback queue; nil: nobody is told.
     public func send(_ text: String, completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
         self.send(ByteBuffer(string: text), completion: completion)
     }
 
     /// Sends a line of bytes as ``send(_:)-(String)`` does, without waiting.
     ///
-    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    /// - Parameters:
+    ///   - bytes: The line, without a delimiter.
+    ///   - completion: Called once, on the callback queue; nil: nobody is told.
     public func send(_ bytes: ByteBuffer, completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
         self.core.send(completion: completion) { LineUnit(bytes, $0) }
     }

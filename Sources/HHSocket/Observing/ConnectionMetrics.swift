@@ -1,7 +1,7 @@
 import Metrics
 import NIOCore
 
-/// The metrics of a connection. Docs/Connection.md explains each.
+/// The metrics of a connection. <doc:Connection> explains each.
 ///
 /// No metric has the server as a dimension: a resolver may find any number of addresses, and a metric is kept forever.
 ///

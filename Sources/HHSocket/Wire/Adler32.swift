@@ -7,7 +7,7 @@ public enum Adler32 {
     /// The checksum of no bytes.
     public static let seed: UInt32 = 1
 
-    /// The checksum of `bytes`. Up to 64 bytes are summed where this is called, more by ``implementation``.
+    /// The checksum of `bytes`. Up to 64 bytes are summed where this is called, more by code for this processor.
     @inlinable
     public static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
         chhsocket_adler32(self.seed, bytes.baseAddress, bytes.count)

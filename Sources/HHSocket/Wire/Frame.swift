@@ -63,9 +63,8 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
-    /// The bytes of the header's custom fields, one after another: ``WireFormat/customFields(_:over:in:)`` makes them
-    /// and ``WireFormat/header(of:in:)`` reads them. Nil in formats that have none; when such a frame is sent in one
-    /// that has some, they are the sender's default, or zero.
+    /// The bytes of the header's custom fields, one after another; ``WireFormat/header(of:in:)`` reads them. Nil in
+    /// formats that have none; when such a frame is sent in one that has some, they are the sender's default, or zero.
     public var customFields: [UInt8]? {
         @inlinable
         get {

@@ -2,7 +2,7 @@ public import NIOCore
 
 /// Frames that a ``WireFormat/Layout`` cannot describe: bytes to frames and back, without I/O.
 ///
-/// A format made of a codec (``WireFormat/init(codec:rules:)``) works wherever a format does. `Docs/FrameCodec.md` has
+/// A format made of a codec (``WireFormat/init(codec:rules:)``) works wherever a format does. <doc:FrameCodecs> has
 /// one for LDAP; `WireFormatVerifier` in `HHSocketTesting` finds the usual faults of one.
 ///
 /// ```swift

@@ -14,8 +14,7 @@ public struct FrameEncoder: Sendable {
     /// - Parameters:
     ///   - direction: Which kind of header to write.
     ///   - format: How frames are laid out; the standard format by default.
-    ///   - customFields: The custom fields of frames that bring none, as ``WireFormat/customFields(_:over:in:)`` makes
-    ///     them; zeros by default.
+    ///   - customFields: The custom fields of frames that bring none; zeros by default.
     public init(direction: FrameDirection, format: WireFormat = .standard, customFields: [UInt8]? = nil) {
         self.direction = direction
         self.format = format

@@ -34,7 +34,9 @@ public struct APIClock: Sendable {
 
     /// Creates a clock for tests from another clock, such as `VirtualClock`.
     ///
-    /// - Parameter start: The date now; it advances with the clock.
+    /// - Parameters:
+    ///   - clock: The clock.
+    ///   - start: The date now; it advances with the clock.
     public init<Other: Clock<Duration>>(_ clock: Other, startingAt start: Date = Date(timeIntervalSince1970: 0)) {
         let first = clock.now
         // An hour after NIO's zero, so that moments before it can be expressed.

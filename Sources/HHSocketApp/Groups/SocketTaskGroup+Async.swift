@@ -21,8 +21,11 @@ extension SocketTaskGroup {
     /// Makes a call that belongs to the group, and waits for its answer. The call begins when the group is resumed, and
     /// is cancelled with it. Cancelling the Swift task cancels this call alone.
     ///
-    /// - Parameter weight: The call's weight in ``fractionCompleted``; 1 by default, at least 0.
-    /// - Throws: ``HHSocket/SocketError``, as ``SocketClient/data(for:)``.
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - client: The client that makes the call.
+    ///   - weight: The call's weight in ``fractionCompleted``; 1 by default, at least 0.
+    /// - Throws: ``/HHSocket/SocketError``, as ``/HHSocketRPC/SocketClient/data(for:)``.
     public func data(
         for request: SocketRequest,
         with client: SocketClient,

@@ -5,6 +5,8 @@ extension SocketTaskGroup {
     /// Adds a request of a manager, which still owns it: when the manager is released, the request ends as cancelled.
     ///
     /// - Parameters:
+    ///   - request: The request.
+    ///   - manager: The manager that makes the call.
     ///   - weight: The request's weight in ``fractionCompleted``; 1 by default, at least 0.
     ///   - completionHandler: Called exactly once, as by ``APIManager/dispatch(_:refreshHandler:completionHandler:)``,
     ///     with `cancelled` even if the request never began. The group is complete after it has returned, not before.

@@ -43,7 +43,7 @@ public final class SocketTaskGroup: Sendable {
         /// ``SocketTaskGroup/cancel()`` are among them, with the error that they reported.
         public var failures: [Failure]
 
-        /// - Throws: The first failure's error; ``HHSocket/SocketError`` with the code `cancelled` if the group was
+        /// - Throws: The first failure's error; ``/HHSocket/SocketError`` with the code `cancelled` if the group was
         ///   cancelled.
         public func get() throws {
             if self.isCancelled {
@@ -57,7 +57,7 @@ public final class SocketTaskGroup: Sendable {
     public struct Failure: Sendable {
         /// The index of the member; 0 is the one that was added first.
         public var index: Int
-        /// The error of the member: a ``HHSocket/SocketError`` for calls, an ``Outcome`` for groups.
+        /// The error of the member: a ``/HHSocket/SocketError`` for calls, an ``Outcome`` for groups.
         public var error: any Error
     }
 
@@ -86,10 +86,13 @@ public final class SocketTaskGroup: Sendable {
     /// Adds a call.
     ///
     /// - Parameters:
+    ///   - request: The request.
+    ///   - client: The client that makes the call.
     ///   - weight: The call's weight in ``fractionCompleted``; 1 by default, at least 0.
     ///   - callbackQueue: The queue on which `completionHandler` runs; nil, the default, for the client's.
-    ///   - completionHandler: Called exactly once, as by ``SocketClient/dataTask(with:on:completionHandler:)``. The
-    ///     group is complete after it has returned, not before.
+    ///   - completionHandler: Called exactly once, as by
+    ///     ``/HHSocketRPC/SocketClient/dataTask(with:on:completionHandler:)``. The group is complete after it has
+    ///     returned, not before.
     /// - Returns: The task, which may also be resumed or cancelled alone.
     @discardableResult
     public func add(
@@ -135,8 +138,9 @@ public final class SocketTaskGroup: Sendable {
     /// Adds another group, which is resumed and cancelled with this one. It has ended when its own completion handler
     /// has returned, and has failed if it was cancelled or one of its members failed; the error is its ``Outcome``.
     ///
-    /// - Parameter weight: The group's weight in ``fractionCompleted``; 1 by default, whatever the number of its
-    ///   members.
+    /// - Parameters:
+    ///   - group: Another group than this one.
+    ///   - weight: The group's weight in ``fractionCompleted``; 1 by default, whatever the number of its members.
     public func add(_ group: SocketTaskGroup, weight: Int = 1) {
         precondition(group !== self, "a task group cannot be a member of itself: it would wait for its own end")
         self.add(weight: weight) { end in

@@ -1,5 +1,5 @@
-/// A member of a ``SocketTaskGroup``: anything that can be started and given up, such as a ``SocketTask`` or another
-/// group.
+/// A member of a ``SocketTaskGroup``: anything that can be started and given up, such as a ``/HHSocketRPC/SocketTask``
+/// or another group.
 ///
 /// Both methods may be called by any thread, more than once and in any order: a group that is cancelled while it starts
 /// may call ``resume()`` after ``cancel()``, which must not start anything then. Neither is called under a lock of the

@@ -30,7 +30,7 @@ public final class APIManager: Sendable {
     private let lastIdentifier = ManagedAtomic(0)
 
     /// - Parameters:
-    ///   - client: The maker of the calls: a ``SocketClient``.
+    ///   - client: The maker of the calls: a ``/HHSocketRPC/SocketClient``.
     ///   - cache: The cache, in which requests that allow it keep answers and share calls; by default one of its own.
     ///   - name: The name in the cache; by default one that no other manager of the process has.
     public init(client: any APITransport, cache: ResponseCache = ResponseCache(), name: String? = nil) {
@@ -54,12 +54,13 @@ public final class APIManager: Sendable {
     /// handler may run before the caller has the identifier.
     ///
     /// - Parameters:
+    ///   - request: The request.
     ///   - refreshHandler: Called once with the fresh answer, after `completionHandler` was called with an expired one
     ///     (``CachePolicy/returningStale(upTo:)``); not called if the refresh fails, or its answer cannot be decoded.
     ///     Nil by default.
-    ///   - completionHandler: Called exactly once, with the value or with an error: those of ``SocketClient``;
-    ///     `decodingFailed` if the answer cannot be decoded, `noData` and `noMoreData` if a page of a list is empty,
-    ///     `timeout` also if only this caller has timed out.
+    ///   - completionHandler: Called exactly once, with the value or with an error: those of
+    ///     ``/HHSocketRPC/SocketClient``; `decodingFailed` if the answer cannot be decoded, `noData` and `noMoreData`
+    ///     if a page of a list is empty, `timeout` also if only this caller has timed out.
     @discardableResult
     public func dispatch<Value>(
         _ request: APIRequest<Value>,
@@ -86,7 +87,8 @@ public final class APIManager: Sendable {
 
     /// Makes a request and waits for its answer. Cancelling the Swift task cancels it.
     ///
-    /// - Throws: ``HHSocket/SocketError``, with which ``dispatch(_:refreshHandler:completionHandler:)`` would complete.
+    /// - Throws: ``/HHSocket/SocketError``, with which ``dispatch(_:refreshHandler:completionHandler:)`` would
+    ///   complete.
     public nonisolated(nonsending) func response<Value>(
         for request: APIRequest<Value>
     ) async throws(SocketError) -> APIResponse<Value> {

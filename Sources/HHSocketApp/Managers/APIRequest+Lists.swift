@@ -12,7 +12,9 @@ extension APIRequest {
     /// Returns this request for a page of a list. It fails if the page is empty: with `noData` if it is the first page,
     /// with `noMoreData` if it is a later one. To the cache an empty page is an answer like others.
     ///
-    /// - Parameter isEmpty: Whether the value has no items.
+    /// - Parameters:
+    ///   - page: The part of the list that the request asks for.
+    ///   - isEmpty: Whether the value has no items.
     public func page(_ page: ListPage, isEmpty: @escaping @Sendable (Value) -> Bool) -> APIRequest {
         let type = self.request.type
         return self.mapAnswer { value, response in

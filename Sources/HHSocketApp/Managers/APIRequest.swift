@@ -39,7 +39,7 @@ public struct APIRequest<Value: Sendable>: Sendable {
     /// - Parameters:
     ///   - request: The request that is sent.
     ///   - decode: Decodes the answer into the value, on the queue of the completion handler or in the task that waits.
-    ///     An error that is not a ``HHSocket/SocketError`` becomes one with the code `decodingFailed`.
+    ///     An error that is not a ``/HHSocket/SocketError`` becomes one with the code `decodingFailed`.
     public init(_ request: SocketRequest, decode: @escaping @Sendable (SocketResponse) throws -> Value) {
         self.request = request
         self.decode = decode
@@ -103,7 +103,7 @@ extension APIRequest where Value: MessageBody {
     ///   - message: The request.
     ///   - options: The options of the call; the defaults if left out.
     ///   - limits: The bounds of the answer's message.
-    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be written.
+    /// - Throws: ``/HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be written.
     public init<Message>(
         _ method: MethodDescriptor<Message, Value>,
         _ message: Message,

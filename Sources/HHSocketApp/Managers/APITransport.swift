@@ -1,11 +1,11 @@
 import Dispatch
 import HHSocket
 
-/// The maker of the calls of an ``APIManager``: a ``SocketClient``, or a replacement for it in tests of screens without
-/// a server, such as a ``MockTransport``.
+/// The maker of the calls of an ``APIManager``: a ``/HHSocketRPC/SocketClient``, or a replacement for it in tests of
+/// screens without a server, such as a ``MockTransport``.
 public protocol APITransport: AnyObject, Sendable {
     /// Makes a call and waits for its answer. The call ends soon after the task is cancelled, and with `timeout` after
-    /// ``SocketRequest/timeout``, which is never nil here.
+    /// ``/HHSocketRPC/CallOptions/timeout``, which is never nil here.
     func data(for request: SocketRequest) async throws(SocketError) -> SocketResponse
 
     /// The time that a call may take if its request sets none; 8 s by default.
@@ -26,7 +26,7 @@ extension APITransport {
 }
 
 extension SocketClient: APITransport {
-    /// The client's ``Configuration/timeout``.
+    /// The client's ``/HHSocketRPC/SocketClient/Configuration/timeout``.
     public var defaultTimeout: Duration { self.configuredTimeout }
 
     /// Runs `body` on the configuration's callback queue, and not before this function has returned.

@@ -11,7 +11,7 @@ public final class MockTransport: APITransport {
     private let answer: @Sendable (SocketRequest) async throws -> SocketResponse
 
     /// - Parameter answer: Called for each call, in a task that is cancelled with the call. If it throws an error that
-    ///   is not a ``HHSocket/SocketError``, the call fails with `unknown`, or with `cancelled` for a
+    ///   is not a ``/HHSocket/SocketError``, the call fails with `unknown`, or with `cancelled` for a
     ///   `CancellationError` of the cancelled task.
     public init(response answer: @escaping @Sendable (SocketRequest) async throws -> SocketResponse) {
         self.answer = answer

@@ -20,14 +20,20 @@ public final class EnumDescriptor: Sendable {
     public let isClosed: Bool
     private let content: DescriptorContent<EnumContent>
 
-    /// - Parameter values: The values in the order of their declaration; several may have the same number.
+    /// - Parameters:
+    ///   - name: The full name, such as `chat.Kind`.
+    ///   - values: The values in the order of their declaration; several may have the same number.
+    ///   - isClosed: Whether only the declared numbers are values, as in proto2; false by default.
     public init(_ name: String, _ values: [Value], isClosed: Bool = false) {
         self.name = name
         self.isClosed = isClosed
         self.content = DescriptorContent { EnumContent(values) }
     }
 
-    /// - Parameter declaration: A line for each value, with its number and its name. Used by generated code.
+    /// - Parameters:
+    ///   - name: The full name, such as `chat.Kind`.
+    ///   - declaration: A line for each value, with its number and its name. Used by generated code.
+    ///   - isClosed: Whether only the declared numbers are values, as in proto2; false by default.
     public init(_ name: String, _ declaration: StaticString, isClosed: Bool = false) {
         self.name = name
         self.isClosed = isClosed

@@ -31,7 +31,11 @@ public struct FieldDescriptor: Sendable {
     private let type: (@Sendable () -> TypeDescriptor)?
 
     /// - Parameters:
+    ///   - name: The name, as the `.proto` has it.
     ///   - jsonName: The name in JSON; by default `name` in lower camel case.
+    ///   - number: 1 to 536,870,911; with another one the program ends.
+    ///   - kind: The type of the field.
+    ///   - presence: Whether the field has presence, or is repeated; `implicit` by default.
     ///   - isGroup: Whether messages are encoded as groups; false by default.
     ///   - type: The type of the field's messages or of its enumeration, the same one at each call; required for the
     ///     kinds `message` and `enum`, nil for others.
@@ -60,7 +64,13 @@ public struct FieldDescriptor: Sendable {
 
     /// Creates the descriptor of a map, which is encoded as a repeated message with a key and a value.
     ///
-    /// - Parameter type: The type of the map's values, if they are messages or of an enumeration.
+    /// - Parameters:
+    ///   - name: The name, as the `.proto` has it.
+    ///   - jsonName: The name in JSON; by default `name` in lower camel case.
+    ///   - number: 1 to 536,870,911; with another one the program ends.
+    ///   - key: The type of the keys.
+    ///   - value: The type of the values.
+    ///   - type: The type of the map's values, if they are messages or of an enumeration.
     public static func map(
         _ name: String,
         jsonName: String? = nil,

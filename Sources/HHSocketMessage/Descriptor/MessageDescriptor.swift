@@ -25,6 +25,7 @@ public final class MessageDescriptor: Sendable {
     }
 
     /// - Parameters:
+    ///   - name: The full name, such as `chat.Note`.
     ///   - declaration: A line for each field, such as `3 note_id int64 optional`: number, name, kind, and what there
     ///     is to say about it. Used by generated code.
     ///   - types: The types of the fields that are messages or of an enumeration, in the order of the lines.

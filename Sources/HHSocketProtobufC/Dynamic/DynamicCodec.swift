@@ -22,7 +22,7 @@ package final class DynamicCodec: Sendable {
 
     /// Decodes a message.
     ///
-    /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds the limits.
+    /// - Throws: ``/HHSocketMessage/MessageError`` if the bytes are not such a message, or it exceeds the limits.
     package func message(
         _ bytes: UnsafeRawBufferPointer,
         limits: MessageLimits = .standard
@@ -33,7 +33,8 @@ package final class DynamicCodec: Sendable {
 
     /// Encodes a message of the codec's type.
     ///
-    /// - Throws: ``MessageError`` if a required field is missing, the message is nested too deeply, or it is too large.
+    /// - Throws: ``/HHSocketMessage/MessageError`` if a required field is missing, the message is nested too deeply, or
+    ///   it is too large.
     package func bytes(_ message: DynamicMessage) throws(MessageError) -> [UInt8] {
         precondition(message.descriptor === self.descriptor, "the codec is that of \(self.descriptor.name)")
         let table = self.table

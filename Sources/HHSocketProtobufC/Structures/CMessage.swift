@@ -22,15 +22,16 @@ public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
 
     /// Encodes a structure, which remains the caller's.
     ///
-    /// - Throws: ``MessageError`` if a required field is missing, or the encoded message would have 2 GiB or more.
+    /// - Throws: ``/HHSocketMessage/MessageError`` if a required field is missing, or the encoded message would have 2
+    ///   GiB or more.
     public init(packing structure: UnsafePointer<Structure>) throws(MessageError) {
         self.content = .packed(try Self.packed(structure))
     }
 
     /// Decodes a message. Strings are UTF-8, but may contain a NUL, at which C believes them to end.
     ///
-    /// - Throws: ``MessageError`` if the bytes are not such a message, messages in it lie more than 100 deep, or it
-    ///   would take more memory than ``MessageLimits/standard`` allows.
+    /// - Throws: ``/HHSocketMessage/MessageError`` if the bytes are not such a message, messages in it lie more than
+    ///   100 deep, or it would take more memory than ``/HHSocketMessage/MessageLimits/standard`` allows.
     public init(messageBytes: UnsafeRawBufferPointer) throws {
         try self.init(messageBytes: messageBytes, limits: .standard)
     }
@@ -44,8 +45,8 @@ public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
 
     /// Calls `body` with the structure, which is valid until `body` returns, and must not be changed.
     ///
-    /// - Throws: Any error of `body`. ``MessageError`` for a message that was packed here and cannot be unpacked, such
-    ///   as one with a string that is not UTF-8.
+    /// - Throws: Any error of `body`. ``/HHSocketMessage/MessageError`` for a message that was packed here and cannot
+    ///   be unpacked, such as one with a string that is not UTF-8.
     public func withStructure<Result>(_ body: (UnsafePointer<Structure>) throws -> Result) throws -> Result {
         switch self.content {
         case .unpacked(let structure): return try structure.withPointer(body)

@@ -15,7 +15,7 @@ final class UnpackedStructure<Structure: ProtobufCStructure>: @unchecked Sendabl
 
     private let message: UnsafeMutablePointer<ProtobufCMessage>
 
-    /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds the limits.
+    /// - Throws: ``/HHSocketMessage/MessageError`` if the bytes are not such a message, or it exceeds the limits.
     init(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) throws(MessageError) {
         let descriptor = Structure.descriptor
         try StructureScan(depth: limits.depth).check(bytes, descriptor)

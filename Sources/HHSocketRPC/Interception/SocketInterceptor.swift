@@ -24,8 +24,8 @@ public protocol SocketInterceptor: Sendable {
     ///   - request: The request that the previous interceptor passed on; the first receives the task's own.
     ///   - next: Passes a request on to the next interceptor, and in the end to the server. May be called again once it
     ///     has returned.
-    /// - Throws: The error that the call fails with. An error that is not a ``HHSocket/SocketError`` becomes one with
-    ///   the code `interceptorFailed`. The call's error is not ``HHSocket/SocketError/notExecuted`` if an earlier
+    /// - Throws: The error that the call fails with. An error that is not a ``/HHSocket/SocketError`` becomes one with
+    ///   the code `interceptorFailed`. The call's error is not ``/HHSocket/SocketError/notExecuted`` if an earlier
     ///   request to the server may have been executed.
     func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse
 }
@@ -40,7 +40,7 @@ public struct SocketInterceptorNext: Sendable {
 
     /// Passes `request` on, and returns the answer. Its `timeout` and `priority` have no effect any more.
     ///
-    /// - Throws: ``HHSocket/SocketError`` if the rest of the call failed; `invalidArgument` if an earlier call of
+    /// - Throws: ``/HHSocket/SocketError`` if the rest of the call failed; `invalidArgument` if an earlier call of
     ///   `next` has not returned yet.
     public func callAsFunction(_ request: SocketRequest) async throws(SocketError) -> SocketResponse {
         try await self.body(request)

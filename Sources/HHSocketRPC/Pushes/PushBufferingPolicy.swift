@@ -1,8 +1,8 @@
 /// The treatment of pushes that arrive faster than a subscriber takes them. Each subscriber has a buffer of its own.
 ///
-/// Pushes are counted, not their bytes: each may be as large as ``SocketConfiguration/maximumPayloadLength``. A limit
-/// below 1 counts as 1. A reader takes up to a sixteenth of the limit at once, 256 at most, and works through them;
-/// these do not count towards the limit.
+/// Pushes are counted, not their bytes: each may be as large as ``/HHSocket/SocketConfiguration/maximumPayloadLength``.
+/// A limit below 1 counts as 1. A reader takes up to a sixteenth of the limit at once, 256 at most, and works through
+/// them; these do not count towards the limit.
 public enum PushBufferingPolicy: Hashable, Sendable {
     /// At most this number wait; the oldest is dropped to make room for the next, and counted in
     /// ``ClientStatistics/droppedPushes``. For updates that replace earlier ones.
@@ -22,7 +22,7 @@ public enum PushBufferingPolicy: Hashable, Sendable {
     /// - Heartbeats are sent, but their answers are not awaited: a server that vanishes is noticed only later. The
     ///   server's own pings are not answered, so it may close the connection.
     /// - If the server stops reading while it cannot write, and anything must be sent, the connection is lost after
-    ///   ``SocketConfiguration/writeStallTimeout``.
+    ///   ``/HHSocket/SocketConfiguration/writeStallTimeout``.
     /// - A server may drop pushes that a client does not read. Those that are unread when this side leaves the
     ///   connection are lost.
     case suspendReading(Int)

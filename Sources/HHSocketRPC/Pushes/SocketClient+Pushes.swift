@@ -22,11 +22,11 @@ extension SocketClient {
 
     /// Calls `handler` with each push from now on, in a Swift task of its own, one at a time and in order.
     ///
-    /// An error that it throws is logged by the connection's logger, ``SocketConfiguration/logger``, as a warning with
-    /// the metadata `type` and `error`, and counted in ``ClientStatistics/failedPushHandlers``; the handler is then
-    /// called with the next push. A slow handler loses its own pushes, as `policy` says, and affects no other
-    /// subscriber unless the policy is ``PushBufferingPolicy/suspendReading(_:)``. A handler should wait with `await`
-    /// and not block its thread.
+    /// An error that it throws is logged by the connection's logger, ``/HHSocket/SocketConfiguration/logger``, as a
+    /// warning with the metadata `type` and `error`, and counted in ``ClientStatistics/failedPushHandlers``; the
+    /// handler is then called with the next push. A slow handler loses its own pushes, as `policy` says, and affects no
+    /// other subscriber unless the policy is ``PushBufferingPolicy/suspendReading(_:)``. A handler should wait with
+    /// `await` and not block its thread.
     ///
     /// The handler is kept until ``PushSubscription/cancel()``, or until the client is released and the pushes that had
     /// arrived by then have been handled. A handler that holds its client strongly keeps it from being released.

@@ -10,7 +10,7 @@ public struct SocketPush: Sendable, Hashable {
     /// The custom fields of the push's header, by name; empty in formats that have none.
     public var header: [String: [UInt8]] = [:]
     /// The metadata that the server sent beside the body, by name; empty if it sent none, as without an agreement on
-    /// ``ProtocolFeature/metadata``.
+    /// ``/HHSocket/ProtocolFeature/metadata``.
     public var metadata: [String: String] = [:]
     /// The server that sent it.
     public var endpoint: Endpoint

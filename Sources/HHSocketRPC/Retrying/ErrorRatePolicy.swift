@@ -15,7 +15,9 @@ public struct ErrorRatePolicy: Hashable, Sendable {
 
     /// - Parameters:
     ///   - windowLength: Less than 1 counts as 1.
+    ///   - maximumAge: The age beyond which a call no longer counts; 300 s by default.
     ///   - minimumCalls: Less than 1 counts as 1.
+    ///   - threshold: The share of wrong calls from which the client fails over, 0 to 1; 0.1 by default.
     public init(
         windowLength: Int = 100,
         maximumAge: Duration = .seconds(300),

@@ -2,8 +2,8 @@ import HHSocket
 
 /// The conditions under which a failed call is sent again, within its timeout.
 ///
-/// A call is sent again if the server is known not to have run it (``HHSocket/SocketError/notExecuted``), or if its
-/// request says that running it twice does no harm (``SocketRequest/isIdempotent``). A retry waits for a connection if
+/// A call is sent again if the server is known not to have run it (``/HHSocket/SocketError/notExecuted``), or if its
+/// request says that running it twice does no harm (``CallOptions/isIdempotent``). A retry waits for a connection if
 /// there is none.
 public struct RetryPolicy: Hashable, Sendable {
     /// The number of times that a request may be sent in all, at least 1. Attempts that found no connection do not
@@ -15,9 +15,9 @@ public struct RetryPolicy: Hashable, Sendable {
     /// The failures after which a call is sent again; ``defaultCodes`` by default.
     ///
     /// A request with an idempotency key is not sent again after an answer that the server keeps for the key
-    /// (``HHSocket/Status/isKept``), whatever the codes are: the answer would be the same.
+    /// (``/HHSocket/Status/isKept``), whatever the codes are: the answer would be the same.
     ///
-    /// With `timeout`, an attempt whose answer has not begun in time (``SocketRequest/firstResponseTimeout``) is sent
+    /// With `timeout`, an attempt whose answer has not begun in time (``CallOptions/firstResponseTimeout``) is sent
     /// again, never a call that has timed out itself. With `notConnected` and the codes of connecting, a call that
     /// found no connection waits for one.
     public var codes: Set<SocketError.Code>
@@ -25,7 +25,7 @@ public struct RetryPolicy: Hashable, Sendable {
     /// The default codes: the connection was lost, the answer did not begin in time, a checksum was wrong on either
     /// side, or the server was overloaded or about to end.
     ///
-    /// The statuses among them are transient (``HHSocket/Status/isTransient``), and likely to pass within a call's
+    /// The statuses among them are transient (``/HHSocket/Status/isTransient``), and likely to pass within a call's
     /// timeout.
     public static let defaultCodes: Set<SocketError.Code> = [
         .connectionLost, .timeout, .lostPacket, .checksumMismatch, .overloaded, .draining,

@@ -2,7 +2,7 @@ import DequeModule
 import HHSocket
 import NIOCore
 
-/// The streams of one connection of a client, and its payloads in pieces: performs what ``HHSocket/ClientStreams``
+/// The streams of one connection of a client, and its payloads in pieces: performs what ``/HHSocket/ClientStreams``
 /// decides. On the socket thread.
 final class ConnectionStreams {
     /// The call of a stream that is open.

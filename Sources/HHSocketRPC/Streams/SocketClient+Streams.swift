@@ -2,10 +2,10 @@ public import HHSocket
 public import NIOCore
 
 extension SocketClient {
-    /// Opens a stream: waits for a connection, and for a free stream where ``HHSocket/StreamPolicy/maximumStreams`` are
-    /// open.
+    /// Opens a stream: waits for a connection, and for a free stream where ``/HHSocket/StreamPolicy/maximumStreams``
+    /// are open.
     ///
-    /// Streams are for connections that have agreed on ``HHSocket/ProtocolFeature/streams`` by hello, which the client
+    /// Streams are for connections that have agreed on ``/HHSocket/ProtocolFeature/streams`` by hello, which the client
     /// asks for where ``Configuration/streams`` is set. A deadline covers the whole stream if the request sets one
     /// (``CallOptions/timeout``, ``CallOptions/deadline``); otherwise there is none, and the client's timeout limits
     /// the opening. Interceptors see a stream as one call, whose answer is its end. Cancelling the Swift task cancels
@@ -14,7 +14,7 @@ extension SocketClient {
     /// - Parameters:
     ///   - request: The opening. Where the client sends one message it is the body, and else there is no body.
     ///   - kind: Which sides send items, as the server knows the method; both by default.
-    /// - Throws: ``HHSocket/SocketError`` if the stream cannot be opened; with the code `featureNotAgreed`, before
+    /// - Throws: ``/HHSocket/SocketError`` if the stream cannot be opened; with the code `featureNotAgreed`, before
     ///   anything is sent, on a connection without streams.
     public nonisolated(nonsending) func stream(
         for request: consuming SocketRequest,

@@ -61,7 +61,7 @@ public final class SocketStream: Sendable {
     /// Sends an item, and returns when the next may be sent: when the server has room on this stream and on the
     /// connection, and not too much waits to leave.
     ///
-    /// - Throws: ``HHSocket/SocketError``: the end of the stream, if it has ended otherwise than with status 200, and
+    /// - Throws: ``/HHSocket/SocketError``: the end of the stream, if it has ended otherwise than with status 200, and
     ///   `cancelled` if with that; the item is dropped. `frameTooLarge` if the item is over the limit, and
     ///   `invalidArgument` after ``finish()``; then the stream goes on.
     public nonisolated(nonsending) func send(_ body: ByteBuffer) async throws(SocketError) {
@@ -76,8 +76,10 @@ public final class SocketStream: Sendable {
 
     /// Sends an item.
     ///
-    /// - Parameter completionHandler: Called on the callback queue when the next item may be sent, or with the error
-    ///   that ``send(_:)`` throws. Items that are sent before that wait in memory.
+    /// - Parameters:
+    ///   - body: The item.
+    ///   - completionHandler: Called on the callback queue when the next item may be sent, or with the error that
+    ///     ``send(_:)`` throws. Items that are sent before that wait in memory.
     public func send(
         _ body: ByteBuffer,
         completionHandler: @escaping @Sendable (Result<Void, SocketError>) -> Void

@@ -99,7 +99,7 @@ public struct CallOptions: Sendable, Hashable {
     ///
     /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~`, 1 to 128 bytes long. There
     /// may be 64 of them, and 16 KiB in all; otherwise the call fails with `invalidArgument`. Tracing adds its own if
-    /// there is room. Metadata requires a connection that has agreed on ``ProtocolFeature/metadata`` by hello
+    /// there is room. Metadata requires a connection that has agreed on ``/HHSocket/ProtocolFeature/metadata`` by hello
     /// (``SocketClient/Configuration/hello``); on another the attempt fails with `featureNotAgreed`, not sent.
     public var metadata: [String: String] {
         get { self.rare?.values.metadata ?? [:] }
@@ -111,8 +111,9 @@ public struct CallOptions: Sendable, Hashable {
     /// The call then ends with `timeout`, or earlier if its ``timeout`` passes first. The request carries the number of
     /// milliseconds that are left when it is sent, so that the server need not begin, or continue, work whose result is
     /// not awaited; the time that the request then waits behind a server that does not read is not deducted. A deadline
-    /// requires a connection that has agreed on ``ProtocolFeature/metadata``, as ``metadata`` does. A deadline that an
-    /// interceptor sets is sent to the server and limits the attempt, but the call ends as the original request says.
+    /// requires a connection that has agreed on ``/HHSocket/ProtocolFeature/metadata``, as ``metadata`` does. A
+    /// deadline that an interceptor sets is sent to the server and limits the attempt, but the call ends as the
+    /// original request says.
     public var deadline: NIODeadline? {
         get { self.rare?.values.deadline }
         set { self.setOption(\.deadline, newValue) }
@@ -123,8 +124,8 @@ public struct CallOptions: Sendable, Hashable {
     /// (``isIdempotent``), and a retry policy may send it again. Nil, the default, for none.
     ///
     /// If the key has another length, the call fails with `invalidArgument`. A key requires a connection that has
-    /// agreed on ``ProtocolFeature/idempotency`` by hello; on another the attempt fails with `featureNotAgreed`, not
-    /// sent.
+    /// agreed on ``/HHSocket/ProtocolFeature/idempotency`` by hello; on another the attempt fails with
+    /// `featureNotAgreed`, not sent.
     public var idempotencyKey: String? {
         get { self.rare?.values.idempotencyKey }
         set { self.setOption(\.idempotencyKey, newValue) }
@@ -134,7 +135,8 @@ public struct CallOptions: Sendable, Hashable {
     /// ``SocketClient/Configuration/compression``.
     ///
     /// True compresses a body of any length that becomes smaller by it, and requires a connection that has agreed on
-    /// ``ProtocolFeature/compression`` by hello; on another the attempt fails with `featureNotAgreed`, not sent.
+    /// ``/HHSocket/ProtocolFeature/compression`` by hello; on another the attempt fails with `featureNotAgreed`, not
+    /// sent.
     public var compresses: Bool? {
         get { self.rare?.values.compresses }
         set { self.setOption(\.compresses, newValue) }

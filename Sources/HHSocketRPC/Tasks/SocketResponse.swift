@@ -59,7 +59,7 @@ public struct SocketResponse: Sendable, Hashable {
     }
 
     /// The metadata that the server sent beside the body, by name; empty if it sent none, as without an agreement on
-    /// ``ProtocolFeature/metadata``.
+    /// ``/HHSocket/ProtocolFeature/metadata``.
     public var metadata: [String: String] {
         get { self.origin.metadata }
         set { self.origin = Origin(header: self.header, endpoint: self.endpoint, metadata: newValue) }

@@ -257,7 +257,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Cancels the call: the server is notified, with the request's ``SocketRequest/cancellationBody``, and the
+    /// Cancels the call: the server is notified, with the request's ``CallOptions/cancellationBody``, and the
     /// connection stays. Returns at once, with the state `canceling`; the completion follows.
     public func cancel() {
         if self.beginCancelling() { self.submit(.cancel) }

@@ -3,7 +3,7 @@ public import HHSocket
 /// A file that is being put into a store, or fetched from one: a handle, as `URLSessionTask` is one.
 ///
 /// A transfer goes on when its handle is released, for as long as its ``SocketClient`` lives; the handle keeps that. It
-/// ends once: with a result, or with a ``HHSocket/TransferError``.
+/// ends once: with a result, or with a ``/HHSocket/TransferError``.
 public final class Transfer: Sendable {
     private let client: SocketClient
     private let state: TransferState
@@ -24,7 +24,7 @@ public final class Transfer: Sendable {
 
     /// Waits for the result. Cancelling the Swift task that waits cancels the transfer.
     ///
-    /// - Throws: ``HHSocket/TransferError``; with the code `stalled` where nothing has moved for
+    /// - Throws: ``/HHSocket/TransferError``; with the code `stalled` where nothing has moved for
     ///   ``TransferClient/Options/timeout``, and `cancelled` after ``cancel(discarding:)`` and when the client is
     ///   released.
     public var value: TransferResult {

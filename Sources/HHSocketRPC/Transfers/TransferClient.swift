@@ -25,7 +25,7 @@ public struct TransferClient: Sendable {
         /// The number of bytes that are read and sent at once; 4 KiB to 1 MiB, what lies outside is taken for the
         /// nearer end. 256 KiB by default.
         public var pieceSize = 256 << 10
-        /// The priority of content among what the client sends. ``HHSocket/FramePriority/low`` by default.
+        /// The priority of content among what the client sends. ``/HHSocket/FramePriority/low`` by default.
         public var priority = FramePriority.low
         /// The options of the calls below, such as metadata that tell who sends. Their timeout, deadline, priority,
         /// compression and ``CallOptions/waitsForConnectivity`` have no effect.
@@ -45,6 +45,7 @@ public struct TransferClient: Sendable {
     /// - Parameters:
     ///   - client: The client whose connection is used.
     ///   - types: The type numbers of the server's service; those of `hhsocket/transfer.proto` by default.
+    ///   - options: The settings; see ``Options``.
     public init(_ client: SocketClient, types: TransferTypes = TransferTypes(), options: Options = Options()) {
         self.init(client, types: types, options: options, files: SystemFiles(), pool: .singleton)
     }
@@ -118,9 +119,10 @@ public struct TransferClient: Sendable {
 
     /// Fetches a file into memory. Cancelling the Swift task cancels the transfer.
     ///
-    /// - Parameter maximumSize: The size that is accepted, in bytes; a larger file fails with `noRoom`. 16 MiB by
-    ///   default.
-    /// - Throws: ``HHSocket/TransferError``.
+    /// - Parameters:
+    ///   - id: The name of the file in the store.
+    ///   - maximumSize: The size that is accepted, in bytes; a larger file fails with `noRoom`. 16 MiB by default.
+    /// - Throws: ``/HHSocket/TransferError``.
     public func data(_ id: TransferID, maximumSize: Int = 16 << 20) async throws(TransferError) -> ByteBuffer {
         let sink = MemorySink()
         let transfer = self.begin(nil) { GetRun(id, sink, maximumSize: UInt64(max(0, maximumSize)), $0) }
@@ -160,7 +162,7 @@ public struct TransferClient: Sendable {
 
     /// Describes a file of the store.
     ///
-    /// - Throws: ``HHSocket/TransferError``; with the code `notFound` if there is no such file.
+    /// - Throws: ``/HHSocket/TransferError``; with the code `notFound` if there is no such file.
     public func find(_ id: TransferID) async throws(TransferError) -> StoredFile {
         var message = Hhsocket_FindRequest()
         message.id = id.description

@@ -6,7 +6,7 @@ import NIOCore
 extension CallOptions {
     /// Returns the request for a call of `method`.
     ///
-    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument` if the message cannot be written.
+    /// - Throws: ``/HHSocket/SocketError`` with the code `invalidArgument` if the message cannot be written.
     @inlinable
     func request<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,

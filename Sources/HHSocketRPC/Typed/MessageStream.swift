@@ -40,7 +40,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
 
     /// Sends a message; returns when the next may be sent, as ``SocketStream/send(_:)`` does.
     ///
-    /// - Throws: ``HHSocket/SocketError`` if the stream has ended; `invalidArgument` if the message cannot be written,
+    /// - Throws: ``/HHSocket/SocketError`` if the stream has ended; `invalidArgument` if the message cannot be written,
     ///   in which case the stream goes on.
     public nonisolated(nonsending) func send(_ message: Request) async throws(SocketError) {
         switch self.source {
@@ -81,7 +81,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
 
     /// Sends no more messages, waits for the one answer of a server that does not stream, and decodes it.
     ///
-    /// - Throws: ``HHSocket/SocketError`` if the stream failed; `protobufFailed` if the answer cannot be decoded.
+    /// - Throws: ``/HHSocket/SocketError`` if the stream failed; `protobufFailed` if the answer cannot be decoded.
     public func answer() async throws(SocketError) -> Response {
         self.finish()
         switch self.source {
@@ -123,7 +123,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
 
         /// Waits for and returns the next message; nil once the server has ended the stream with status 200.
         ///
-        /// - Throws: ``HHSocket/SocketError`` if the stream ended otherwise; `protobufFailed` if an item cannot be
+        /// - Throws: ``/HHSocket/SocketError`` if the stream ended otherwise; `protobufFailed` if an item cannot be
         ///   decoded, which cancels the stream.
         public mutating func next() async throws(SocketError) -> Response? { try await self.next(isolation: nil) }
 

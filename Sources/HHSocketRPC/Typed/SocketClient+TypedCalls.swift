@@ -10,7 +10,7 @@ extension SocketClient {
     ///   - method: The method, with the types of its request and its answer.
     ///   - message: The request.
     ///   - options: The options of the call; the defaults if left out.
-    /// - Throws: ``HHSocket/SocketError``, as ``data(for:)`` does; with the code `invalidArgument` if `message` cannot
+    /// - Throws: ``/HHSocket/SocketError``, as ``data(for:)`` does; with the code `invalidArgument` if `message` cannot
     ///   be written, `protobufFailed` if the answer cannot be decoded, and `emptyProtobuf` if it moreover is empty.
     @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
     public nonisolated(nonsending) func call<Request, Response>(
@@ -35,7 +35,7 @@ extension SocketClient {
     ///   - message: The request.
     ///   - options: The options of the call; the defaults if left out.
     /// - Throws: The errors of ``call(_:_:options:)``. The metadata of an answer with another status than 200 is in the
-    ///   error, ``HHSocket/SocketError/metadata``.
+    ///   error, ``/HHSocket/SocketError/metadata``.
     @inlinable
     public nonisolated(nonsending) func response<Request, Response>(
         to method: MethodDescriptor<Request, Response>,
@@ -55,7 +55,7 @@ extension SocketClient {
     ///   - callbackQueue: The queue on which `completionHandler` runs; nil, the default, for the configuration's.
     ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the
     ///     answer or with an error, as ``call(_:_:options:)`` throws it.
-    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be written.
+    /// - Throws: ``/HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be written.
     @inlinable
     public func messageTask<Request, Response>(
         with method: MethodDescriptor<Request, Response>,
@@ -84,7 +84,7 @@ extension SocketResponse {
     /// - Parameters:
     ///   - type: The type of the message.
     ///   - limits: The bounds of nesting and of memory.
-    /// - Throws: The error of the message's decoder; ``HHSocketMessage/MessageError`` for generated messages.
+    /// - Throws: The error of the message's decoder; ``/HHSocketMessage/MessageError`` for generated messages.
     @inlinable
     public func message<Message: MessageBody>(
         as type: Message.Type = Message.self,

@@ -11,7 +11,7 @@ extension SocketClient {
     ///   - message: The request.
     ///   - options: The options of the call; the defaults if left out.
     /// - Returns: The sequence of the server's messages.
-    /// - Throws: ``HHSocket/SocketError`` if the stream cannot be opened; with the code `invalidArgument` if `message`
+    /// - Throws: ``/HHSocket/SocketError`` if the stream cannot be opened; with the code `invalidArgument` if `message`
     ///   cannot be written.
     public nonisolated(nonsending) func serverStream<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
@@ -28,7 +28,7 @@ extension SocketClient {
     ///   - method: The method, with the types of its items and its answer.
     ///   - options: The options of the call; the defaults if left out.
     /// - Returns: A stream to send to, whose ``MessageStream/answer()`` is the server's.
-    /// - Throws: ``HHSocket/SocketError`` if the stream cannot be opened.
+    /// - Throws: ``/HHSocket/SocketError`` if the stream cannot be opened.
     public nonisolated(nonsending) func clientStream<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         options: CallOptions = CallOptions()
@@ -47,7 +47,7 @@ extension SocketClient {
     ///   - method: The method, with the types of both sides' items.
     ///   - options: The options of the call; the defaults if left out.
     /// - Returns: A stream to send to, and the sequence of the server's messages.
-    /// - Throws: ``HHSocket/SocketError`` if the stream cannot be opened.
+    /// - Throws: ``/HHSocket/SocketError`` if the stream cannot be opened.
     public nonisolated(nonsending) func bidirectionalStream<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         options: CallOptions = CallOptions()

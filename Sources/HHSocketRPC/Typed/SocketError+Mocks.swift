@@ -10,7 +10,8 @@ extension SocketError {
         SocketError(.invalidArgument, message: "\(mock) was not told what to answer: set its \(handler).")
     }
 
-    /// Creates the error of a mock client's call whose handler threw `error`: that, if it is a ``SocketError``.
+    /// Creates the error of a mock client's call whose handler threw `error`: that, if it is a
+    /// ``/HHSocket/SocketError``.
     public init(mocked error: any Error) {
         self =
             error as? SocketError

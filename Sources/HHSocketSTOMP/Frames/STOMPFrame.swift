@@ -14,6 +14,7 @@ public struct STOMPFrame: Sendable, Hashable {
     public var omitsContentLength = false
 
     /// - Parameters:
+    ///   - command: The command.
     ///   - headers: None by default.
     ///   - body: Empty by default.
     public init(_ command: STOMPCommand, _ headers: STOMPHeaders = [:], body: ByteBuffer = ByteBuffer()) {

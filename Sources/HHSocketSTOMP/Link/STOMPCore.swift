@@ -3,7 +3,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// A STOMP client on its socket's thread: performs what ``STOMPMachine`` decides on the connections that a
-/// ``HHSocket/MessageSession`` makes.
+/// ``/HHSocket/MessageSession`` makes.
 ///
 /// This file has the frames that come; `+Connecting` has CONNECT, `+Ends` the ends of connections, `+Sending` the
 /// user's frames, `+Subscribing` subscriptions, `+Reading` messages on their way to the user, `+Time` operations and

@@ -6,7 +6,7 @@ extension STOMPMachine {
     ///
     /// - Parameter transaction: The transaction that it is part of.
     /// - Returns: The frame to send; nil if the message is acknowledged already.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` where that is not possible; `connectionLost` if
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` where that is not possible; `connectionLost` if
     ///   the connection that delivered it is gone: the broker delivers it again.
     package mutating func settle(
         _ delivery: STOMPDelivery,

@@ -25,7 +25,7 @@ extension STOMPMachine {
     ///
     /// - Parameter isCommitted: Whether it takes effect; else all of it is undone.
     /// - Returns: The frame to send.
-    /// - Throws: ``HHSocket/SocketError`` with code `connectionLost` if it has ended with its connection.
+    /// - Throws: ``/HHSocket/SocketError`` with code `connectionLost` if it has ended with its connection.
     package mutating func endTransaction(_ id: String, isCommitted: Bool) throws(SocketError) -> STOMPFrame {
         guard let transaction = self.transactions.removeValue(forKey: id) else { throw Self.noTransaction() }
         for (subscription, numbers) in transaction.settled {

@@ -1,6 +1,6 @@
 public import NIOCore
 
-/// An ERROR frame of a broker: the `underlying` error of the ``HHSocket/SocketError`` that it causes.
+/// An ERROR frame of a broker: the `underlying` error of the ``/HHSocket/SocketError`` that it causes.
 public struct STOMPServerError: Error, Sendable, CustomStringConvertible {
     /// The broker's headers, `message` among them as a rule.
     public var headers: STOMPHeaders

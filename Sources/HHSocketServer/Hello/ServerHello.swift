@@ -5,7 +5,7 @@ public struct ServerHello: Sendable {
     /// The features that may be agreed on. All by default.
     public var features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]
     /// Whether a client must say hello before it is served. False by default: a client that does not is served without
-    /// the features of hello. If true, a request before hello is answered ``HHSocket/Status/illegalFormat`` (303), and
+    /// the features of hello. If true, a request before hello is answered ``/HHSocket/Status/illegalFormat`` (303), and
     /// ``ServerLimits/firstFrameTimeout`` applies to the hello.
     public var isRequired = false
     /// Authenticates a client by the token in its hello, and returns its identity, as for
@@ -21,7 +21,7 @@ public struct ServerHello: Sendable {
     /// cancellation counts until it returns.
     public var maximumConcurrentAuthentications = 64
     /// The number of authentications that wait for their turn; 4,096 by default. A client beyond is answered
-    /// ``HHSocket/Status/overloaded`` (503), or HTTP's 503, and sent away for 1 to 5 s at random: one of the address
+    /// ``/HHSocket/Status/overloaded`` (503), or HTTP's 503, and sent away for 1 to 5 s at random: one of the address
     /// with most, or the newcomer, if its address has as many.
     public var maximumWaitingAuthentications = 4_096
     /// The policy for compressing answers where that was agreed on; nil for none. By default, answers of 1 KiB and more

@@ -1,7 +1,7 @@
 import HHSocket
 
 /// The bounds of a server. Each limit has a default that leaves well-behaved clients alone, a count in
-/// ``ServerStatistics`` and an answer to the client; Docs/Operations.md lists them all.
+/// ``ServerStatistics`` and an answer to the client; <doc:Operations> lists them all.
 public struct ServerLimits: Sendable {
     // MARK: Connections
 
@@ -48,7 +48,7 @@ public struct ServerLimits: Sendable {
     // MARK: Requests
 
     /// The number of requests of one connection that may be in flight; 1,024 by default. Further ones are answered
-    /// ``HHSocket/Status/overloaded`` (503). As many again may have been cancelled and not have returned yet. Requests
+    /// ``/HHSocket/Status/overloaded`` (503). As many again may have been cancelled and not have returned yet. Requests
     /// that are answered on the event loop are never in flight.
     public var maximumInFlightPerConnection = 1_024
     /// The number of requests of all connections that may be in flight; 1,048,576 by default. Further ones are answered
@@ -58,7 +58,7 @@ public struct ServerLimits: Sendable {
     /// limit. Further ones are answered 503. Clients without an identity do not count.
     public var maximumInFlightPerIdentity: Int? = 4_096
     /// The time that a handler may take, from the arrival of the request. Then the request is answered
-    /// ``HHSocket/Status/deadlineExceeded`` (408), its task is cancelled, and its serial is free; a handler that does
+    /// ``/HHSocket/Status/deadlineExceeded`` (408), its task is cancelled, and its serial is free; a handler that does
     /// not end then counts, as one that its client has cancelled. Applies to handlers that are tasks; a type can have
     /// another time (``RouteLimits/timeout``).
     ///
@@ -99,11 +99,11 @@ public struct ServerLimits: Sendable {
     // MARK: Bytes
 
     /// The largest payload accepted, in bytes; 16 MiB by default. A client that announces a larger one is answered
-    /// ``HHSocket/Status/illegalLength`` (301) and its connection closes.
+    /// ``/HHSocket/Status/illegalLength`` (301) and its connection closes.
     public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
     /// The largest payload of an answer or a push, before compression, in bytes; 16 MiB by default, which is what
     /// clients accept unless they say otherwise: a client that gets a larger one closes the connection, with all its
-    /// other calls. An answer that is larger is replaced by ``HHSocket/Status/illegalLength`` (301) and logged; a push
+    /// other calls. An answer that is larger is replaced by ``/HHSocket/Status/illegalLength`` (301) and logged; a push
     /// is refused.
     public var maximumAnswerLength = Frame.defaultMaximumPayloadLength
     /// The number of consecutive frames with a wrong checksum that closes a connection. 3 by default, 1 at least.
@@ -164,7 +164,9 @@ public struct RequestRate: Hashable, Sendable {
     /// The number at once; at least 1.
     public var burst: Int
 
-    /// - Parameter burst: The number of requests at once; by default as many as in one second.
+    /// - Parameters:
+    ///   - perSecond: The number per second in the long run; above 0.
+    ///   - burst: The number of requests at once; by default as many as in one second.
     public init(perSecond: Double, burst: Int? = nil) {
         self.perSecond = perSecond
         self.burst = burst ?? max(1, Int(perSecond.rounded(.up).clamped(to: 1...1e9)))

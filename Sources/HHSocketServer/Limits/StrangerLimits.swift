@@ -8,15 +8,15 @@ import HHSocket
 /// again.
 ///
 /// A stranger's bodies are not decompressed: hello does not agree on compression with a client that it leaves a
-/// stranger, and compressed requests of one that has signed out are answered ``HHSocket/Status/noPermission`` (405).
+/// stranger, and compressed requests of one that has signed out are answered ``/HHSocket/Status/noPermission`` (405).
 /// Its idempotency keys are ignored, so answers to it are not kept.
 public struct StrangerLimits: Hashable, Sendable {
     /// The largest payload accepted of a stranger, in bytes; 128 KiB by default, and never more than
     /// ``ServerLimits/maximumPayloadLength``. A stranger that announces a larger one is answered
-    /// ``HHSocket/Status/illegalLength`` (301) and its connection closes, before the payload is read.
+    /// ``/HHSocket/Status/illegalLength`` (301) and its connection closes, before the payload is read.
     public var maximumPayloadLength = 128 << 10
     /// The number of requests of a stranger that may be in flight; 4 by default, and never more than
-    /// ``ServerLimits/maximumInFlightPerConnection``. Further ones are answered ``HHSocket/Status/overloaded`` (503).
+    /// ``ServerLimits/maximumInFlightPerConnection``. Further ones are answered ``/HHSocket/Status/overloaded`` (503).
     public var maximumInFlight = 4
     /// The time in which a client must become known; then it is sent a go-away, for 1 to 5 s at random, and closed.
     /// 10 s by default; nil: no limit. It stands still while ``ServerHello/authenticate`` works for the client, or the

@@ -42,7 +42,7 @@ struct FileIdentity: Hashable, Sendable {
 
 /// How a listener is bound, and what its connections are set to.
 extension Acceptor {
-    /// - Throws: ``HHSocket/SocketError`` with code `bindFailed` or `hostNotFound`.
+    /// - Throws: ``/HHSocket/SocketError`` with code `bindFailed` or `hostNotFound`.
     func listen(
         _ listener: ServerListener,
         on group: any EventLoopGroup

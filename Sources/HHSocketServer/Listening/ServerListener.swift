@@ -38,6 +38,9 @@ public struct ServerListener: Sendable {
     ///   - host: `127.0.0.1` by default, so that nothing is offered to the network unasked; `0.0.0.0` is every IPv4
     ///     interface, `::` every interface.
     ///   - port: 0 by default.
+    ///   - tls: TLS; nil, the default, for none.
+    ///   - wireFormat: The layout of frames; the standard format by default.
+    ///   - header: The values of the format's custom response fields, by name; none by default.
     public init(
         host: String = "127.0.0.1",
         port: Int = 0,
@@ -54,10 +57,14 @@ public struct ServerListener: Sendable {
 
     /// Creates a listener for WebSockets.
     ///
-    /// - Parameter url: `ws://address[:port]/path`, or `tcp+ws://address[:port]/path` for a port that also takes
-    ///   connections that are no WebSockets. With `wss` in place of `ws`, `tls` is needed. The port is 80, or 443 for
-    ///   `wss`, if the URL has none; 0 takes a free one.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what is wrong with the URL.
+    /// - Parameters:
+    ///   - url: `ws://address[:port]/path`, or `tcp+ws://address[:port]/path` for a port that also takes connections
+    ///     that are no WebSockets. With `wss` in place of `ws`, `tls` is needed. The port is 80, or 443 for `wss`, if
+    ///     the URL has none; 0 takes a free one.
+    ///   - tls: TLS; nil, the default, for none.
+    ///   - wireFormat: The layout of frames; the standard format by default.
+    ///   - header: The values of the format's custom response fields, by name; none by default.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what is wrong with the URL.
     public init(
         url: String,
         tls: ServerTLS? = nil,
@@ -77,7 +84,11 @@ public struct ServerListener: Sendable {
         self.webSocket = WebSocketListening(path: target.path, sharesPort: target.sharesPort)
     }
 
-    /// - Parameter unixPath: The path of the socket in the file system; the system allows about 100 bytes.
+    /// - Parameters:
+    ///   - unixPath: The path of the socket in the file system; the system allows about 100 bytes.
+    ///   - tls: TLS; nil, the default, for none.
+    ///   - wireFormat: The layout of frames; the standard format by default.
+    ///   - header: The values of the format's custom response fields, by name; none by default.
     public init(
         unixPath: String,
         tls: ServerTLS? = nil,

@@ -62,7 +62,7 @@ public struct WebSocketListening: Sendable {
         self.sharesPort = sharesPort
     }
 
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`.
     ///
     /// - Parameter routes: Those of messages.
     func settings(

@@ -1,11 +1,11 @@
 import HHSocket
 
 /// Lets through the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by
-/// which it becomes known. Others are answered ``HHSocket/Status/noPermission`` (405), whether or not a handler has
+/// which it becomes known. Others are answered ``/HHSocket/Status/noPermission`` (405), whether or not a handler has
 /// their type, and before their bodies are decompressed.
 ///
-/// It is an admission and no middleware: with it alone, the handlers of ``Router/handleSynchronously(_:limits:_:)``
-/// stay on the event loop.
+/// It is an admission and no middleware: with it alone, the handlers of
+/// ``Router/handleSynchronously(_:limits:_:)-(UInt32,_,_)`` stay on the event loop.
 public struct AuthenticationMiddleware: ServerAdmission {
     private let openTypes: Set<UInt32>
 

@@ -39,8 +39,8 @@ extension ServerAdmission {
 /// A decision on a request.
 public enum Admission: Hashable, Sendable {
     case admit
-    /// The request is answered with this status and an empty body; ``HHSocket/Status/ok`` is replaced by
-    /// ``HHSocket/Status/unknown``.
+    /// The request is answered with this status and an empty body; ``/HHSocket/Status/ok`` is replaced by
+    /// ``/HHSocket/Status/unknown``.
     case refuse(Status)
 }
 

@@ -19,15 +19,18 @@ import NIOCore
 public protocol ServerMiddleware: RouterLayer {
     /// Whether it sees requests of types that no handler has, too. False by default.
     ///
-    /// Without it such requests are answered ``HHSocket/Status/undefinedType`` (401) whoever sends them, and so a
+    /// Without it such requests are answered ``/HHSocket/Status/undefinedType`` (401) whoever sends them, and so a
     /// client finds out which types there are. A middleware that lets only some clients through should return true; the
     /// `next` of such a request throws ``StatusError`` with that status.
     var seesUnknownTypes: Bool { get }
 
     /// Answers the request, or has it answered.
     ///
-    /// - Parameter next: The next middleware, or the handler. It may be given another request, and be called not at
-    ///   all, or more than once.
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - context: Where it comes from.
+    ///   - next: The next middleware, or the handler. It may be given another request, and be called not at all, or
+    ///     more than once.
     /// - Throws: As handlers do.
     func handle(
         _ request: ServerRequest,

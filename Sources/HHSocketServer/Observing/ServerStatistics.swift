@@ -1,4 +1,4 @@
-/// Counts of a server since it started. Every number only grows. Docs/Operations.md has the names of the metrics.
+/// Counts of a server since it started. Every number only grows. <doc:Operations> has the names of the metrics.
 public struct ServerStatistics: Hashable, Sendable {
     /// Connections accepted; with TLS, once that is agreed on.
     public var connectionsAccepted = 0
@@ -66,7 +66,7 @@ public struct ServerStatistics: Hashable, Sendable {
     public var refusedWhileDraining = 0
     /// Streams opened.
     public var streamsOpened = 0
-    /// Streams answered 408, because nothing moved on them (``HHSocket/StreamPolicy/idleLimit``).
+    /// Streams answered 408, because nothing moved on them (``/HHSocket/StreamPolicy/idleLimit``).
     public var idleStreams = 0
     /// Handlers stopped because their client cancelled the request.
     public var cancelledRequests = 0

@@ -8,7 +8,7 @@ public enum HandlerExecutor: Sendable, Hashable {
     /// it.
     ///
     /// **It must not block or compute for long**: all connections of the thread wait meanwhile. What it awaits
-    /// elsewhere, such as an actor, computes there. See ``HHSocket/SocketExecutor``.
+    /// elsewhere, such as an actor, computes there. See ``/HHSocket/SocketExecutor``.
     ///
     /// Requires macOS 15, iOS 18, tvOS 18, watchOS 11 or visionOS 2; before, it is ``global``. Linux has no such limit.
     case connection

@@ -2,15 +2,15 @@
 /// each of its types by itself, unless that has bounds of its own.
 public struct RouteLimits: Hashable, Sendable {
     /// The largest body of a request, in bytes, decompressed. A larger one is answered
-    /// ``HHSocket/Status/illegalLength`` (301), and the connection stays. Nil, the default:
+    /// ``/HHSocket/Status/illegalLength`` (301), and the connection stays. Nil, the default:
     /// ``ServerLimits/maximumPayloadLength`` alone.
     public var maximumBodyLength: Int?
     /// The number of requests of the type, of all connections, that may be in flight. Further ones are answered
-    /// ``HHSocket/Status/overloaded`` (503). Those that are answered on the event loop do not count. Nil, the default:
+    /// ``/HHSocket/Status/overloaded`` (503). Those that are answered on the event loop do not count. Nil, the default:
     /// no limit but the server's.
     public var maximumInFlight: Int?
     /// The time that a handler may take, from the arrival of the request. Then the request is answered
-    /// ``HHSocket/Status/deadlineExceeded`` (408), and the handler is cancelled. Nil, the default:
+    /// ``/HHSocket/Status/deadlineExceeded`` (408), and the handler is cancelled. Nil, the default:
     /// ``ServerLimits/handlerTimeout``.
     public var timeout: Duration?
     /// The adaptive limit on requests of the type that are in flight. Nil, the default: ``ServerLimits/concurrency``.

@@ -4,22 +4,16 @@ import NIOCore
 
 /// Which code answers which request: a table from frame type to handler.
 ///
-/// ```swift
-/// var router = Router()
-/// router.handle(101) { request, context in
-///     try await store.save(request.body)
-///     return ByteBuffer(string: "saved")
-/// }
-/// router.handleSynchronously(102) { request, _ in request.body }
-/// ```
-/// A request whose type is not in the table is answered ``HHSocket/Status/undefinedType`` (401). A handler that throws
-/// a ``StatusError`` chooses the answer's status; any other error is answered ``HHSocket/Status/unknown`` (404) with an
+/// ```swift var router = Router() router.handle(101) { request, context in try await store.save(request.body) return
+/// ByteBuffer(string: "saved") } router.handleSynchronously(102) { request, _ in request.body } ``` A request whose
+/// type is not in the table is answered ``/HHSocket/Status/undefinedType`` (401). A handler that throws a
+/// ``StatusError`` chooses the answer's status; any other error is answered ``/HHSocket/Status/unknown`` (404) with an
 /// empty body, so that nothing of the inside leaves the server, unless ``mapErrors(_:)`` has another answer to it.
 ///
 /// Routes that have middleware, admissions or limits in common are a ``group(_:limits:_:)``.
 ///
 /// Whoever runs handlers runs them the same way: a request whose deadline has passed is answered
-/// ``HHSocket/Status/deadlineExceeded`` (408) without its handler; one whose deadline passes while its handler runs is
+/// ``/HHSocket/Status/deadlineExceeded`` (408) without its handler; one whose deadline passes while its handler runs is
 /// answered so, and the handler is cancelled.
 ///
 /// A router is a value: the server works on the copy it was made with.
@@ -78,10 +72,10 @@ public struct Router: Sendable {
     /// ``use(_:)``; ``HandlerExecutor/global`` by default. Applies also to those that were registered before.
     public var handlerExecutor = HandlerExecutor.global
     /// The bounds of requests' messages, since their bytes may be a stranger's, for methods that are registered from
-    /// then on; ``HHSocketMessage/MessageLimits/standard`` by default. Messages of swift-protobuf have a depth alone.
+    /// then on; ``/HHSocketMessage/MessageLimits/standard`` by default. Messages of swift-protobuf have a depth alone.
     public var messageLimits = MessageLimits.standard
     private var entries: [UInt32: Entry] = [:]
-    /// The limits of types by ``limit(_:to:)``, whether or not they are registered yet.
+    /// The limits of types by ``limit(_:to:)-(UInt32,_)``, whether or not they are registered yet.
     private var limits: [UInt32: RouteLimits] = [:]
     private var scope = Scope()
 
@@ -117,8 +111,9 @@ public struct Router: Sendable {
     /// - Parameters:
     ///   - type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with another
     ///     one the server does not start.
-    ///   - limits: As with ``handle(_:on:limits:_:)-swift.method``. Of these, ``RouteLimits/maximumBodyLength`` alone
+    ///   - limits: As with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``. Of these, ``RouteLimits/maximumBodyLength`` alone
     ///     applies to requests that are answered on the event loop.
+    ///   - handler: The handler, which returns the body of the answer, or throws.
     public mutating func handleSynchronously(
         _ type: UInt32,
         limits: RouteLimits = RouteLimits(),
@@ -138,8 +133,9 @@ public struct Router: Sendable {
     /// A later registration for the same type replaces the earlier one.
     ///
     /// - Parameters:
-    ///   - type: As with ``handle(_:on:limits:_:)-swift.method``.
-    ///   - limits: As with ``handle(_:on:limits:_:)-swift.method``.
+    ///   - type: As with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``.
+    ///   - limits: As with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``.
+    ///   - handler: The handler, which returns the body of the answer, or throws.
     public mutating func handleBlocking(
         _ type: UInt32,
         limits: RouteLimits = RouteLimits(),
@@ -171,7 +167,7 @@ public struct Router: Sendable {
     /// Puts `layer` around or before every handler, also those that are registered later.
     ///
     /// Middleware is around handlers. The first one is the outermost: it sees a request first and its answer last. With
-    /// middleware every handler runs in a task, those of ``handleSynchronously(_:limits:_:)-swift.method`` too. It does
+    /// middleware every handler runs in a task, those of ``handleSynchronously(_:limits:_:)-(UInt32,_,_)`` too. It does
     /// not see requests that are refused before a handler begins (``RefusalObserver`` does), nor, unless it asks for
     /// them (``ServerMiddleware/seesUnknownTypes``), those whose type no handler has.
     ///
@@ -191,7 +187,7 @@ public struct Router: Sendable {
     /// handlers that are registered later.
     ///
     /// An error that has an answer is neither logged nor counted. One that has none is answered as without this:
-    /// ``HHSocket/Status/unknown`` (404), which is transient, and it is in the log. Of several, the one of the
+    /// ``/HHSocket/Status/unknown`` (404), which is transient, and it is in the log. Of several, the one of the
     /// innermost group is asked first, and within a group the first one that was added.
     ///
     /// - Parameter map: Returns the answer to an error; nil: it has none.

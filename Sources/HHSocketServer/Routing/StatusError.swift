@@ -3,9 +3,9 @@ import NIOCore
 
 /// Thrown by a handler to answer with another status than 200.
 ///
-/// Where the request has an idempotency key, an answer whose status is transient (``HHSocket/Status/isTransient``) is
+/// Where the request has an idempotency key, an answer whose status is transient (``/HHSocket/Status/isTransient``) is
 /// not kept for the key: a repeat runs the handler again. So throw such a status only where nothing was done, or where
-/// doing it twice does no harm. Any other error that a handler throws is answered with ``HHSocket/Status/unknown``,
+/// doing it twice does no harm. Any other error that a handler throws is answered with ``/HHSocket/Status/unknown``,
 /// which is transient.
 public struct StatusError: Error, Hashable, Sendable {
     /// The answer's status.
@@ -14,7 +14,7 @@ public struct StatusError: Error, Hashable, Sendable {
     public var body: ByteBuffer
 
     /// - Parameters:
-    ///   - status: The answer's status, any 32 bits; those that are not listed in ``HHSocket/Status`` reach the client
+    ///   - status: The answer's status, any 32 bits; those that are not listed in ``/HHSocket/Status`` reach the client
     ///     as the code `server(status)`.
     ///   - body: The answer's payload; empty by default.
     public init(_ status: Status, body: ByteBuffer = ByteBuffer()) {

@@ -48,7 +48,8 @@ public struct ServerStream: Sendable {
     }
 
     /// Prepares the connection for a file: reads and writes of TLS are longer, and the client may send as much as
-    /// ``HHSocket/TransferPart/window`` before the handler has taken it. The connection's window bounds it nonetheless.
+    /// ``/HHSocket/TransferPart/window`` before the handler has taken it. The connection's window bounds it
+    /// nonetheless.
     func carryContent() { self.exchange.carryContent(window: TransferPart.window) }
 
     /// Whether an item is there, for which nobody need wait.

@@ -7,9 +7,9 @@ public import NIOCore
 /// a service in the cloud: it keeps, for each id, the file that is whole, and beside it what has come of one that is
 /// not.
 ///
-/// Every function may be called by many tasks at the same time. What a store throws as ``HHSocket/TransferError`` is
+/// Every function may be called by many tasks at the same time. What a store throws as ``/HHSocket/TransferError`` is
 /// told to the client, whose transfer is over, except for `wrongHash`: that put begins once more. A ``StatusError`` is
-/// the answer as it is; 409 and 503 (``HHSocket/Status/overloaded``) ask the client to try again soon. Any other error
+/// the answer as it is; 409 and 503 (``/HHSocket/Status/overloaded``) ask the client to try again soon. Any other error
 /// is answered as `storeFailed`; the text of that one is in the server's log alone.
 public protocol TransferStore: Sendable {
     /// Finds the file that is whole.
@@ -19,7 +19,7 @@ public protocol TransferStore: Sendable {
 
     /// Opens the file that is whole.
     ///
-    /// - Throws: ``HHSocket/TransferError`` with the code `notFound` if there is none.
+    /// - Throws: ``/HHSocket/TransferError`` with the code `notFound` if there is none.
     func open(_ id: TransferID) async throws -> any TransferReader
 
     /// Begins to take a file, or goes on with what an earlier attempt has left.
@@ -98,14 +98,14 @@ public protocol TransferWriter: Sendable {
     /// Writes what comes next. Returns when the bytes would survive the end of this process.
     ///
     /// - Parameter parts: Together 2 MiB at most, and no more than the file's size leaves.
-    /// - Throws: ``HHSocket/TransferError`` with the codes `superseded`, `noRoom` (nothing of it is left), `readOnly`,
+    /// - Throws: ``/HHSocket/TransferError`` with the codes `superseded`, `noRoom` (nothing of it is left), `readOnly`,
     ///   `quota`, `storeFailed`.
     func append(_ parts: [ByteBuffer]) async throws
 
     /// Makes the file visible under its id, in place of the one that may be there, once its hash was found to be right
     /// and all of it is durable.
     ///
-    /// - Throws: ``HHSocket/TransferError`` with the code `wrongHash`, and then nothing of it is left; otherwise as
+    /// - Throws: ``/HHSocket/TransferError`` with the code `wrongHash`, and then nothing of it is left; otherwise as
     ///   ``append(_:)``.
     func finish() async throws
 

@@ -25,7 +25,7 @@ public struct MessageWriter<Message: MessageBody>: Sendable {
     /// Sends a message, and returns when the next one may be sent.
     ///
     /// - Throws: As ``ServerStream/send(_:)``, and what the message's writer throws:
-    ///   ``HHSocketMessage/MessageError`` for generated ones.
+    ///   ``/HHSocketMessage/MessageError`` for generated ones.
     @inlinable  // So that the compiler can make code for the messages at hand.
     public nonisolated(nonsending) func send(_ message: Message) async throws {
         switch self.destination {

@@ -4,8 +4,8 @@ public import NIOCore
 extension Router {
     /// Serves a method whose server streams, in a task for each call. Generated code calls it.
     ///
-    /// An opening that is no such message is answered as with ``handle(_:on:limits:_:)``; why, the log says. Otherwise
-    /// as ``stream(_:_:on:limits:_:)``: a handler that returns ends the stream with status 200.
+    /// An opening that is no such message is answered as with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``; why, the log
+    /// says. Otherwise as ``stream(_:_:on:limits:_:)``: a handler that returns ends the stream with status 200.
     ///
     /// - Parameters:
     ///   - method: Which method.

@@ -4,10 +4,10 @@ public import NIOCore
 extension Router {
     /// Answers calls of `method` in a task each. Generated code calls it for each method of a service.
     ///
-    /// A request that is no such message is answered ``HHSocket/Status/protobufFailed`` (402), an empty one that is
-    /// none ``HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it: the answer's body says in
+    /// A request that is no such message is answered ``/HHSocket/Status/protobufFailed`` (402), an empty one that is
+    /// none ``/HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it: the answer's body says in
     /// English which field is wrong and at which byte, and so does the log at level `debug`. What `handler` throws is
-    /// answered as with ``handle(_:on:limits:_:)-swift.method``.
+    /// answered as with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``.
     ///
     /// - Parameters:
     ///   - method: Which method.
@@ -105,7 +105,7 @@ extension ServerContext {
 extension SocketServer {
     /// Sends a push to every connection, as ``push(type:body:)``.
     ///
-    /// - Throws: What the message's writer throws: ``HHSocketMessage/MessageError`` for generated ones.
+    /// - Throws: What the message's writer throws: ``/HHSocketMessage/MessageError`` for generated ones.
     /// - Returns: How many connections it was handed to.
     @discardableResult
     public func push<Push: PushMessage>(_ message: Push) async throws -> Int {

@@ -52,7 +52,7 @@ public final class WebSocketConnection: Sendable {
 
     /// Sends a message, and returns when its last byte was handed to the system.
     ///
-    /// - Throws: ``HHSocket/SocketError`` with code `connectionLost`, or `queueFull` if more waits than
+    /// - Throws: ``/HHSocket/SocketError`` with code `connectionLost`, or `queueFull` if more waits than
     ///   ``ServerLimits/maximumBufferedBytesPerConnection`` allows, since the client does not read.
     public func send(_ message: WebSocketMessage) async throws(SocketError) {
         let result = await withCheckedContinuation { (sender: CheckedContinuation<Result<Void, SocketError>, Never>) in

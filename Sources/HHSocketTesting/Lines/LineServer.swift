@@ -125,6 +125,7 @@ public final class LineServer: Sendable {
     /// Returns the first `count` lines, waiting for those that have not come yet.
     ///
     /// - Parameters:
+    ///   - count: The number of lines to wait for.
     ///   - number: The number of the connection; nil, the default, counts all connections.
     ///   - time: The time to wait; 60 s by default.
     /// - Throws: ``NothingHappened`` if they do not come in time; it describes what came.

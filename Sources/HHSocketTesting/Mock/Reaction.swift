@@ -74,14 +74,18 @@ extension MockServer {
 
         /// Answers with this payload.
         ///
-        /// - Parameter status: 200 by default; any 32 bits. In a format without statuses nothing is sent for any other.
+        /// - Parameters:
+        ///   - body: The payload.
+        ///   - status: 200 by default; any 32 bits. In a format without statuses nothing is sent for any other.
         public static func answer(_ body: ByteBuffer, status: Status = .ok) -> Reaction {
             Reaction(.answer(status, body))
         }
 
         /// Answers with this text's UTF-8 as payload.
         ///
-        /// - Parameter status: 200 by default; any 32 bits.
+        /// - Parameters:
+        ///   - body: The payload.
+        ///   - status: 200 by default; any 32 bits.
         public static func answer(_ body: String, status: Status = .ok) -> Reaction {
             .answer(ByteBuffer(string: body), status: status)
         }

@@ -61,7 +61,7 @@ public final class MockBroker: Sendable {
     ///   - seed: The seed of ``Reaction/oneOf(_:)`` and ``MockServer/ReleaseOrder/shuffled``; 0 by default.
     ///   - clock: The clock of delays and heart-beats; with a ``VirtualClock`` they wait only for the test. Real time
     ///     by default.
-    /// - Throws: NIO's error if the port is in use, ``HHSocket/SocketError`` for an identity that cannot be read.
+    /// - Throws: NIO's error if the port is in use, ``/HHSocket/SocketError`` for an identity that cannot be read.
     public init(
         configuration: Configuration = Configuration(),
         webSocket: WebSocket? = nil,
@@ -162,7 +162,7 @@ public final class MockBroker: Sendable {
     ///   - body: The body.
     ///   - destination: `/queue/…` or `/topic/…`.
     ///   - headers: Further headers that receivers see; none by default.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` for a destination that is none.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for a destination that is none.
     public func publish(_ body: ByteBuffer, to destination: String, headers: STOMPHeaders = [:]) async throws {
         let core = self.core
         let hasBegun = try await core.port.loop.submit { core.publish(body, to: destination, headers: headers) }.get()
@@ -224,6 +224,7 @@ extension MockBroker {
     /// Returns the first `count` frames with a command, or of any, waiting for those that have not come yet.
     ///
     /// - Parameters:
+    ///   - count: The number of frames to wait for.
     ///   - command: The command; nil, the default, counts all frames.
     ///   - number: The number of the connection; nil, the default, counts all connections.
     ///   - time: The time to wait; 60 s by default.

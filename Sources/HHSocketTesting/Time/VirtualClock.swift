@@ -148,7 +148,9 @@ public final class VirtualClock: Clock, Sendable {
 
     /// Returns once at least `count` tasks sleep.
     ///
-    /// - Parameter time: The time to wait, in real time; 60 s by default.
+    /// - Parameters:
+    ///   - count: The number of tasks; 1 by default.
+    ///   - time: The time to wait, in real time; 60 s by default.
     /// - Throws: ``NothingHappened`` after that, `CancellationError` when the task is cancelled.
     public func waitForSleepers(_ count: Int = 1, within time: Duration = .seconds(60)) async throws {
         try await self.counts.wait(1, within: time, "\(count) sleepers", unless: { self.sleeperCount >= count }) {

@@ -77,6 +77,7 @@ public struct MockOpening: Sendable {
     /// Answers with a status, and closes the connection.
     ///
     /// - Parameters:
+    ///   - status: The status of HTTP, such as 403.
     ///   - headers: Header fields beside those of the body; none by default.
     ///   - body: The body; empty by default.
     public static func refuse(

@@ -17,7 +17,7 @@ final class MockOpenings: Sendable {
     let received = EventLog<MockOpening.Request>()
     private let answers = NIOLockedValueBox(Answers())
 
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` for subprotocols that are none.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for subprotocols that are none.
     init(
         path: String?,
         subprotocols: [String],

@@ -48,7 +48,7 @@ public final class MockWebSocketServer: Sendable {
     ///   - port: The TCP port on 127.0.0.1; 0, the default, picks a free one.
     ///   - seed: The seed of ``Reaction/oneOf(_:)`` and ``MockServer/ReleaseOrder/shuffled``; 0 by default.
     ///   - clock: The clock of delays; with a ``VirtualClock`` they wait only for the test. Real time by default.
-    /// - Throws: NIO's error if the port is in use; ``HHSocket/SocketError`` with code `invalidArgument` for
+    /// - Throws: NIO's error if the port is in use; ``/HHSocket/SocketError`` with code `invalidArgument` for
     ///   subprotocols that are none.
     public init(
         _ reaction: Reaction = .drop,
@@ -190,9 +190,11 @@ public final class MockWebSocketServer: Sendable {
     /// have not come yet.
     ///
     /// - Parameters:
+    ///   - count: The number of items to wait for.
     ///   - what: A description for the error.
     ///   - number: The number of the connection; nil, the default, counts all connections.
     ///   - time: The time to wait; 60 s by default.
+    ///   - matches: Whether an item counts.
     /// - Throws: ``NothingHappened`` if it does not come in time; it describes what came.
     @discardableResult
     public func received(

@@ -1,8 +1,8 @@
 public import HHSocket
 public import NIOCore
 
-/// Finds the usual faults of a ``HHSocket/FrameCodec``: of one that is made for a day when every read brings whole
-/// frames and every peer means well. It needs no test framework, and takes any ``HHSocket/WireFormat``.
+/// Finds the usual faults of a ``/HHSocket/FrameCodec``: of one that is made for a day when every read brings whole
+/// frames and every peer means well. It needs no test framework, and takes any ``/HHSocket/WireFormat``.
 ///
 /// ```swift
 /// try WireFormatVerifier(format).verify(
@@ -90,7 +90,7 @@ public struct WireFormatVerifier: Sendable {
     ///
     /// - Parameters:
     ///   - frames: Frames as they occur, with what is special about the format: at least one. Statuses are
-    ///     ``HHSocket/Status/ok`` where the format has none, and types those of applications where it has none.
+    ///     ``/HHSocket/Status/ok`` where the format has none, and types those of applications where it has none.
     ///   - direction: Which kind of frame they are.
     /// - Throws: ``Failure``, the first that is found.
     public func verify(_ frames: [Frame], direction: FrameDirection) throws {

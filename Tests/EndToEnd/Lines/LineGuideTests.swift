@@ -4,10 +4,10 @@ import HHSocketTesting
 import TestSupport
 import Testing
 
-/// The examples of `Docs/Lines.md`, word for word.
+/// The examples of `Lines.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LineGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/Lines.md").shortcomings() == [])
+        #expect(try DocumentationPage(guide: "Lines").shortcomings() == [])
     }
 
     @Test func heartbeatIsTheDate() throws {
@@ -22,8 +22,7 @@ import Testing
     }
 
     @Test func delimitersOfThePageExist() throws {
-        for row in try DocumentationPage("Docs/Lines.md", section: "Delimiters").text.matches(of: /\| `\.([A-Za-z]+)`/)
-        {
+        for row in try DocumentationPage(guide: "Lines", section: "Delimiters").text.matches(of: /\| `\.([A-Za-z]+)`/) {
             #expect(["lf", "crlf", "lfOrCRLF", "nul"].contains(row.output.1))
         }
         #expect(try LineDelimiter(bytes: [0x1E]).bytes == [0x1E])

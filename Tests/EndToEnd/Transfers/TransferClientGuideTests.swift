@@ -37,10 +37,10 @@ func resumeUploads(of photos: [String], with transfers: TransferClient) async {
     }
 }
 
-/// The examples of the client's part of `Docs/Transfers.md`, word for word.
+/// The examples of the client's part of `Transfers.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TransferClientGuideTests {
     @Test func everyExampleOfThePartIsInThisFile() throws {
-        let part = try DocumentationPage("Docs/Transfers.md", section: "Transfers of an app")
+        let part = try DocumentationPage(guide: "Transfers", section: "Transfers of an app")
         #expect(try part.shortcomings() == [])
     }
 

@@ -26,10 +26,10 @@ struct NewsStore: TransferStore {
     }
 }
 
-/// The examples of the server's part of `Docs/Transfers.md`, word for word.
+/// The examples of the server's part of `Transfers.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TransferServerGuideTests {
     @Test func everyExampleOfThePartIsInThisFile() throws {
-        let part = try DocumentationPage("Docs/Transfers.md", section: "Transfers of a server")
+        let part = try DocumentationPage(guide: "Transfers", section: "Transfers of a server")
         #expect(try part.shortcomings() == [])
     }
 

@@ -4,10 +4,10 @@ import HHSocketServer
 import TestSupport
 import Testing
 
-/// The examples of `Docs/WebSocket.md`, word for word.
+/// The examples of `WebSocket.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/WebSocket.md").shortcomings() == [])
+        #expect(try DocumentationPage(guide: "WebSocket").shortcomings() == [])
     }
 
     private func token() async throws -> String { "secret" }

@@ -59,12 +59,12 @@ actor FolderStore: ResponseStore {
     }
 }
 
-/// The examples of `Docs/AppLayer.md` about managers and their cache, word for word.
+/// The examples of `AppLayer.md` about managers and their cache, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct AppLayerGuideTests {
     @Test func everyExampleOfTheseSectionsIsInThisFile() throws {
         for section in ["API managers", "Response cache"] {
             let allowed: Set<String> = ["Foundation", "HHSocketApp"]
-            #expect(try DocumentationPage("Docs/AppLayer.md", section: section).shortcomings(allowing: allowed) == [])
+            #expect(try DocumentationPage(guide: "AppLayer", section: section).shortcomings(allowing: allowed) == [])
         }
     }
 

@@ -19,12 +19,12 @@ final class Download: SocketTaskGroupMember {
     func cancel() { self.task.cancel() }
 }
 
-/// The examples of two sections of `Docs/AppLayer.md`, word for word.
+/// The examples of two sections of `AppLayer.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskGroupGuideTests {
     @Test(arguments: ["Task groups", "Pagination"])
     func everyExampleOfTheSectionIsInThisFile(section: String) throws {
         let allowed: Set<String> = ["Foundation", "FoundationNetworking", "HHSocketApp"]
-        #expect(try DocumentationPage("Docs/AppLayer.md", section: section).shortcomings(allowing: allowed) == [])
+        #expect(try DocumentationPage(guide: "AppLayer", section: section).shortcomings(allowing: allowed) == [])
     }
 
     @Test func severalCalls() async throws {

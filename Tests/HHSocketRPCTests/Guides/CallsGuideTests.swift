@@ -12,10 +12,10 @@ struct Stopwatch: SocketInterceptor {
     }
 }
 
-/// The examples of `Docs/Calls.md`, word for word.
+/// The examples of `Calls.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct CallsGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/Calls.md").shortcomings(allowing: ["Dispatch"]) == [])
+        #expect(try DocumentationPage(guide: "Calls").shortcomings(allowing: ["Dispatch"]) == [])
     }
 
     @Test func makingOne() async throws {

@@ -3,10 +3,10 @@ import HHSocketTesting
 import TestSupport
 import Testing
 
-/// The examples of the client's part of `Docs/Streams.md`, word for word.
+/// The examples of the client's part of `Streams.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamsGuideTests {
     @Test func everyExampleOfThePartIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/Streams.md", section: "Streams of a client").shortcomings() == [])
+        #expect(try DocumentationPage(guide: "Streams", section: "Streams of a client").shortcomings() == [])
     }
 
     /// A server with the built-in streams of `hhsocket serve`, as far as the examples need them.

@@ -18,20 +18,20 @@ final class Inbox: STOMPClientDelegate {
     }
 }
 
-/// The examples of `Docs/STOMP.md`, word for word.
+/// The examples of `STOMP.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct STOMPGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/STOMP.md").shortcomings() == [])
+        #expect(try DocumentationPage(guide: "STOMP").shortcomings() == [])
     }
 
     @Test func transcriptIsTheExamplesOutput() throws {
         let expected = try DocumentationPage("Examples/STOMP/expected.txt").text
-        let blocks = try DocumentationPage("Docs/STOMP.md", section: "Run it").blocks("")
+        let blocks = try DocumentationPage(guide: "STOMP", section: "Run it").blocks("")
         #expect(blocks.map { "\($0)\n" }.contains(expected))
     }
 
     @Test func codesOfTheTableExist() throws {
-        let rows = try DocumentationPage("Docs/STOMP.md", section: "Errors").text.split(separator: "\n")
+        let rows = try DocumentationPage(guide: "STOMP", section: "Errors").text.split(separator: "\n")
             .filter { $0.hasPrefix("| `") }
         let codes = rows.compactMap { $0.split(separator: "|").first }
             .flatMap { $0.matches(of: /`([A-Za-z]+)`/).map { String($0.output.1) } }

@@ -4,12 +4,12 @@ import Testing
 
 @testable import HHSocketServer
 
-/// What `Docs/Operations.md` lists is all there is.
+/// What `Operations.md` lists is all there is.
 @Suite struct OperationsGuideTests {
     private let page: DocumentationPage
 
     init() throws {
-        self.page = try DocumentationPage("Docs/Operations.md")
+        self.page = try DocumentationPage(guide: "Operations")
     }
 
     /// The pieces of code that are the first in their line's table row.

@@ -6,10 +6,10 @@ import HHSocketTesting
 import TestSupport
 import Testing
 
-/// The examples of `Docs/Testing.md`, word for word.
+/// The examples of `Testing.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TestingGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        let page = try DocumentationPage("Docs/Testing.md")
+        let page = try DocumentationPage(guide: "Testing")
         #expect(try page.shortcomings() == [])
         let source = try DocumentationPage("Tests/HHSocketTestingTests/Guides/TestingGuideTests.swift").text
         let rows = page.text.components(separatedBy: "\n").filter { $0.hasPrefix("| ") }

@@ -16,15 +16,15 @@ final class Reader: SocketDelegate {
     }
 }
 
-/// The examples of `Docs/Connection.md`, word for word.
+/// The examples of `Connection.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ConnectionGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        let page = try DocumentationPage("Docs/Connection.md")
+        let page = try DocumentationPage(guide: "Connection")
         #expect(try page.shortcomings(allowing: ["HHSocket", "MetricsTestKit"]) == [])
     }
 
     @Test func everyEventHasARow() throws {
-        let section = try DocumentationPage("Docs/Connection.md", section: "Events")
+        let section = try DocumentationPage(guide: "Connection", section: "Events")
         let rows = section.text.split(separator: "\n").filter { $0.hasPrefix("| `") }
         let cells = rows.compactMap { $0.split(separator: "|").first }
         // Every other piece is between backticks.
@@ -117,7 +117,7 @@ final class Reader: SocketDelegate {
 
         #expect(SocketConfiguration(servers: []).addressFamilies == .any)
         #expect(configuration.made.map(\.addressFamilies) == AddressFamilies.allCases)
-        let section = try DocumentationPage("Docs/Connection.md", section: "IPv4 and IPv6")
+        let section = try DocumentationPage(guide: "Connection", section: "IPv4 and IPv6")
         #expect(section.prose.contains("250 ms") && AddressRace.delay == .milliseconds(250))
     }
 

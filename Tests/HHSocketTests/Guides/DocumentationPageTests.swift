@@ -7,7 +7,7 @@ import Testing
     // MARK: What the tests rest on
 
     @Test func examplesThatAreNowhereAreNamed() throws {
-        let page = try DocumentationPage("Docs/Heartbeats.md")
+        let page = try DocumentationPage(guide: "Heartbeats")
         let blocks = page.blocks()
         let (modules, first) = DocumentationPage.imports(of: try #require(blocks.first))
         #expect(modules == ["HHSocketRPC"])
@@ -92,15 +92,19 @@ import Testing
         #expect(checked > 100)
     }
 
-    @Test func noPageIsLeftOutOfTheReadme() throws {
-        let readme = try DocumentationPage("README.md").text
-        let others = [
-            "README.md", "Examples/browser/README.md", "Examples/python/README.md", "Outbox/README.md",
-            "Docs/PerformanceNotes.md",
-        ]
-        for path in try DocumentationPage.paths where !others.contains(path) {
-            #expect(readme.contains("(\(path))"), "README.md has no link to \(path)")
+    @Test func noPageIsLeftOutOfTheIndex() throws {
+        let index = try DocumentationPage("Docs/README.md").text
+        let others = ["Docs/README.md", "README.md", "Outbox/README.md", "Docs/PerformanceNotes.md"]
+        for path in try DocumentationPage.paths where !others.contains(path) && !Self.isLibraryPage(path) {
+            let link = path.hasPrefix("Docs/") ? String(path.dropFirst("Docs/".count)) : "../\(path)"
+            #expect(index.contains("(\(link))"), "Docs/README.md has no link to \(path)")
         }
+        #expect(try DocumentationPage("README.md").text.contains("(Docs/README.md)"))
+    }
+
+    /// Whether a page of a catalog is about its library or one of its types, rather than a guide.
+    private static func isLibraryPage(_ path: String) -> Bool {
+        path.contains(".docc/") && (try? DocumentationPage(path).text.hasPrefix("# ``")) == true
     }
 
     // MARK: Code
@@ -121,7 +125,8 @@ import Testing
         var count = 0
         for path in try DocumentationPage.paths {
             let page = try DocumentationPage(path)
-            let guides = sources.filter { $0.text.contains(path) }
+            let name = path.firstMatch(of: /\.docc\/(.*)\.md/).map { "guide: \"\($0.output.1)\"" } ?? path
+            let guides = sources.filter { $0.text.contains(name) }
             for block in page.blocks() where !DocumentationPage.isOfAManifest(block) {
                 count += 1
                 let alone = DocumentationPage(text: "```swift\n\(block)\n```\n")

@@ -6,10 +6,10 @@ import Testing
 
 @testable import HHSocket
 
-/// The examples of `Docs/Heartbeats.md`, word for word.
+/// The examples of `Heartbeats.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HeartbeatGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/Heartbeats.md").shortcomings(allowing: ["HHSocket"]) == [])
+        #expect(try DocumentationPage(guide: "Heartbeats").shortcomings(allowing: ["HHSocket"]) == [])
     }
 
     /// A connection on which nothing comes: how many seconds after its last byte we ping, and when it is dead.

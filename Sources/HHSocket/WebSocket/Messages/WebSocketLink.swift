@@ -81,7 +81,9 @@ public final class WebSocketLink: ConnectionControl {
 
     /// Sends a message as ``send(_:)`` does, without waiting.
     ///
-    /// - Parameter completion: Called once, on the callback queue; nil, the default: nobody is told.
+    /// - Parameters:
+    ///   - message: The message.
+    ///   - completion: Called once, on the callback queue; nil, the default: nobody is told.
     public func send(
         _ message: WebSocketMessage,
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?

@@ -7,6 +7,8 @@ public protocol WebSocketLinkDelegate: AnyObject, Sendable {
     /// A connection is open. Messages that waited leave now.
     ///
     /// - Parameters:
+    ///   - link: The link.
+    ///   - endpoint: The server.
     ///   - subprotocol: The subprotocol that the server selected; nil for none.
     ///   - headers: The header fields of the server's answer.
     func webSocketLink(

@@ -17,7 +17,7 @@ public struct IPNetwork: Hashable, Sendable {
     /// Reads a network.
     ///
     /// - Parameter text: An address, and behind a slash the length of its prefix; without one it is that address alone.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` if it is anything else, also where the address
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` if it is anything else, also where the address
     ///   has bits behind the prefix (`10.0.0.1/8`): one of both is a mistake, and the network might be too large.
     public init(_ text: String) throws(SocketError) {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)

@@ -15,7 +15,7 @@ struct ServerIdentities: Sendable {
 
     /// Reads the files.
     ///
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, and which name is
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, and which name is
     ///   none.
     init(_ tls: ServerTLS) throws(SocketError) {
         self.standard = try tls.identity.load()
@@ -55,7 +55,7 @@ struct HostPattern: Hashable, Sendable {
     let name: String
     let isWildcard: Bool
 
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`.
     init(_ text: String) throws(SocketError) {
         let whole = Self.normalized(text)
         self.isWildcard = whole.hasPrefix("*.")

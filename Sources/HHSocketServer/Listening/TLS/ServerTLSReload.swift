@@ -24,7 +24,7 @@ final class ServerTLSReload: Sendable {
 
     /// Reads the files for the first time.
     ///
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` and the listener's address.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` and the listener's address.
     func begin() throws(SocketError) {
         for (listener, service) in zip(self.listeners, self.services) {
             do throws(SocketError) {

@@ -29,7 +29,7 @@ public struct TLSRevocationList: Sendable {
         if case .file(let path) = self.source { [path] } else { [] }
     }
 
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read.
     func load() throws(SocketError) -> [RevocationList] {
         let bytes: [UInt8]
         let place: String
@@ -144,7 +144,7 @@ struct CertificateRevocations: Sendable {
 
     /// Nil where there are no lists.
     ///
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`.
     init?(_ lists: [TLSRevocationList]) throws(SocketError) {
         guard !lists.isEmpty else { return nil }
         for list in lists {

@@ -39,7 +39,7 @@ final class TLSService: Sendable {
     ///
     /// - Parameter predecessor: The one that is in use. Where nothing but certificates has changed its context is kept,
     ///   and with it the key of session tickets.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read or cannot work.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read or cannot work.
     init(_ tls: ServerTLS, after predecessor: TLSService? = nil) throws(SocketError) {
         self.tls = tls
         self.handshakeTimeout = max(.milliseconds(1), TimeAmount(clamping: tls.handshakeTimeout))

@@ -16,7 +16,7 @@ import NIOCore
 public struct TransferService: Sendable {
     /// Decides whether a client may do something; returns if it may.
     ///
-    /// A ``HHSocket/TransferError`` that it throws, such as `TransferError(.denied, "why")`, is told to the client,
+    /// A ``/HHSocket/TransferError`` that it throws, such as `TransferError(.denied, "why")`, is told to the client,
     /// which does not try again. A ``StatusError`` is the answer as it is, and 409 and 503 ask the client to try again.
     /// Any other error is treated as one of a handler (``Router/mapErrors(_:)``).
     public typealias Authorization = @Sendable (TransferRequest, ServerContext) async throws -> Void

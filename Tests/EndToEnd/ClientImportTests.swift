@@ -1,0 +1,23 @@
+import HHSocketRPC
+import TestSupport
+import Testing
+
+/// A client's file needs one import: this one imports nothing else of HHSocket's or of a package's that it needs.
+@Suite struct ClientImportTests {
+    /// Names of other modules that the API speaks of, with the one import above.
+    @Test func oneImportBringsWhatTheAPISpeaksOf() {
+        var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 7000)])
+        configuration.socket.logger = .init(label: "test")
+        let group: (any EventLoopGroup)? = nil
+        configuration.socket.eventLoopGroup = group
+        configuration.socket.heartbeat = HeartbeatPolicy(payload: ByteBuffer(string: "alive"))
+        var request = SocketRequest(type: 101, body: ByteBuffer(string: "hello"))
+        let deadline: NIODeadline = .now() + .seconds(30)
+        request.deadline = deadline
+        #expect(request.deadline.map { $0 - deadline } == TimeAmount.zero)
+        let message = Google_Protobuf_StringValue()
+        #expect(message.value.isEmpty)
+        #expect(SocketError(.timeout, message: "").code == .timeout && Status.ok.rawValue == 200)
+        #expect(CompressionPolicy(minimumLength: 1).minimumLength == 1)
+    }
+}

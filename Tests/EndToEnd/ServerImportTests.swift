@@ -1,0 +1,23 @@
+import HHSocketServer
+import TestSupport
+import Testing
+
+/// A server's file needs one import.
+@Suite struct ServerImportTests {
+    /// Names of other modules that the API speaks of, with the one import above.
+    @Test func oneImportBringsWhatTheAPISpeaksOf() {
+        var configuration = SocketServer.Configuration()
+        configuration.logger = Logger(label: "test")
+        let group: (any EventLoopGroup)? = nil
+        configuration.eventLoopGroup = group
+        var router = Router()
+        let level = Logger.Level.info
+        router.use(LoggingMiddleware(level: level))
+        router.handle(101) { _, context in
+            let address: SocketAddress? = context.remoteAddress
+            return ByteBuffer(string: address.map { "\($0)" } ?? "")
+        }
+        let service: any Service = SocketServer(configuration: configuration, router: router)
+        #expect(service is SocketServer)
+    }
+}

@@ -52,6 +52,14 @@ package struct DocumentationPage: Sendable {
         try self.init(Self.path(ofGuide: name), section: title)
     }
 
+    /// A file of Swift that a tutorial shows, as a page with this one block.
+    ///
+    /// - Parameter name: Below the folder of the tutorials, such as `UnitTests/unit-tests-3.swift`.
+    package init(tutorialCode name: String) throws {
+        let source = try DocumentationPage("Sources/HHSocketRPC/HHSocketRPC.docc/Tutorials/\(name)").text
+        self.init(text: "```swift\n\(source)```\n")
+    }
+
     private static func path(ofGuide name: String) throws -> String {
         guard let path = try self.paths.first(where: { $0.hasSuffix(".docc/\(name).md") }) else {
             throw Unexpected(description: "no library has a guide \(name).md")

@@ -1,0 +1,4 @@
+import HHSocketRPC
+
+let client = SocketClient(configuration: .init(servers: [Endpoint(host: "127.0.0.1", port: 7000)]))
+client.connect()

@@ -1,0 +1,18 @@
+import HHSocket
+
+extension WireFormat {
+    /// Requests: AC DC, version 1, length (4 bytes), command (2), sequence number (2).
+    /// Answers: an error code in place of the version, 0 for success. Pushes: commands 2000 to 2999.
+    static func company() throws -> WireFormat {
+        let numbers: [Field] = [.length(), .type(bytes: 2), .serial(bytes: 2)]
+        return try WireFormat(
+            Layout(
+                name: "company",
+                request: [.constant([0xAC, 0xDC, 0x01])] + numbers,
+                response: [.constant([0xAC, 0xDC]), .status(bytes: 1)] + numbers,
+                okStatus: 0,
+                push: Push(types: 2000...2999)
+            )
+        )
+    }
+}

@@ -1,0 +1,9 @@
+import HHSocketRPC
+
+let client = SocketClient(configuration: .init(servers: [Endpoint(host: "127.0.0.1", port: 7000)]))
+client.connect()
+
+let greeter = Greeter_Greeter.Client(client)
+let visits = greeter.pushes(Greeter_Visit.self)
+print(try await greeter.greet(.with { $0.name = "Ann" }).text)
+for await visit in visits.prefix(1) { print("\(visit.name) was greeted") }

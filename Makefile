@@ -234,6 +234,7 @@ counts: $(command_for_release) ## count a call's requests to Swift's runtime and
 
 test-tools: ## test the computations of the measuring scripts
 	Scripts/bench-report --self-test
+	Scripts/bench-report --check
 	Scripts/bench-compare --self-test
 	Scripts/counts --self-test
 	Scripts/bench-websocket --self-test

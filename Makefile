@@ -53,10 +53,10 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -103,6 +103,8 @@ test-tutorials: programs = python3 protoc:protobuf-compiler
 test-tutorials: build-tests ## compile every step of the tutorials, and run their programs
 	@Scripts/test-tutorials "$$(swift build $(swift_options) --show-bin-path)" $(common_options)
 
+test-app: dependencies ## build Examples/App, and run the tests of its model
+	sh Scripts/test-app $(SWIFTFLAGS)
 test-stomp: dependencies ## build Examples/STOMP; with rabbitmq-server, run it against one and compare its output with the expected one
 	sh Scripts/test-stomp $(swift_options)
 

@@ -109,9 +109,9 @@ import Testing
 
     // MARK: Code
 
-    /// The sources of tests, with their paths.
+    /// The sources of tests, and of the example that a page quotes and that has tests of its own, with their paths.
     private static func testSources() throws -> [(path: String, text: String)] {
-        try ["Tests", "Outbox/Tests"].flatMap { folder in
+        try ["Tests", "Outbox/Tests", "Examples/App"].flatMap { folder in
             let start = packageFolder.appendingPathComponent(folder)
             let files = try #require(FileManager.default.enumerator(at: start, includingPropertiesForKeys: nil))
             return try files.compactMap { $0 as? URL }.filter { $0.pathExtension == "swift" }

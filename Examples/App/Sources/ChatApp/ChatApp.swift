@@ -1,0 +1,17 @@
+#if canImport(SwiftUI)
+import ChatViews
+import SwiftUI
+
+@main struct ChatApp: App {
+    var body: some Scene {
+        ChatScene()
+    }
+}
+#else
+/// Where there is no SwiftUI, there is only the model, and its tests.
+@main enum ChatApp {
+    static func main() {
+        print("The views of this app require SwiftUI. `make test-app` tests its model.")
+    }
+}
+#endif

@@ -1,0 +1,37 @@
+import HHSocketRPC
+
+/// The reaction of an app to an error of a call.
+package enum Advice: Hashable, Sendable {
+    /// Nothing: the call was given up on purpose.
+    case ignore
+    /// Keep the request for the next connection. The banner says the rest.
+    case waitForConnection
+    /// Offer to try again, with the same idempotency key.
+    case offerRetry
+    /// Ask the user to sign in.
+    case signIn
+    /// Show an empty list, or the end of one.
+    case showEmpty
+    /// Report a fault of the app, the server or their settings: the same request fails again.
+    case report
+
+    package init(_ error: SocketError) {
+        switch error.code {
+        case .cancelled:
+            self = .ignore
+        case .notConnected, .networkUnreachable, .connectionLost, .connectionRefused, .connectTimeout, .hostNotFound,
+            .proxyFailed, .connectFailed, .handshakeTimeout, .noServerReachable, .draining:
+            self = .waitForConnection
+        case .timeout, .deadlineExceeded, .overloaded, .cancelledByServer, .serverLostConnection, .database, .unknown,
+            .lostPacket, .checksumMismatch, .tooManyInFlight, .queueFull:
+            self = .offerRetry
+        case .noPermission, .handshakeRefused:
+            self = .signIn
+        case .noData, .noMoreData, .notModified:
+            self = .showEmpty
+        // Codes may be added, and a server has statuses of its own.
+        default:
+            self = .report
+        }
+    }
+}

@@ -1,0 +1,28 @@
+// Docs/Apps.md quotes this file word for word.
+#if canImport(SwiftUI)
+import ChatModel
+import SwiftUI
+
+/// The chat, for an app's `body`. It notifies the client of the app's way into the background and back.
+public struct ChatScene: Scene {
+    @Environment(\.scenePhase) private var phase
+    private let session = ChatSession.shared
+
+    public init() {}
+
+    public var body: some Scene {
+        WindowGroup {
+            ChatView(model: self.session.model)
+                // Not ended with the view: the connection is the app's.
+                .task { self.session.start() }
+        }
+        .onChange(of: self.phase) { old, new in
+            if new == .background {
+                Task { await self.session.didEnterBackground() }
+            } else if old == .background {
+                self.session.willEnterForeground()
+            }
+        }
+    }
+}
+#endif

@@ -17,10 +17,13 @@ benchmarks_options = --package-path Benchmarks --scratch-path "$(RELEASE_FOLDER)
 
 # The command, built for release, which the measurements run.
 command_for_release = $(RELEASE_FOLDER)/release/hhsocket-cli
-# For make bench-compare: the commit to compare with, the minimum ratio to its speed, and more options.
+# For make bench-compare and make api-diff: the commit to compare with; for the former, the minimum ratio to its speed, and more options.
 BASE ?= HEAD
 MIN ?= 0.98
 COMPARE ?=
+# The libraries whose API make api-diff compares.
+library_products = HHSocket HHSocketApp HHSocketMessage HHSocketOutbox HHSocketRPC HHSocketSTOMP HHSocketServer \
+	HHSocketSwiftProtobuf HHSocketTesting
 # More options for Scripts/counts: --write writes the budgets.
 COUNTS ?=
 # More options for Scripts/link-report, e.g. LINK="--rounds 1".
@@ -53,10 +56,10 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -105,6 +108,9 @@ test-tutorials: build-tests ## compile every step of the tutorials, and run thei
 
 test-app: dependencies ## build Examples/App, and run the tests of its model
 	sh Scripts/test-app $(SWIFTFLAGS)
+check-apple: build-tests ## compile the sources with the branches of Apple's platforms, against stubs of Apple's modules, without linking
+	$(needs_python)
+	Scripts/check-apple
 test-stomp: dependencies ## build Examples/STOMP; with rabbitmq-server, run it against one and compare its output with the expected one
 	sh Scripts/test-stomp $(swift_options)
 
@@ -234,6 +240,10 @@ counts: $(command_for_release) ## count a call's requests to Swift's runtime and
 	$(needs_python)
 	Scripts/counts --program "$(command_for_release)" $(COUNTS)
 
+api-diff: dependencies ## compare the public API with that of the commit BASE; fails if something that compiled before does not compile any more
+	swift package $(swift_options) diagnose-api-breaking-changes "$(BASE)" \
+		$(foreach product,$(library_products),--products $(product))
+
 test-tools: ## test the computations of the measuring scripts
 	Scripts/bench-report --self-test
 	Scripts/bench-report --check
@@ -248,6 +258,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/lint-prose --self-test
 	Scripts/docs --self-test
 	Scripts/pictures --check
+	Scripts/check-apple --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it
 	sh Fuzz/run build

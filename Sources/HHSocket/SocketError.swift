@@ -1,6 +1,10 @@
-import Foundation
-public import FoundationEssentials
 import NIOCore
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// The failure of a call, a connection or a setting.
 ///

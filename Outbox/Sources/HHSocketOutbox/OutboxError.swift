@@ -1,6 +1,10 @@
 #if Outbox
-import Foundation
+
+#if canImport(FoundationEssentials)
 public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// The failure of an operation on an outbox.
 ///

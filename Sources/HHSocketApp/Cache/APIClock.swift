@@ -4,7 +4,7 @@ import NIOCore
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
 /// The clocks of a ``ResponseCache``: the date, for the age of answers, which keeps counting while the device sleeps

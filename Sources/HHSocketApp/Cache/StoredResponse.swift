@@ -4,7 +4,7 @@ import NIOCore
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
 /// An answer as a ``ResponseStore`` keeps it.

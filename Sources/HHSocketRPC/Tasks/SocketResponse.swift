@@ -4,7 +4,7 @@ import NIOCore
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
 /// A server's answer with status 200. Answers with another status are errors.

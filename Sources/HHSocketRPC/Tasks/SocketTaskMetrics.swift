@@ -3,7 +3,7 @@ import HHSocket
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
 /// Times and sizes of a call, as in `URLSessionTaskMetrics`.

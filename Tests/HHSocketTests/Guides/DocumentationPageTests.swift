@@ -194,6 +194,22 @@ import Testing
         #expect(named.subtracting(targets) == [])
     }
 
+    @Test func everyTargetOfMakeAndSuiteThatAWorkflowNamesExists() throws {
+        let makefile = try DocumentationPage("Makefile").text
+        let targets = Set(makefile.matches(of: /\n([a-z][a-z-]*):/).map { String($0.output.1) })
+        let sources = try Self.testSources().map(\.text)
+        for workflow in ["api", "apple", "docs", "linux"] {
+            let text = try DocumentationPage(".github/workflows/\(workflow).yml").text
+            for target in text.matches(of: /make ([a-z][a-z-]+)/).map({ String($0.output.1) }) {
+                // The package of that name is not one of its targets.
+                #expect(targets.contains(target) || target == "git", "\(workflow).yml: make \(target)")
+            }
+            for suite in text.matches(of: /\b[A-Z][A-Za-z]+Tests\b/).map({ String($0.output) }) {
+                #expect(sources.contains { $0.contains("struct \(suite)") }, "\(workflow).yml: \(suite)")
+            }
+        }
+    }
+
     /// The transcript of `make demo` has the steps that the demo has.
     @Test func theDemosTranscriptHasItsSteps() throws {
         let demo = try DocumentationPage("Sources/HHSocketCLI/Demo/Demo.swift").text

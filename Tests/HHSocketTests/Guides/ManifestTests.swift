@@ -18,6 +18,9 @@ import Testing
         }
         #expect(try self.version(in: "Scripts/install-dependencies", after: "oldest_swift=") == needed)
         #expect(try self.version(in: "Dockerfile", after: "FROM swift:") == needed)
+        for workflow in ["api", "docs", "linux"] {
+            #expect(try self.version(in: ".github/workflows/\(workflow).yml", after: "swift:") == needed)
+        }
         #expect(try DocumentationPage("README.md").text.contains("Swift \(needed)"))
     }
 }

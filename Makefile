@@ -59,7 +59,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -259,6 +259,8 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/docs --self-test
 	Scripts/pictures --check
 	Scripts/check-apple --self-test
+	Scripts/license-headers --self-test
+	Scripts/release-check --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it
 	sh Fuzz/run build
@@ -306,6 +308,13 @@ format: ## format the sources
 
 dependencies: ## install the system libraries that are missing
 	@sh Scripts/install-dependencies $(programs)
+
+license-headers: ## give each source file the line that names its licence
+	Scripts/license-headers
+
+release-check: ## check what must hold before a release is tagged; QUICK=1 leaves out what has to be built
+	$(needs_python)
+	Scripts/release-check $(if $(QUICK),--quick)
 
 clean: ## remove everything built
 	rm -rf .build .build-*

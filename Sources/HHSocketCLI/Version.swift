@@ -2,5 +2,5 @@
 enum Version {
     /// The output of `hhsocket --version`. A release sets it to the newest heading of CHANGELOG.md; until then it is
     /// the version of the next release, with `-dev`.
-    static let current = "0.1.0-dev"
+    static let current = "0.1.0"
 }

@@ -36,6 +36,16 @@ import Testing
         }
     }
 
+    @Test func everyFileOfASymptomExists() throws {
+        let section = try DocumentationPage("Docs/Architecture.md", section: "From a symptom to a file and a test").text
+        let files = section.matches(of: /`((?:Sources|Tests|Outbox|Scripts)\/[^`]+)`/).map { String($0.output.1) }
+        #expect(files.count > 50)
+        for file in files {
+            let path = packageFolder.appendingPathComponent(file).path
+            #expect(FileManager.default.fileExists(atPath: path), "\(file)")
+        }
+    }
+
     @Test func theGlossaryIsInOrder() throws {
         let words = try self.rows(ofSection: "Glossary").dropFirst().compactMap(\.first)
         #expect(words.count > 20)

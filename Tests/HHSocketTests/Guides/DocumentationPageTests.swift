@@ -70,7 +70,7 @@ import Testing
 
     @Test func everyRelativeLinkAndAnchorResolves() throws {
         var checked = 0
-        for path in try DocumentationPage.paths + ["CHANGELOG.md"] {
+        for path in try DocumentationPage.paths + ["CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md"] {
             let page = try DocumentationPage(path)
             let folder = packageFolder.appendingPathComponent(path).deletingLastPathComponent()
             // Not in code.

@@ -41,11 +41,17 @@ package actor SessionTokens {
     }
 
     /// The token for calls. Asked for before the first call, and when the server has refused the one before.
+    ///
+    /// - Throws: A `SocketError` with the code `noPermission` if there is none, which the calls then fail with.
     package func forCalls() async throws -> String {
         if self.lastForCalls != nil, self.token == self.lastForCalls { self.token = nil }
-        let token = try await self.valid()
-        self.lastForCalls = token
-        return token.text
+        do {
+            let token = try await self.valid()
+            self.lastForCalls = token
+            return token.text
+        } catch {
+            throw SocketError(.noPermission, message: "there is no valid token", underlying: error)
+        }
     }
 
     /// Forgets the token, which a server has refused although it has not expired.

@@ -120,6 +120,26 @@ import Testing
         await app.close()
     }
 
+    @Test func callWhoseTokenCannotBeRenewedAsksTheUserToSignIn() async throws {
+        struct SignedOut: Error {}
+        let server = try await MockServer(.status(.noPermission))
+        server.acceptHello()
+        let source = TokenSource()
+        let tokens = SessionTokens {
+            let token = await source.next()
+            guard token.text == "token 1" else { throw SignedOut() }
+            return token
+        }
+        let app = TestedApp.open(server, tokens: tokens)
+        try await eventually("signed out") { app.model.status == .signedOut }
+        // The connection is there: only its calls are refused.
+        guard case .ready = app.session.client.state else {
+            Issue.record("\(app.session.client.state)")
+            return
+        }
+        await app.close()
+    }
+
     @Test func connectionThatDiesInTheBackgroundIsReplacedOnTheWayBack() async throws {
         let server = try await MockServer()
         server.on(Types.recall, try .answer(Chat_History()))

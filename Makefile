@@ -108,9 +108,11 @@ test-tutorials: build-tests ## compile every step of the tutorials, and run thei
 
 test-app: dependencies ## build Examples/App, and run the tests of its model
 	sh Scripts/test-app $(SWIFTFLAGS)
+
 check-apple: build-tests ## compile the sources with the branches of Apple's platforms, against stubs of Apple's modules, without linking
 	$(needs_python)
 	Scripts/check-apple
+
 test-stomp: dependencies ## build Examples/STOMP; with rabbitmq-server, run it against one and compare its output with the expected one
 	sh Scripts/test-stomp $(swift_options)
 

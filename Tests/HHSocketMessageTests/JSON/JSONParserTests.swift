@@ -90,6 +90,8 @@ import Testing
         #expect(CivilTime(seconds: 1_709_164_800, nanos: 0).timestamp == "2024-02-29T00:00:00Z")
         #expect(CivilTime(seconds: 0, nanos: -1).timestamp == nil)
         #expect(CivilTime(seconds: 1, nanos: -1).duration == nil)
+        #expect(CivilTime(seconds: -315_576_000_000, nanos: -999_999_999).duration == "-315576000000.999999999s")
+        #expect(CivilTime(duration: "315576000000.999999999s")?.nanos == 999_999_999)
         #expect(CivilTime(seconds: .min, nanos: .min).duration == nil)
     }
 }

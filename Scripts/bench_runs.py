@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The code that the measuring scripts share: the cells that Scripts/bench-compare and Scripts/counts measure, runs of `hhsocket
 bench` against `hhsocket serve`, both processes on one core, and how readings are printed."""
 

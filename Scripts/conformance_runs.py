@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The code that Scripts/conformance and Scripts/interop share: the virtual environment with the other side, and processes that
 are waited for until they listen."""
 

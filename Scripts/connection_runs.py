@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the measurements of many connections share."""
 
 import resource

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts what a program asks of Swift's runtime and of the system, while it runs. Scripts/counts builds this as a
 // library, preloads it, and reads the counts from the file that HHSOCKET_COUNTS names: eight bytes in the machine's
 // order for each line of functions.h.

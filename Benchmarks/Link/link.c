@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A link between two network namespaces, with a rate, a delay each way, and a queue that drops what it cannot hold.
 //
 //     link PID ADDRESS PID ADDRESS RATE DELAY QUEUE

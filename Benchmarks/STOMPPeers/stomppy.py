@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client of Scripts/bench-stomp on PyPI's stomp.py. Its arguments and its output are those of README.md."""
 
 import json

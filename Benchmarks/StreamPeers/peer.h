@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the peers have in common: options, clocks, and the line of JSON. Plain C, which C++ and Swift include too.
 //
 //     SERVER PORT

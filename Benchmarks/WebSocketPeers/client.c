@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * The client of Scripts/bench-websocket: one connection to an echo server, on which it keeps a number of binary messages
  * outstanding.

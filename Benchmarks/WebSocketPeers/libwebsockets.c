@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * An echo server on libwebsockets, for Scripts/bench-websocket: `libwebsockets PORT`. Prints READY when it listens.
  *

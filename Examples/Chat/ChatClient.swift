@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 
 /// Somebody in the room: says what they type, and hears what is said.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Whether one is typing, for the stream of each connection.
 actor TypingState {
     private var isTyping = false

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A chat room over one long connection each.
 //
 //     swift run chat-example serve 7100

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #if Outbox
 // A feed in the terminal, on everything that HHSocket has for apps: a manager of calls, a cache, pages, and an outbox.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketServer
 
 /// Keeps files in a folder. Everybody may put and get, but nobody may replace what is there.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files between a small server and its clients, which may lose their connection at any time.
 //
 //     swift run files-example serve FOLDER 7200

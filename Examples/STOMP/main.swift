@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders through a broker: sent with receipts, accepted one at a time, and answered in transactions.
 //
 //     make stomp-broker                                    # a RabbitMQ on stomp://127.0.0.1:61613, until control-C

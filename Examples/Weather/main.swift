@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The structures of a library in C as the bodies of calls, between a server and a client in one program.
 //
 //     swift run weather-example

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chat of Protos/examples/chat.proto: its messages, and its calls and pushes. Examples/Chat is the server.
 
 import { CallError } from "./errors.js";

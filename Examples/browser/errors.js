@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The errors of calls, and the meaning of statuses. The codes are those of HHSocket's SocketError; Docs/Protocol.md has
 // the table of statuses, which are not HTTP's.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The frames of HHSocket's standard format, as a client sends and receives them: no I/O and no clock.
 // Docs/Protocol.md describes the format. All integers are unsigned, 32 bits, big-endian.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One WebSocket that carries frames: the calls in flight on it, their serials, and heartbeats. It ends once, and is not
 // opened again; client.js decides what comes after.
 

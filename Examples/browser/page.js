@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page: a form to join a room, the list of messages, a line to write, and the state of the connection.
 
 import { Chat } from "./chat.js";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // As much of protobuf's encoding as the messages here need: varints, strings and messages are read and written, other
 // fields are passed over.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A client that speaks the standard format of Docs/Protocol.md, with nothing but the standard library.
 
 Makes one call and writes the answer's payload to stdout, or prints pushes, a line each. Exits with 1 when

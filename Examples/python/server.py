@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A server that speaks the standard format of Docs/Protocol.md, with nothing but the standard library."""
 
 import argparse

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Streams of Docs/Protocol.md, with nothing but the standard library: a server and a client.
 
 The server streams as `hhsocket serve` does: 1010 takes "COUNT SIZE" and sends so many items, 1011 takes a stream and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// The contents of `hhsocket-generator-config.json`; keys that it omits have the generator's defaults.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// HHSocket's own protos, which any file may import: `hhsocket/options.proto`.

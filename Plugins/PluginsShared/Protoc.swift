@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// The system's `protoc`. Swift-protobuf has one too, but that consists of some 300 C++ files, too many to compile for

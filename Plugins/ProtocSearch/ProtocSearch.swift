@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// The search for the system's `protoc`. The SwiftPM plugins and the command share this file.

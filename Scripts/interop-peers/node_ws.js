@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other side of Scripts/interop, by Debian's node-ws. Protocol and arguments are described there.
 "use strict";
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The features of the processor, detected once.
 
 #ifndef CHHSOCKET_PROCESSOR_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "chhsocket_sha.h"
 
 #include "processor.h"

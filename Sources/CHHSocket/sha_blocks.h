@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compression functions of SHA-1 and SHA-256, for blocks of 64 bytes, in several implementations.
 
 #ifndef CHHSOCKET_SHA_BLOCKS_H

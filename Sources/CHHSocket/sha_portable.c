@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sha_blocks.h"
 
 // The functions and their names are those of FIPS 180-4, sections 4.1, 6.1 and 6.2.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sha_blocks.h"
 
 #if defined(CHHSOCKET_SHA_X86)

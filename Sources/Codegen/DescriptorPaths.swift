@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Numbers of fields in `google/protobuf/descriptor.proto`, the elements of paths to source locations.
 enum DescriptorPaths {
     static let fileOptions = 8

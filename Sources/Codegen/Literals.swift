@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Swift literals for default values, which descriptors contain as text.
 enum Literals {
     static func string(_ text: String) -> String {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import SwiftProtobufPluginLibrary
 
 /// Finds messages that may lack a required field, themselves or in a message in them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import SwiftProtobufPluginLibrary
 
 /// Decides which messages keep their fields apart from themselves, on the heap: those in which singular fields, nested

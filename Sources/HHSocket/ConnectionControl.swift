@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The controls of a long connection, whatever its protocol: those that ``Socket`` and `SocketClient` of HHSocketRPC
 /// have in common.
 ///

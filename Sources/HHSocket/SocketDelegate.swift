@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An observer of a ``Socket``, notified on the configuration's callback queue. Every method is optional.
 public protocol SocketDelegate: AnyObject, Sendable {
     /// The connection is ready; frames may be sent.

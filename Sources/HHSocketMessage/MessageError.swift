@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An error of decoding or encoding a message.
 public struct MessageError: Error, Sendable, Hashable {
     /// The reason of a ``MessageError``.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Counts of events that no single call reports, from the client's beginning.
 public struct ClientStatistics: Sendable, Hashable {
     /// Answers to calls that had timed out or been cancelled; dropped.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// A receiver of events and pushes that belong to no call, on the configuration's callback queue. Every method is

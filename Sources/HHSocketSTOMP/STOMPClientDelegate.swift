@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import HHSocket
 
 /// An observer of a ``STOMPClient``, notified on the configuration's callback queue, in the order of events. Every

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The user of a broker.
 public struct STOMPCredentials: Sendable, CustomStringConvertible, CustomReflectable {
     public var login: String

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A small random number generator with a seed, which makes tests reproducible (SplitMix64).
 package struct SplitMix: RandomNumberGenerator, Sendable {
     private var state: UInt64

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A cable between two network namespaces that treats packets as badly as it is told, for tests.
 
 bad_link.py PID ADDRESS PID ADDRESS: the namespaces of these processes, and the address of each end. Prints "ready", and then

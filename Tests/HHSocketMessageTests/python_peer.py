@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads messages and writes them again, with Python's protobuf.
 
 On standard input: the length of a descriptor set (4 bytes, big-endian) and the set; then, again and again, the length of a

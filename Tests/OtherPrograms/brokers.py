@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs a STOMP broker of one's own on 127.0.0.1, in a temporary folder, and leaves nothing of it behind.
 
     brokers.py rabbitmq|coilmq|activemq [DOOR=PORT]...

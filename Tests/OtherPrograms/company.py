@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A company's server, as there were before HHSocket: a header of twelve bytes, and pushes with a counter of their own.
 
     company.py [--no-errors]     says `listening on HOST:PORT` and serves until SIGTERM

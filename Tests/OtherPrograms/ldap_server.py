@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A directory of one entry per name, in LDAP (RFC 4511), for tests: it binds cn=admin with the password secret.
 
 It says `listening on HOST:PORT`, and ends by SIGTERM.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A peer that sends and expects bytes in a given order, for tests.
 
     peer.py serve STEP...             says `listening on HOST:PORT` and takes one connection

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A client of STOMP without a library, on a socket: for tests of the brokers themselves.
 
     raw_stomp.py URL STEP...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Relays bytes between a connection with TLS and one without, by Python's ssl: for tests.
 
 in:  tls_relay.py in TARGET_PORT CERT KEY [CLIENT_CA]: accepts TLS, connects without.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-
 import HHSocketMessage
 
 /// The types of edition 2023 that correspond to those that the runner asks for.

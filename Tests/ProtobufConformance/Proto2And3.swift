@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-
 import HHSocketMessage
 
 /// The types that the runner asks for.

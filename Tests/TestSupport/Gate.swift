@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where tasks wait until it is opened, once and for all.
 package final class Gate: Sendable {
     private let state = Watched((isOpen: false, arrivals: 0))

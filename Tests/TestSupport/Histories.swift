@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// How thorough tests are that try random or all possible inputs, relative to `make test`: 1, or `HHSOCKET_EFFORT`.

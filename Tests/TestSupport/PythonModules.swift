@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import Foundation
 
 /// A Python that can import `module` and then run `check`: the one that `HHSOCKET_PYTHON` names, or else the first such

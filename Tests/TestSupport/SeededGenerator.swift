@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import HHSocketTesting
 
 /// What tests draw from, so that a failure can be repeated.

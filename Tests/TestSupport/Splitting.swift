@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Calls `body` with a stream whole, byte by byte, and in two pieces at every place; one of fewer than 40 bytes also in
 /// three.
 package func forEverySplit(_ stream: [UInt8], _ body: ([ArraySlice<UInt8>]) throws -> Void) rethrows {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// A folder that goes with the last reference to it. Its path is short: those of Unix domain sockets must be.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// A server's certificate and key, and its authority's certificate, as files in PEM that a test may overwrite.

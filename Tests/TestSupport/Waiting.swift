@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How tests wait. What can say that it has happened is waited for by `first(of:)`, `Watched` or a `Gate`; `eventually`
 // asks again and again, for what sends no event. Each gives up after `patience`, and then says what did not happen, and
 // where.

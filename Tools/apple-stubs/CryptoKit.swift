@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sources use of CryptoKit.
 
 public protocol Digest: Hashable, Sequence, Sendable where Element == UInt8 {}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
 // The C library of Linux under the name of Darwin, with what the sources use of Darwin in addition, or what has another

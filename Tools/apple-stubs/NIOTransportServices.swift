@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sources use of swift-nio-transport-services, which is empty where there is no Network.framework.
 public import Dispatch
 public import NIOCore

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sources use of Network.framework.
 public import Dispatch
 

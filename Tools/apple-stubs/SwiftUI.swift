@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Examples/App uses of SwiftUI. Bodies are main-actor-isolated, and closures are as Sendable, as there.
 @_exported import Observation
 

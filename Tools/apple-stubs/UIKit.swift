@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Examples/App uses of UIKit, whose classes are main-actor-isolated.
 @_exported public import Foundation
 

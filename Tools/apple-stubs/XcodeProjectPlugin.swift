@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the plugins use of XcodeProjectPlugin, which only Xcode has.
 public import Foundation
 public import PackagePlugin

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delays threads at random where they give way: behind a mutex that is released, around reads and writes, and behind a
 // wait for events. Tests that take an order of threads for granted which nothing guarantees then fail, on any machine.
 // `make test-delayed` preloads it into the tests, on Linux.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- A dissector of HHSocket's protocol for Wireshark 4.0 and later: the formats `standard` and `plain`, on TCP and in WebSockets.
 --
 --     tshark -X lua_script:hhsocket.lua -o hhsocket.ports:7000 -i lo -Y hhsocket

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adler-32 as zlib computes it, which stands at the end of what it compresses.
 
 import { deflateSync } from "node:zlib";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drives a Chromium without a window through its debugging protocol, over two pipes. Each message is JSON that ends
 // with a NUL.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page in a Chromium without a window, and the client in node, against the real servers. Scripts/test-browser runs
 // this with CHAT_EXAMPLE, HHSOCKET and CHROMIUM, the programs. With SCREENSHOTS, a folder, pictures are left there.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests have in place of a browser, a network and a clock.
 
 import assert from "node:assert/strict";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The examples in JavaScript of Sources/HHSocket/HHSocket.docc/WebSocket.md, run as they are.
 
 import assert from "node:assert/strict";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page of the tutorial Browser, run as it is.
 
 import assert from "node:assert/strict";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import InstrumentedHHSocket
 
 /// The first argument says what is fuzzed; libFuzzer has the rest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import InstrumentedHHSocket
 
 /// The fuzzer's bytes, from which decisions are drawn: from their end, so that a recorded stream is good input as

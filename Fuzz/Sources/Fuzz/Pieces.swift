@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A stream cut by sizes that are taken in turn; all of it without sizes. There are empty pieces, but not for ever.
 struct Pieces: Sequence, IteratorProtocol {
     /// The bytes that have not been fed.

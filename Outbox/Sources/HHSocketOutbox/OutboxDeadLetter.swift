@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #if Outbox
 public import Foundation
 public import HHSocketRPC

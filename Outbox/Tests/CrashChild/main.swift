@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #if Outbox
 // What the tests kill: it enqueues numbered messages on several topics as fast as it can, and writes a line for each
 // that the outbox has promised to deliver. Without messages to enqueue it waits until nothing is left, and ends.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// Runs `protoc` once for all files with the same configuration, so that duplicate numbers are found.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // adler32, the checksum of RFC 1950: two sums modulo 65521. The low 16 bits are 1 plus all bytes; the high 16 bits are
 // the sum of all values that the low ones have had, in which each byte counts by its distance from the end.
 

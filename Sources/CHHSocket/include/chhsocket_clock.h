@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processor time, and the members of times, which Swift cannot ask for everywhere: the compiler takes another module than
 // the C library's for that of `timespec`, depending on what else is compiled with it.
 

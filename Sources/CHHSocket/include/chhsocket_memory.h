@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that the C library keeps after it was freed.
 
 #ifndef CHHSOCKET_MEMORY_H

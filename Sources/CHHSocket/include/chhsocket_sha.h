@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SHA-1 and SHA-256 (FIPS 180-4) of any number of bytes, in constant memory. A context is a plain value, of which
 // copies are independent.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef CNETLINK_H
 #define CNETLINK_H
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import SwiftProtobuf
 
 /// The options of `hhsocket/options.proto`, with which a `.proto` assigns types of frames. The generator and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The naming of Swift files, such as that for `zoo/animal.proto`. The generator and the SwiftPM plugins share this
 /// file.
 enum FileNaming: String, CaseIterable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import SwiftProtobufPluginLibrary
 
 /// Finds names that several files of one module share in Swift, though they differ in protobuf: those of the packages

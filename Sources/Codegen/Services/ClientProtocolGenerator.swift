@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import SwiftProtobufPluginLibrary
 
 /// Writes the protocol to which a client and its mock conform.

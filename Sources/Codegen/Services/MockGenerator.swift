@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import SwiftProtobufPluginLibrary
 
 /// Writes a mock client for tests of applications, which answers calls with handlers.

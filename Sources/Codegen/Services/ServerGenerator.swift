@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import SwiftProtobufPluginLibrary
 
 /// Writes the protocol that a server implements, and its registration with a router.

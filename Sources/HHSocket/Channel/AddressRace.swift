@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The race between the addresses of one host name, as in RFC 8305 (Happy Eyeballs): one attempt after the other

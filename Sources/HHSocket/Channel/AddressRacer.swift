@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Performs an ``AddressRace``, and completes with the channel that has won.

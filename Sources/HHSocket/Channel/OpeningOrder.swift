@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The order of attempts that are to open a WebSocket: one at a time, since only the winner of a race does. Others

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The treatment of a connection when the app goes into the background. Systems that suspend apps cut connections off
 /// without notice; a connection that is not kept is not missed either.
 public struct BackgroundPolicy: Hashable, Sendable {

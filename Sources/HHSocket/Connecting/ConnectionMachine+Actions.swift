@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The actions that follow from events. Each type has the cases that its events may lead to.

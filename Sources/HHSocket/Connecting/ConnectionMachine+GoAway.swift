@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Servers that say that they are about to end: they are left for another before they do, and are tried again when the

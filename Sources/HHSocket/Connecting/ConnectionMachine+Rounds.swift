@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Rounds of attempts: how one begins, whom it tries, and what follows when it fails.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Decides when to connect, where, and when to stop. Takes events and the time, and answers with what to

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Attempts at several servers at once: the first connection that is made wins, the others are closed.
 public struct RacingPolicy: Hashable, Sendable {
     /// The time that the attempts so far have before one more begins. 2.5 s by default, as Tencent Mars races.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The state of a ``Socket``. Cases may be added; have a default when you switch over it.

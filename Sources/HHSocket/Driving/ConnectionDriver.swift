@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// A driver as the floor above sees it, on the socket's thread. ``Driver`` is the real one; the decisions about calls

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// An action of ``ConnectionMachine``, which the driver performs.

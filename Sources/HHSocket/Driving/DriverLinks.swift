@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The links of a driver, and how far each is: one is being made, one is ready, others drain or close.

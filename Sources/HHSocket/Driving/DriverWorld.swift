@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// The clock, network and chance of a driver, where they are not the system's: for virtual time.

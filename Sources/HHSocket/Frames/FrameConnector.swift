@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Makes links that speak frames, and gets them ready: what a ``Driver`` needs that knows no frames.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An exchange that each new connection requires before anything else is sent: a login, a token refresh, an exchange of
 /// versions.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// A connection that is made and not ready yet, with the gate that decides on it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How much may wait to be sent by ``Socket/send(_:priority:)``, and what becomes of a frame that finds no room or no
 /// connection.
 ///

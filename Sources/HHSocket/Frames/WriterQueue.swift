@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A frame of ``Socket/send(_:priority:)``, whose writer may have to wait before it is taken.
 final class PendingWrite: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable; the variables are touched on the socket thread alone.

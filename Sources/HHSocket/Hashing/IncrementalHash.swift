@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A hash of bytes that come in pieces. A copy goes on by itself.
 package protocol IncrementalHash: Sendable {
     init()

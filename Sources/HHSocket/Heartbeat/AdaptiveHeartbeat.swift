@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Finds the longest interval for which the network keeps an idle connection alive, so that the radio is woken as
 /// seldom as possible. Routers with network address translation forget connections that are idle for longer than some
 /// undisclosed time, and silently drop later packets.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The outcomes of pings on idle connections in one network, from which a ``HeartbeatStrategy`` decides.
 ///
 /// A ping counts if the connection had been idle both ways for the interval, since only such a ping shows whether the

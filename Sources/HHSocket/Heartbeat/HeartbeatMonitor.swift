@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Decides when to ping and when the peer is dead. The time is passed in.

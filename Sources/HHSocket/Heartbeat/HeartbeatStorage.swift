@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
 /// A store for what the heartbeat has learned about each network, so that it need not be learned anew.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Decides how often to ping.
 public protocol HeartbeatStrategy: Sendable {
     /// Returns the interval to use after `history`. Called on the socket thread when a connection is ready and whenever

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Asks the strategy for the interval, given the outcomes of pings, which it stores for each network.
 package struct HeartbeatTuner: Sendable {
     private let strategy: any HeartbeatStrategy

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension Agreement {
     /// Creates the agreement that follows from the features accepted by both ends. ``ProtocolFeature/idempotency``
     /// requires metadata, and is dropped without it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The result of hello: what the two ends of a connection have agreed on. A connection without hello has none.
 package struct Agreement: Hashable, Sendable {
     /// The version of the protocol that both ends speak; the first is 1.

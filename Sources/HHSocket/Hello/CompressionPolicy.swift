@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The bodies to compress before they are sent, and the level, where hello has agreed on
 /// ``ProtocolFeature/compression``.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An envelope around a body that cannot be opened or made.
 package enum EnvelopeError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The type has these bits, which hello did not agree on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A feature that two ends may agree on by hello, identified by its name there.
 public struct ProtocolFeature: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: String

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Limits for both ends of a hello.
 package enum HelloLimits {
     /// The newest version of the protocol that this library speaks.

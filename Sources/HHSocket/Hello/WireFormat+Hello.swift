@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WireFormat {
     /// Whether frames of this format can carry hello and what it agrees on: no codec decides what a frame is; errors
     /// can be answered, so responses have a status; types have 32 bits; types 3 and 4 are not the application's, and

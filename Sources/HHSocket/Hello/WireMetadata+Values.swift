@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WireMetadata {
     package init(values: [String: String]) {
         self.init()

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// Turns the bytes of a connection into lines. However they are split, the lines are the same.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
 /// A long connection to one of several servers, on its own thread, that carries lines of text or bytes: it connects,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An observer of a ``LineLink``, notified on the configuration's callback queue, in the order of events. Every method
 /// is optional.
 public protocol LineLinkDelegate: AnyObject, Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The bytes of a read, looked up once for all the frames in them: each look costs a checked access.

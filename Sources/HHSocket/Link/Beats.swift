@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// When a link sends a beat and when its peer is dead: two halves that know nothing of each other. Told the time; keeps

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Names one attempt and the connection that came of it. Later ones have greater numbers.
 @usableFromInline
 package struct ConnectionID: Hashable, Sendable, CustomStringConvertible {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// One established connection, on a client or on a server: bytes to units, units to bytes, beats, and its end. The last

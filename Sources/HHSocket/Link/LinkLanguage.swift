@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The language of a link: bytes to units and units to bytes, for one connection. No I/O, no clock.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The floor above a link: the receiver of what arrives on one connection. First the connection that is being made,

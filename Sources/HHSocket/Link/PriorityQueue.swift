@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
 /// A queue of elements, highest priority first, equals in the order in which they were appended.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Counts who wants nothing more to be read: each subscription that has fallen behind holds reading, and releases it
 /// when it has caught up.
 package struct ReadingHolds: Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The output of one link, in order: bytes that are ready, then units by priority. Does no I/O: the link pulls, as far

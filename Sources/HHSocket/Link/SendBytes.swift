@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Bytes that are about to be written: small units are gathered in one buffer, large bodies are passed on as they are.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Units that no link has begun, or what stands for them: bounded, the highest priority first, equals in the order in
 /// which they came; what had left before and comes back stands before its equals.
 ///

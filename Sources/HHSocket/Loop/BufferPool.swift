@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// Memory for bytes that live about as long as a turn: a buffer is used again as soon as nobody else refers to it. One

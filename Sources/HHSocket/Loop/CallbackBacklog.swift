@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
 /// Counts the bytes that the socket thread has handed to the user's queue and that have not been looked at there, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import Dispatch
 
 /// The queue of delegate callbacks and completion handlers.

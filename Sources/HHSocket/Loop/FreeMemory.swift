@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CHHSocket
 
 /// Memory that was freed and that the C library keeps for later.

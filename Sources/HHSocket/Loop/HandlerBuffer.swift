@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Handlers of any types that wait for their turn's end, first in, first out, in memory that is used again.
 ///
 /// A handler is moved in and moved out, so that waiting counts no references: an array of closures allocates for each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The time that the machine sleeps, which the clock of event loops does not count.
 package struct SleepMeter: Sendable {
     private let begun = (continuous: ContinuousClock.now, suspending: SuspendingClock.now)

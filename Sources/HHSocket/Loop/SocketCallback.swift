@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Something to tell the user, without a closure where there is an object that knows what.
 package enum SocketCallback: Sendable, TurnHandler {
     case work(any CallbackWork)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The thread of a client, or of a server's connection, as a place where Swift tasks run.
 ///
 /// ```swift

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A part of a Swift task, or of an actor's work, that waits for a socket's thread.
 package struct SocketJob: Sendable, TurnHandler {
     // Two executors, not one that is both: a job of a task that ran as an actor's would be enqueued once more at its

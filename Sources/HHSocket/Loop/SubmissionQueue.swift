@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
 /// Something that other threads ask the socket thread to do, without a closure to allocate.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Decides when a loop must rest, so that the event loop comes to its channels.

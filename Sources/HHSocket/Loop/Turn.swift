@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// One turn of a socket thread: everything that one event leads to, at one moment, with one flush at its end.

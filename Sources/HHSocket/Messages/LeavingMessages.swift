@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The messages that have begun to leave on one link, and of which somebody waits for the end. On the socket's thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
 /// The way to a link's delegate: by the callback queue, and with reading suspended while that is behind. On the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// A unit of a language of messages: one that the user sends, or one that serves the link.

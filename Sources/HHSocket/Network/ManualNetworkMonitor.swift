@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
 /// A network monitor whose path is set by hand: for an app that knows better than the system, and for tests.

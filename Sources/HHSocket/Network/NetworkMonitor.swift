@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Reports the path by which this machine is connected, and its changes.
 ///
 /// ``SystemNetworkMonitor`` asks the system; a ``ManualNetworkMonitor`` is set by the app.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The path by which this machine is connected. Connections over one path may not survive a change to another.
 public struct NetworkPath: Hashable, Sendable {
     /// Whether there is a network at all. A server may still be unreachable over it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The state of the system's network at one moment, and the path that follows from it.
 struct NetworkSnapshot: Hashable, Sendable {
     struct Interface: Hashable, Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Dispatch
 
 /// Gathers the paths of a burst, such as when a phone changes from Wi-Fi to cellular, and reports the last of them,

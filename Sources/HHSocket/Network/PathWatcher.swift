@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Dispatch
 
 /// Watches the system's network until it is cancelled. Made, used and cancelled on one queue.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import Foundation
 
 /// The latest events of a connection, with their causes: the answer to "why did it reconnect?".

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Logging
 
 /// Logs the events of a connection, each line with the server and the attempt. Never payloads.

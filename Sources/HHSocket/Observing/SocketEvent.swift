@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An event of a ``Socket``. Cases may be added; have a default when you switch over it.
 public enum SocketEvent: Sendable {
     /// An attempt began; `attempt` counts those since the last ready connection, from 1.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Detects that bytes which wait for the peer make no progress. The number of confirmed bytes is compared from one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The traffic of one link, or of several.
 package struct Traffic: Equatable, Sendable {
     package var bytesSent = 0

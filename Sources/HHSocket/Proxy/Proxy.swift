@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// A proxy through which servers are reached; see ``SocketConfiguration/proxy``.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The failure of a proxy to connect to a server: the ``SocketError/underlying`` of errors with the code `proxyFailed`.
 public struct ProxyFailure: Error, Sendable {
     /// The reason for a failure. Cases may be added; have a default when you switch over it.

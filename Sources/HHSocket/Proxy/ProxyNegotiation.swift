@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The client's side of the exchange with a proxy before it forwards bytes. It does no I/O.

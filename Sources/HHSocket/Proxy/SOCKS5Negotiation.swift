@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The client's side of SOCKS5 (RFC 1928), with RFC 1929 for user and password.

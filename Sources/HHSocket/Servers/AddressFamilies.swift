@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The address families by which servers are reached, and which of them is tried first; see
 /// ``SocketConfiguration/addressFamilies``.
 public enum AddressFamilies: String, Hashable, Sendable, CaseIterable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The waits between rounds of connection attempts. A round tries each server once.
 ///
 /// By default each wait, the first included, is drawn evenly from zero to a bound that doubles, so that the clients of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension Endpoint {
     /// Whether the server certainly runs on this machine, so that it can be reached without a network. Names are not
     /// looked up, even if they resolve to this machine.

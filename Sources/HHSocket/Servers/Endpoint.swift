@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The address of a server: a TCP port of a host, a Unix domain socket, or the URL of a WebSocket.
 public struct Endpoint: Hashable, Sendable {
     /// A host name, an IPv4 address, or an IPv6 address without brackets. Empty for a Unix domain socket.

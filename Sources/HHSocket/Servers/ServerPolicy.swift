@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The rules by which a server that behaved badly is passed over.
 public struct ServerPolicy: Hashable, Sendable {
     /// The number of consecutive failures that ban a server: refused and timed-out attempts, failed handshakes,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A resolver that finds the servers to connect to, if a fixed list is not enough. Called before each round of
 /// attempts.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 // The module that declares the fields of `sockaddr_in` differs between systems; their offsets do not.

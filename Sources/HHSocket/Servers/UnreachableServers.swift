@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The errors of all servers: the underlying error of one with code ``SocketError/Code/noServerReachable``.
 public struct UnreachableServers: Error, Sendable, CustomStringConvertible {
     /// The last error of each server that was tried, which is its ``SocketError/endpoint``.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The bytes that the other side may still send, and those that the application has taken: on a stream, or on a
 /// connection in all its streams.
 package struct ReceiveWindow: Hashable, Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The credit for what may still be sent: on a stream, or on a connection in all its streams.
 ///
 /// Credit is absolute: it counts from the beginning, so that one which comes twice, or late, does no harm.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Names an element of ``Slots``; invalid once that was removed.
 package struct SlotKey: Hashable, Sendable {
     var index: UInt32

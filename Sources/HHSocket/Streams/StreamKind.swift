@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Which sides of a stream send items.
 public struct StreamKind: Hashable, Sendable {
     /// Whether the client sends items; otherwise the opening has its one message.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Names a stream on its connection; invalid once nothing of it is left there.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How much one side of a connection is ready to receive of items, as it announces in hello: the first credit.
 package struct StreamWindows: Hashable, Sendable {
     /// The window of a stream where hello says nothing of it.

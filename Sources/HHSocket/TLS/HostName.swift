@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOSSL
 
 /// A host name that a certificate must contain (RFC 9525).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOSSL
 
 /// A certificate with its chain to an authority, and its private key.

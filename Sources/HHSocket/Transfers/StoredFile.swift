@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A file of a store that is whole.
 public struct StoredFile: Hashable, Sendable {
     /// The size and the hash.

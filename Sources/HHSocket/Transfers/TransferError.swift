@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Why a transfer has ended without the file being whole at its destination.
 public struct TransferError: Error, Sendable {
     /// The kind of failure.

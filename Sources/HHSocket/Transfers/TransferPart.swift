@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// A part of a file on its way, as an item of either direction: `TransferContent` in `hhsocket/transfer.proto`, which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The type numbers of the four methods of transfers. A client and a server must have the same.
 public struct TransferTypes: Hashable, Sendable {
     /// Sends a file: a stream in both directions. 0x1FFF0000 by default.

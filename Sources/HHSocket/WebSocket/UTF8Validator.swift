@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Checks UTF-8 that arrives in pieces (RFC 3629), and finds a fault with its first byte.
 ///
 /// The state is what the sequence that is not finished still needs: the number of bytes, and the range of the next.

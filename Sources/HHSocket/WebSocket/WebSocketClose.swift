@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The payload of a close frame (RFC 6455, section 5.5.1).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// Turns messages and control frames into bytes. Masks those of a client as it copies them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Bounds of received messages.
 package struct WebSocketLimits: Hashable, Sendable {
     /// The longest message, in bytes, after decompression. 16 MiB by default.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// A masking key (RFC 6455, section 5.3), and how much of a payload it has been applied to.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The kinds of frames (RFC 6455, section 5.2).
 enum WebSocketOpcode: UInt8, Sendable {
     case continuation = 0

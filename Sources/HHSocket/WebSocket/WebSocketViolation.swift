@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A breach of RFC 6455 by the peer, or of our limits: the connection is closed with ``code``.
 package enum WebSocketViolation: Error, Hashable, Sendable {
     case unmaskedFrame

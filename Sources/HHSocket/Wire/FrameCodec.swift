@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
 /// Frames that a ``WireFormat/Layout`` cannot describe: bytes to frames and back, without I/O.

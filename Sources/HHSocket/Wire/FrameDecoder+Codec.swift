@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 // A codec is foreign code: what it returns is checked, and what it does to the bytes as well.

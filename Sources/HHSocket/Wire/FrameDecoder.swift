@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Turns a byte stream into frames, however the stream was split or joined on its way.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Bytes that are no frame of the format. Where the next frame starts is unknown, so the connection must end, unless
 /// the format has separators by which the decoder finds the next frame.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The fields before a payload.
 @usableFromInline
 package struct FrameHeader: Equatable, Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Which of the frames that wait to be sent leaves first: 0 to 1, higher before lower, equals in the order they came.
 ///
 /// It matters only while frames wait, because the peer reads more slowly than they come. A frame that has begun to

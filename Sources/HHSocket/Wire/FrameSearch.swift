@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The state of a decoder's search for the next frame, in a format in which the place of its end is not known from the

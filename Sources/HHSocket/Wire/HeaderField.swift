@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A number in the headers of one direction, ready to be read and written.
 ///
 /// Trivial, so that a header costs no reference.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Custom fields by their names.
 extension HeaderPlan {
     func customFields(

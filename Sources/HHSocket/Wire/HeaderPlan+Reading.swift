@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Headers for people.
 extension HeaderPlan {
     /// A header of fixed widths as it came and as it was read, with what looks wrong about it: `the header

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A walk over the fields of a header that is known to be whole.
 struct FieldCursor {
     private let plan: HeaderPlan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The positions of all fields in the frames of one direction of a ``WireFormat``: the layout, ready for use.
 ///
 /// Either every field has a fixed width, and so a fixed offset, or the header is read and written field by field

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The `type` words that mean something to the framework itself.
 public enum FrameType {
     /// A ping or its answer; which of the two, ``Frame/status`` and the serial tell.

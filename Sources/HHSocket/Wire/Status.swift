@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The outcome of a request: the `status` word of a response or push frame.
 ///
 /// Anything but ``ok`` is an error; a status that is not listed here is an error too, never success. Whether the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The statuses of a format, on the wire and in the program.
 ///
 /// One to one, but for statuses on the wire that were given one meaning: what has no meaning of its own is the same

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How a status affects repeats of the request that it answers.
 ///
 /// This table is the only one: the server, the client and the outbox ask it. `Docs/Protocol.md` lists it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WireFormat {
     /// The longest header there may be, in bytes.
     public static let maximumHeaderLength = 1_024

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fields as JSON has them.
 
 /// A field as JSON has it: `"type"`, `{"field": "type", "bytes": 2, "order": "little"}`,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WireFormat {
     /// The part of a frame that the length field counts.
     public enum LengthScope: String, Sendable, Hashable, Codable, CaseIterable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WireFormat {
     /// The format of `Docs/Protocol.md`: adler32, statuses, heartbeats of both sides, pushes and cancels.
     public static let standard = WireFormat(known: .standard)

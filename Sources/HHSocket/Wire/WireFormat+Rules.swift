@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WireFormat.Layout {
     /// Refuses what cannot work. Which rules there are, ``WireFormatError/Rule`` tells.
     func validate() throws(WireFormatError) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The layout of the frames of a connection: the standard one, or that of a server which has its own.

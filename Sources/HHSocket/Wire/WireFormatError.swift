@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Why a layout cannot work.
 public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The rule that was broken. More may be added; always have a default case.

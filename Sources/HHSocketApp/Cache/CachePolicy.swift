@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The use of a cache for a request. ``APIRequest/validity`` says how long an answer is valid.
 public enum CachePolicy: Hashable, Sendable {
     /// The server is asked, its answer is not kept, and the call is not shared. The default, and the only right one for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
 /// A store of answers in memory, with a maximum cost: the least recently used answers are evicted to make room.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension ResponseCache {
     /// Counts of a cache, from its beginning; requests that ignore the cache are not counted.
     public struct Statistics: Hashable, Sendable {

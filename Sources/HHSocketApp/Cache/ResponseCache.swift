@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A cache of answers, in which equal requests also share calls in flight. The managers that are made with it share
 /// both.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A table of answers with a maximum cost: the least recently used answers are evicted to make room.
 struct ResponseCacheTable {
     /// The divisor of the maximum cost that limits the cost of one answer; a larger one would evict too many others.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The identity of a request: type, canonical body, and the headers that were named as significant.

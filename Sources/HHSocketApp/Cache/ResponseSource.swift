@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The origin of a value.
 public enum ResponseSource: Hashable, Sendable {
     /// The server has just sent it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A store in which a ``ResponseCache`` keeps answers: memory (``MemoryResponseStore``), or another, such as a disk.
 ///
 /// The cache decides which answers are kept and when they may be used; a store only keeps them, and may drop any answer

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A member of a ``SocketTaskGroup``: anything that can be started and given up, such as a ``/HHSocketRPC/SocketTask``
 /// or another group.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The decisions of a group of tasks. Members are numbered in the order in which they were added.
 struct TaskGroupMachine<Member> {
     enum Phase: Hashable, Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The result of a request to an ``APIManager``.
 public struct APIResponse<Value: Sendable>: Sendable {
     /// The value that was asked for.

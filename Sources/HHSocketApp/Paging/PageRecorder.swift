@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The state of a list that is loaded page by page, and the next page to ask for. It has no list and makes no calls: it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A request for a page.
 public struct PageRequest: Hashable, Sendable {
     /// A token that joins an answer to its request. Unique within one ``PageRecorder``.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// A generator of bytes that do not repeat soon, and are the same in every run (xorshift32).

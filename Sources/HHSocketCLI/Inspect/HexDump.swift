@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A reader of bytes from text: plain hexadecimal digits, or the output of `xxd`, `hexdump -C` or `tcpdump -x`.
 struct HexDump {
     struct Malformed: Error, CustomStringConvertible {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// The file `hhsocket/options.proto`, so that files anywhere can import it.

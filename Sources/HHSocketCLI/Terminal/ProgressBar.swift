@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A progress bar on a terminal.
 struct ProgressBar {
     /// How far something is.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The versions of generated code that fit this runtime.
 ///
 /// Each generated file names the version that it was generated for, and so does not compile with a runtime that does

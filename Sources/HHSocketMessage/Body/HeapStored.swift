@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The fields of a message that are kept apart from it, since there are many of them or the message can lie within
 /// itself: a message that consists of nothing else takes a word, and is copied with one retain.
 ///

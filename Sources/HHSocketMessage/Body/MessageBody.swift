@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
 /// A type that can be encoded as a frame's payload and decoded from one: messages that `protoc-gen-hhsocket` generates,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A method of a service, as a `.proto` declares it: the types of its request, its response and its frames.
 public struct MethodDescriptor<Request: MessageBody, Response: MessageBody>: Sendable, Hashable {
     /// The number of messages in each direction: one, or a stream.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension Optional where Wrapped: ProtobufMessage {
     /// The message, or one without fields, which is stored when it is changed. Used by generated code.
     @inlinable

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The first error of a decoder or an encoder. Apart from it, since there is hardly ever one.
 @usableFromInline
 final class CodingFailure {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The encoding of numbers with four or eight bytes, in memory as on the wire.
 @_documentation(visibility: internal)
 public protocol FixedCoding: PackedCoding where Value: BitwiseCopyable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The encoding of numbers with a variable length.
 @_documentation(visibility: internal)
 public protocol VarintCoding: PackedCoding, WireKeyCoding {

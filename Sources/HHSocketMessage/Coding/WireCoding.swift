@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The encoding of a value of a field on the wire. Used by generated code.
 @_documentation(visibility: internal)
 public protocol WireCoding {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Messages that two tags delimit: groups of proto2, and of editions where the feature says so.
 ///
 /// The fields of a group are read by the code that reads those of any message. Its last tag is one that no message

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Items of messages with `message_set_wire_format`: groups with the number of an extension and its message.
 @_documentation(visibility: internal)
 extension MessageDecoder {

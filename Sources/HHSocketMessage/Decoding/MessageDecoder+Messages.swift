@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Messages within messages.
 @_documentation(visibility: internal)
 extension MessageDecoder {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Values that are not messages.
 @_documentation(visibility: internal)
 extension MessageDecoder {

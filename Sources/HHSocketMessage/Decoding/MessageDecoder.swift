@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Reads the fields of a message from its bytes, right into the message.
 ///
 /// Used by generated code:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Reads the declarations of fields and values in generated code, where they are text: it takes less code, and less
 /// time to compile, than calls would.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// One field, as a `.proto` declares it.
 public struct FieldDescriptor: Sendable {
     /// The number of values that a field may have, and how their presence is encoded.

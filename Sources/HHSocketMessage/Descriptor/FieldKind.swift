@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The type of a field, which determines its encoding on the wire.
 ///
 /// The raw values are those of protobuf-c's `ProtobufCType`.

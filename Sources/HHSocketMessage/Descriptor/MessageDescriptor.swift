@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Atomics
 
 /// A message, as a `.proto` declares it: its name and its fields.

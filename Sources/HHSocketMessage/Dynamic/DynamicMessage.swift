@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A message whose type is known only at run time, as in a tool that has read a `.proto`.
 package struct DynamicMessage: Sendable {
     package enum Field: Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Writes the fields of a message, from the last to the first: each length is then known when it is written.
 ///
 /// Used by generated code, which calls it for the fields in descending order. Where the memory does not suffice, the

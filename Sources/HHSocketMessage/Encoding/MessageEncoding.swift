@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
 /// Encodes messages into memory whose length is a guess: a short one on the stack, a long one in as much as the last of

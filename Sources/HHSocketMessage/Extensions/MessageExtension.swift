@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An extension of a message: a field that another `.proto` declares for it.
 ///
 /// Generated code declares one for each extension, with a property of the extended message:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Values of extensions, which are among the fields that a message does not know. Used by generated code.
 ///
 /// A field of another wire type than declared, and a number that a closed enumeration does not declare, are left out. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A timestamp or a duration, with its form in protobuf's JSON.
 struct CivilTime: Equatable {
     var seconds: Int64

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A number in JSON's form: `12`, `-0.5`, `1e3`. Exact at any size.
 struct DecimalNumber {
     enum NotWhole: Error {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension String {
     /// The text as JSON has it, in quotation marks.
     package var quotedInJSON: String {

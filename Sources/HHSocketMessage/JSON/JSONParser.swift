@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The reason for which a text is not JSON, with its place.
 package struct JSONSyntaxError: Error, CustomStringConvertible {
     var line: Int

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A JSON value. Numbers keep their text, since a `Double` would lose digits of large ones.
 package indirect enum JSONValue: Sendable, Hashable {
     package struct Member: Sendable, Hashable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The reason for which JSON cannot be read as a message, or a message cannot be written in JSON, with its place.
 public struct MessageJSONError: Error, CustomStringConvertible {
     enum Step {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Suggestions for a mistyped name.
 package enum NearestNames {
     /// Returns a hint such as ` (did you mean text or tags?)`; empty if no name is near.

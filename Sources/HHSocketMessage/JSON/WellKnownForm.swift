@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The messages of `google/protobuf` that have a special form in JSON.
 enum WellKnownForm {
     case timestamp, duration

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension Google_Protobuf_Duration {
     /// Creates a duration, truncated to nanoseconds.
     public init(_ duration: Duration) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An object of JSON as a dictionary: `["name": "ann", "age": 7]`.
 extension Google_Protobuf_Struct: ExpressibleByDictionaryLiteral {
     public init(fields: [String: Google_Protobuf_Value]) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The bounds within which a message is decoded, since its bytes may be a stranger's.
 public struct MessageLimits: Hashable, Sendable {
     /// The bounds unless others are given.

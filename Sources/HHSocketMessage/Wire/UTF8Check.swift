@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Checks whether bytes are UTF-8, by table 3-7 of the Unicode standard.
 enum UTF8Check {
     @inline(__always)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The fields of an encoded message, without decoding them: for those who bound a message before they decode it.
 package enum WireFields {
     /// A field of the outermost message.

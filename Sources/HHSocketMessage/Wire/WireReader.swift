@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Reads the elements of the wire format: tags, varints, fixed-size and delimited values. Independent of descriptors.
 package struct WireReader {
     private let base: UnsafePointer<UInt8>

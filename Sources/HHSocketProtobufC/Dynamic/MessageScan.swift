@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketMessage
 
 /// Looks through bytes before they are passed to libprotobuf-c, which recurses without a limit, takes any bytes for

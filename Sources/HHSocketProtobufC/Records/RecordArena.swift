@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An arena for the records of one message with their strings and arrays: allocated piece by piece, freed all at once.
 ///
 /// The first block is on the stack, so that most messages require no heap allocation.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The beginning of a record: protobuf-c's `ProtobufCMessage`.
 struct RecordHeader {
     var descriptor: UnsafeRawPointer?

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CProtobufC
 
 /// A structure in C of a message, as `protoc-c` declares it, which begins with a `ProtobufCMessage`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketMessage
 
 /// A descriptor in the form of libprotobuf-c: plain memory, with the offset of each field in a record.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketMessage
 
 /// Computes the offsets of the fields in a record, like those of the structs that protobuf-c's generator writes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// A min-heap of deadlines with their owners. The deadline of a finished call stays until it reaches the top or the

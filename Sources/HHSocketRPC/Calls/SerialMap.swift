@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A map from serials in flight to small numbers.
 ///
 /// The low bits of a serial select its slot. Serials are issued in order, so those in flight collide only if a call

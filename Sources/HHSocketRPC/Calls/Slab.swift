@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Memory for values that are reached by their index, without the checks of an array: it has one owner, so nobody asks
 /// at each access whether it is shared.
 struct Slab<Element>: ~Copyable {

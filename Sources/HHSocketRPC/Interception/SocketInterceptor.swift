@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// A wrapper around every call of a client, which may change the request, inspect the answer, make the call again, or

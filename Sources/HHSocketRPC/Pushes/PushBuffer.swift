@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
 /// The pushes that wait for one subscriber. Drops pushes and suspends reading as the policy says; no locks, no threads.

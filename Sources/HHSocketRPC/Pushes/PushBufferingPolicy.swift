@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The treatment of pushes that arrive faster than a subscriber takes them. Each subscriber has a buffer of its own.
 ///
 /// Pushes are counted, not their bytes: each may be as large as ``/HHSocket/SocketConfiguration/maximumPayloadLength``.

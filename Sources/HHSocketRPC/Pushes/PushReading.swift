@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
 /// A reader of a mailbox, which takes pushes in batches, goes through a batch without locks, and puts back the rest

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A handler's registration, by ``SocketClient/onPush(ofType:buffering:perform:)``.
 ///
 /// Ends with ``cancel()`` or when the client is released. Releasing this object has no effect: the handler stays.

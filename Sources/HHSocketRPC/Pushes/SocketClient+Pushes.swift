@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension SocketClient {
     /// Subscribes to the pushes of one type, from now on. Each call makes a new subscription, which gets every push.
     ///

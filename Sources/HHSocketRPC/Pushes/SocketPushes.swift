@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The pushes that ``SocketClient/pushes(ofType:buffering:)`` and ``SocketClient/pushes(buffering:)`` subscribe to.
 ///
 /// The subscription ends when this sequence and its iterators are gone, when a Swift task that reads it is cancelled,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The rate of wrong calls at which the client fails over to another server.
 ///
 /// Calls count as wrong that end with `unknown` (404), `lostPacket` (302) or `checksumMismatch`, and those that were

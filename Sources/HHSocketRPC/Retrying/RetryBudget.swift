@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A limit on all retries of a client, so that they do not multiply the load of a server in trouble.
 ///
 /// A bucket of tokens that starts full. Each retry takes one, each call that is answered with 200 puts a part of one

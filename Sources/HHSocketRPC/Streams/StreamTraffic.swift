@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The traffic of a stream since it was opened, in bytes.
 struct StreamTraffic: Hashable, Sendable {
     /// The cost of the frames of items that have left.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Atomics
 public import Foundation
 import HHSocket

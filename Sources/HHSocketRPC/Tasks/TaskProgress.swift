@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import Foundation
 
 /// A task's `Progress`, and the scheduling of its updates.

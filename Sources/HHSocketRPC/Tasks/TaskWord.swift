@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Atomics
 
 /// The state of a task with two marks, in one byte that a request's departure changes without a lock.

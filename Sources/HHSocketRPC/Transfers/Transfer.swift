@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import HHSocket
 
 /// A file that is being put into a store, or fetched from one: a handle, as `URLSessionTask` is one.

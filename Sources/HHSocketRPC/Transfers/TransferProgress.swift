@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How far a transfer is.
 public struct TransferProgress: Hashable, Sendable {
     /// The number of bytes that the destination has: those that the server has reported, or those that are in the local

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// The pushes of one kind of message, as ``SocketClient/pushes(_:buffering:)`` subscribes to them.

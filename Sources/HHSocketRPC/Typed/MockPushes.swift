@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
 /// The pushes of a mock client. A push that is sent here reaches every subscriber of its type.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The first line of a frame. It consists of upper-case letters of ASCII, digits, `-` and `_`, and begins with a
 /// letter.
 public struct STOMPCommand: RawRepresentable, Hashable, Sendable {

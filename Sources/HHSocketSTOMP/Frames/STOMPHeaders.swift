@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// The headers of a frame, in their order. Names may be repeated, and are told apart by case; values are as they came,

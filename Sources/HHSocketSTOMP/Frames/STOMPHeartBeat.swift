@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The value of a `heart-beat` header: what a side can do, and what it wishes, in milliseconds; 0 is not at all.
 package struct STOMPHeartBeat: Hashable, Sendable {
     /// The smallest interval at which the side can send.

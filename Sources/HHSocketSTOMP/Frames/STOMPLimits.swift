@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The limits on frames. A frame beyond them is refused where it is sent, and ends the connection where it comes.
 ///
 /// Lengths over 1 GiB count as 1 GiB, and negative numbers as 0.

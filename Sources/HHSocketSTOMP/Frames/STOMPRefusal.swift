@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A frame cannot be sent as it is, and nothing of it was.
 public struct STOMPRefusal: Error, Hashable, Sendable {
     /// The rule that the frame would break.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Text of a peer in messages and logs: short, printable, and on one line.
 enum STOMPText {
     static let longest = 80

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The versions of STOMP, by their numbers in `accept-version` and `version`.
 public enum STOMPVersion: String, Sendable, CaseIterable {
     // swift-format-ignore: AlwaysUseLowerCamelCase

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Bytes that break the rules of STOMP, or our limits. Nothing behind them can be read, so that they end the
 /// connection.
 public struct STOMPViolation: Error, Hashable, Sendable {

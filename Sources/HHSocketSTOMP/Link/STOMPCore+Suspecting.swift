@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// Subscriptions that a broker refuses without saying which: they would end every connection.

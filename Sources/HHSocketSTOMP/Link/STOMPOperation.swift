@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// An operation of the user's that has not ended: a frame that waits, leaves, or whose receipt is awaited; or a wait

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
 /// The messages of one subscription that one connection has delivered, and which of them are settled: one byte for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How the messages of a subscription are acknowledged.
 public enum STOMPAckMode: String, Sendable, CaseIterable {
     /// The broker takes a message for consumed once it has sent it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// One delivery of a message: by which connection and subscription it came, and how it is settled there.
 package struct STOMPDelivery: Sendable {
     /// The number of the connection, counted by the client.

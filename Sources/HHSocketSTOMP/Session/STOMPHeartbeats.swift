@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Heart-beats of both sides: what one side offers, or what both have agreed on.
 ///
 /// STOMP agrees on them when a connection is made: each side says how often it can send, and how often it wants to hear

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import HHSocket
 
 /// The decisions of a STOMP client about one connection after another: versions, heart-beats, subscriptions and their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
 /// An ERROR frame of a broker: the `underlying` error of the ``/HHSocket/SocketError`` that it causes.

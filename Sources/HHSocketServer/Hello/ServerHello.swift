@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// A server's answer to a client's hello, and its use of the features that both agree on.

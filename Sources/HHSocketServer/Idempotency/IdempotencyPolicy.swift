@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The time that the first answer to a request with an idempotency key is kept for repeats of it, and the memory for
 /// that.
 ///

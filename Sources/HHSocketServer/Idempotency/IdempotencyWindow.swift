@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The first requests with keys that are running, and the answers to those that have ended. The time is passed in.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The cost of the answers that are kept for repeats, by owner; decides which are to be forgotten. The time is passed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Atomics
 
 /// A sum that many threads change: each shard passes on what has gathered in it once that is a step, so that threads of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The charge for memory that many connections share, until the last of them has released it.
 final class SharedCharge: Sendable {
     private let ledger: Ledger

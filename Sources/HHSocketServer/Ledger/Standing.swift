@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The bytes that one connection holds, and how it gets on, by which it is decided who goes when too much is held.

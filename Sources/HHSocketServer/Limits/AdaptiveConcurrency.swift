@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A limit on requests in flight that follows from the time they take: it rises while they take hardly longer than when
 /// there were few, and falls when they begin to queue.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
 /// Work that waits, in a line for each of its owners, such as connections; owners take turns. No locks and no clock.

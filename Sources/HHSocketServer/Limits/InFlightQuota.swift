@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Atomics
 
 /// The number of requests in flight of one kind, such as of a type or of an identity. Any thread.

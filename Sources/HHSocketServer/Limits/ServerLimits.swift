@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// The bounds of a server. Each limit has a default that leaves well-behaved clients alone, a count in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// The bounds of strangers: clients that have not said the hello that the server requires, or whose identity is not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The bucket of requests, or of other frames, that one client may still send, or of connections that one address may

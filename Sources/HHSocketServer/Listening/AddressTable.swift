@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The open connections of each address, and the rate of its new ones. The time is passed in.

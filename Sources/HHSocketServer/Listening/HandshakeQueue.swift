@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The TLS handshakes of one event loop: those under way, and the connections that wait for their turn. The time is

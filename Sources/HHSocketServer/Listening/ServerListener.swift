@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import HHSocket
 
 /// An address at which a server accepts connections, with its TLS and its wire format.

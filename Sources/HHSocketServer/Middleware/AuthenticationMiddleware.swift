@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// Lets through the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// A part of what stands between requests and handlers, for ``Router/use(_:)`` and ``Router/group(_:limits:_:)``: a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Counts of a server since it started. Every number only grows. <doc:Operations> has the names of the metrics.
 public struct ServerStatistics: Hashable, Sendable {
     /// Connections accepted; with TLS, once that is agreed on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The executor of the tasks of asynchronous handlers.
 public enum HandlerExecutor: Sendable, Hashable {
     /// On Swift's thread pool: for handlers that compute, or of which nobody knows how long they do. Requests that come

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The bounds of requests of one type, beside those of the server (``ServerLimits``). Given to a group, they apply to
 /// each of its types by itself, unless that has bounds of its own.
 public struct RouteLimits: Hashable, Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
 /// Holds answers until those to all earlier requests of the connection have left. Requests are numbered from 1 on,

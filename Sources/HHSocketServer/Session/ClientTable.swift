@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
 /// All clients of a server, by number. Divided, so that event loops seldom wait for one another, and whoever asks for

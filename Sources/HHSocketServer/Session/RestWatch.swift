@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Decides when a connection gives up the memory that it keeps for more to come.
 struct RestWatch {
     /// The finding of a look.

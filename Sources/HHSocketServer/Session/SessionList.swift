@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The connections of an event loop, in an order in which they can be passed through a few at a time, while others come
 /// and go.
 struct SessionList<Session: AnyObject> {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// Decides, for one connection, which answer belongs to which frame, and knows what is in flight. Does no I/O.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The bounds of the unfinished files of a ``FolderTransferStore``. Files that are whole have none.
 ///
 /// A file counts with the size that its writer has announced; those on which nobody works count, among those of all

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// The request of a connection, kept while that lives: in one piece of memory, since it is hardly ever read, and a

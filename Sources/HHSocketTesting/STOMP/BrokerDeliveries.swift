@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
 /// The messages of a connection that have been delivered and not been acknowledged, in the order of their numbers.

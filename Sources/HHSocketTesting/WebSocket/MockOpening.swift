@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The answer of a mock to a request to open a WebSocket, right or wrong.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
 /// A frame of a WebSocket to be sent (RFC 6455, section 5.2), right or wrong.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The package is for older systems of Apple's than Observation is.
 #if os(Linux)
 import HHSocketRPC

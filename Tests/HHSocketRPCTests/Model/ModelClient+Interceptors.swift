@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// What must come of interceptors. Each goes on only when its valve is opened, before it asks and before it returns.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// What a client must do, said as plainly as possible: lists that are searched from one end to the other, and no table,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 @testable import HHSocketRPC
 
 /// What must become of pushes: for each subscriber a list of those that wait.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Headers of the PROXY protocol, as its description has them.
 enum ProxyHeaders {
     /// The address that `lineTCP4` and `blockTCP4` name.

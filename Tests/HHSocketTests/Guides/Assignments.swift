@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 
 /// Every configuration that a row of assignments makes, one after the other: a page shows several where a program has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Digests of the first bytes of ``SHATests/input``, by Python's hashlib. A line has the number of bytes, their SHA-1
 /// and their SHA-256.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Docs/Apps.md quotes this file word for word.
 
 import HHSocketRPC

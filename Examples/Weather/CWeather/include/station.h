@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A weather station in C, whose reports are the structures that protoc-c generates from Protos/examples/weather.proto.
 #ifndef STATION_H
 #define STATION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The closing handshake of a WebSocket, and the end of TCP behind it (RFC 6455, section 7). No I/O, no clock.
 ///
 /// The server ends TCP first. Each side waits for the other no longer than ``patience``.

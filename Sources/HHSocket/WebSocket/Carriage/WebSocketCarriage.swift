@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// Carries the bytes of a link as the binary messages of a WebSocket. Stands between TLS and the link, which neither

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WebSocketClose {
     /// Whether a client comes back after a peer's close frame with this code (the ranges are Centrifugo's).
     static func endsLink(code: UInt16) -> Bool {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The close frame by which a peer ended a WebSocket: ``SocketError/underlying`` of the loss.
 public struct WebSocketClosure: Error, Hashable, Sendable {
     /// The code that stands for a close frame without one (RFC 6455, section 7.1.5).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The part of a WebSocket's URL that TCP does not know. A reference, so that endpoints stay small.
 final class WebSocketLocation: Hashable, Sendable {
     /// Whether TLS is below the WebSocket.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Stands behind TLS until the server has answered the request to open a WebSocket.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
 /// The answer of a server that did not open a WebSocket: ``SocketError/underlying`` of an attempt that fails with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Gathers the bytes of a stream until they are flushed, and puts them into binary messages of at most

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WireFormat {
     /// The subprotocol of the standard format.
     private static let standardSubprotocol = "hhsocket.1"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The parameters of permessage-deflate for the messages of one side.
 package struct DeflateDirection: Hashable, Sendable {
     /// The bits of the largest window, 8 to 15.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The parameters of permessage-deflate (RFC 7692).
 public struct WebSocketCompression: Hashable, Sendable {
     /// Whether the server forgets each message before it compresses the next: it needs less memory, and compresses

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// WebSocket as a language of links: messages of any length, and the frames that control them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WebSocketLink {
     /// The settings of a link.
     public struct Configuration: Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
 /// A long WebSocket to one of several servers, on its own thread: it connects, reconnects with jitter, sends

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package typealias WebSocketInbox = MessageInbox<WebSocketMessage>
 
 extension WebSocketMessage: InboxMessage {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// The receiver of a link that speaks WebSocket, on either side: hands messages on, answers pings, and takes part in

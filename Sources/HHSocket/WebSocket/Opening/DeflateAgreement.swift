@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The parameters of permessage-deflate (RFC 7692) that both sides have agreed on.
 package struct DeflateAgreement: Hashable, Sendable {
     /// Whether the server begins each message with an empty window.

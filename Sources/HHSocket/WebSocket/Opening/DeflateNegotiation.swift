@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two sides of permessage-deflate's negotiation (RFC 7692, sections 5 and 7.1).
 
 extension DeflateAgreement {

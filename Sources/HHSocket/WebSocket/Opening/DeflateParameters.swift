@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A reason why parameters of permessage-deflate are not what RFC 7692 allows.
 package enum DeflateFault: Error, Hashable, Sendable {
     case unknownParameter

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The parameters of permessage-deflate (RFC 7692) that one side asks for.
 package struct DeflatePolicy: Hashable, Sendable {
     /// The bits of windows that RFC 7692 has.

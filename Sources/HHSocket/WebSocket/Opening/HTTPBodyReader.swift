@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Reads the beginning of a response's body, which tells people why an opening was refused. Nothing here is an error:

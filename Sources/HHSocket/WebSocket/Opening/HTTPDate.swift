@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Dates of HTTP (RFC 9110, section 5.6.7).
 package enum HTTPDate {
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]

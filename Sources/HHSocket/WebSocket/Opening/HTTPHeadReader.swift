@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Finds where the heads of a byte stream end, however the stream was split, within a limit on all of them together.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The characters and comparisons of HTTP (RFC 9110, section 5.6).
 enum HTTPSyntax {
     static let carriageReturn = UInt8(ascii: "\r")

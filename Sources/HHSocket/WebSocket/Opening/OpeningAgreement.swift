@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The things that both sides agree on by an opening handshake.
 package struct OpeningAgreement: Hashable, Sendable {
     /// The subprotocol that the server selected; nil for none.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A reason why the client's side of an opening cannot begin, or did not succeed.
 package enum OpeningError: Error, Hashable, Sendable {
     // MARK: Arguments

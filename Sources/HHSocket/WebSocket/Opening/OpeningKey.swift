@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The nonce of an opening request, by whose hash a server shows that it understood the request (RFC 6455, sections 4.1
 /// and 4.2.2).
 package struct OpeningKey: Hashable, Sendable {

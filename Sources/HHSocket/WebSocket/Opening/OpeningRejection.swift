@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// A reason why a server does not upgrade, in the order in which they are looked for.

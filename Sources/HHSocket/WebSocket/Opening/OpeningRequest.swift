@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
 /// The request by which a client opens a WebSocket (RFC 6455, section 4.1).

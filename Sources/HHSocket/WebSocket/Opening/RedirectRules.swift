@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The redirects of one attempt to open a WebSocket.
 package struct RedirectRules: Hashable, Sendable {
     /// The number of redirects that are followed.

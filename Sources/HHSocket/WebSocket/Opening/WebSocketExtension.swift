@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An extension of the header field `Sec-WebSocket-Extensions`, offered or accepted.
 struct WebSocketExtension: Hashable, Sendable {
     struct Parameter: Hashable, Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension WebSocketTarget {
     /// Reads an absolute URL.
     static func read(_ text: Substring, _ use: Use) throws(WebSocketURLFault) -> WebSocketTarget {

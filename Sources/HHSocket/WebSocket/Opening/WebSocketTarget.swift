@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The address of a WebSocket, as a URL with the scheme `ws`, `wss`, `tcp+ws` or `tcp+wss` has it (RFC 6455, section
 /// 3).
 package struct WebSocketTarget: Hashable, Sendable {

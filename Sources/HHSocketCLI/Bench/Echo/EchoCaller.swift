@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 
 /// Makes one call after the other, and checks the answers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The measurement of a connection so far. Decides which calls count.
 struct EchoTally: Sendable {
     enum Pace: Sendable {

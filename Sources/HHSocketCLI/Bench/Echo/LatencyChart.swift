@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// A chart of latencies in text, with one row from each 1, 2 or 5 to the next.

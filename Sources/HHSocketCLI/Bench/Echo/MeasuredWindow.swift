@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The time in which calls count, in nanoseconds of ``Uptime``: from `begin` to just before `end`.
 struct MeasuredWindow: Sendable, Equatable {
     private(set) var begin: UInt64

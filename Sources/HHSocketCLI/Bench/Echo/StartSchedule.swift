@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A schedule of calls that start at a fixed rate, regardless of earlier ones: an open loop.
 ///
 /// A late start does not delay the next one. The latency counts from the scheduled start, so it includes the wait of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// The clock of the bench: that of the event loops, in nanoseconds.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 
 /// Small plain calls at a fixed rate on the connections of streams: how long they wait behind items.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Atomics
 
 /// The number of items of one stream, which one task counts and others read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The items and the CPU time of a measurement.
 struct StreamSample: Sendable {
     /// In seconds; somewhat more than the window's where the machine is busy, and less where it was interrupted.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketMessage
 
 /// A schema as one JSON object, for programs.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import SwiftProtobuf
 
 /// The features of protobuf's editions that a message's encoding depends on. Those of proto2 and proto3 are fixed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocketMessage
 
 /// The declarations of `.proto` files and of their imports.

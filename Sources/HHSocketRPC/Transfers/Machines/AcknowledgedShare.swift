@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The part of what a connection's peer has acknowledged that belongs to one stream.
 ///
 /// TCP acknowledges the bytes of a connection, whosever they are. A stream is credited with as many as it has sent, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// The transfers of a client that have begun and not ended. On the socket thread.

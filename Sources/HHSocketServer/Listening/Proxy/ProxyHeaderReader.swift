@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Reads the PROXY header with which a connection begins (version 1 or 2), however the bytes were split.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The proxies in front of a listener, and how they tell it the addresses of their clients.
 ///
 /// ```swift

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
 /// Looks for the application protocols that a client offers (ALPN, RFC 7301) in the first bytes of its TLS.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Reads ASN.1 values in DER (X.690), as far as certificates and lists of revoked ones need that.
 struct DER {
     struct Failure: Error {

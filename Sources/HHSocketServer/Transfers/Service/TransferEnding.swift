@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// An error that ends a transfer, as the client, the connection and the log are told it.

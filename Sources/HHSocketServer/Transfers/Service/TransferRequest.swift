@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 public import HHSocket
 
 /// An attempt of a client to use a store, as the application decides on it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
 /// The names of files in the folder of a ``FolderTransferStore``. A file that is whole has its id for a name; all

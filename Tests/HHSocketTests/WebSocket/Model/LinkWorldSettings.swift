@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 @testable import HHSocket
 
 /// The settings of a history's link, and what is expected of it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Common
 
 // Prints the bytes of a message that was generated as this was built.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Without an access level, beside a generated file that has one.
 import HHSocketMessage
 

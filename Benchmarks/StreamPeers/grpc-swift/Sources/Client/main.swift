@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Server streaming of grpc-swift 2: grpc-swift-client PORT BODY WARM_UP SECONDS SERVER_PID
 import CPeer
 import Foundation

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import GRPCCore
 
 // Items go over the wire as they are: no Protobuf, so this is a little less work than gRPC C++ does.

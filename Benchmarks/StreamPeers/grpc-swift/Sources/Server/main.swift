@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Server streaming of grpc-swift 2: grpc-swift-server PORT
 import CPeer
 import GRPCCore

@@ -59,7 +59,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
+.PHONY: help demo test conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -138,6 +138,10 @@ conformance: dependencies ## run Autobahn's WebSocket cases (PyPI's kosoku) agai
 	@swift build $(swift_options) --quiet --product hhsocket-cli
 	@Scripts/conformance $(if $(filter all,$(CASES)),,--brief) --compress also \
 		--program "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
+
+conformance-protobuf: programs = protoc:protobuf-compiler g++ google/protobuf/message.h:libprotobuf-dev
+conformance-protobuf: dependencies ## run protobuf's own conformance cases of binary and JSON against HHSocketMessage (Debian's sources, or PROTOBUF_SOURCE)
+	@sh Scripts/conformance-protobuf $(SWIFTFLAGS)
 
 interop: dependencies ## exchange WebSocket messages with other implementations, in both directions
 	$(needs_python)
@@ -301,8 +305,9 @@ docs-serve: docs ## show the site of the documentation at http://127.0.0.1:8080,
 	@echo 'http://127.0.0.1:$(PORT)/; control-C ends it'
 	@python3 -m http.server --bind 127.0.0.1 --directory .build-docs/site $(PORT)
 
-lint: ## check the format of the sources, and the prose of their comments
+lint: ## check the format of the sources, the prose of their comments, and the lines with the licence
 	Scripts/lint-prose
+	Scripts/license-headers --check
 	swift format lint --strict --parallel --recursive $(FORMATTED)
 
 format: ## format the sources

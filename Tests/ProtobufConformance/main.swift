@@ -5,6 +5,18 @@ import HHSocketMessage
 // Answers the questions of protobuf's `conformance-test-runner`: requests on standard input and responses on standard
 // output, each after its length in four bytes, the least significant first. `make conformance-protobuf` builds it.
 
+/// The types that the runner asks for.
+let testMessages: [String: any ProtobufMessage.Type] = [
+    "protobuf_test_messages.proto2.TestAllTypesProto2": ProtobufTestMessages_Proto2_TestAllTypesProto2.self,
+    "protobuf_test_messages.proto3.TestAllTypesProto3": ProtobufTestMessages_Proto3_TestAllTypesProto3.self,
+]
+
+/// The types that an `Any` of the cases may contain, and their extensions.
+let anyTypes = MessageTypes(
+    Array(testMessages.values),
+    extensions: [ProtobufTestMessages_Proto2_Extensions_extension_int32]
+)
+
 /// Reads so many bytes; nil at the end of the input.
 func read(_ count: Int) throws -> [UInt8]? {
     var bytes: [UInt8] = []

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 
 var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 7000)])

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 import { Client } from "./client.js";
 
 const client = new Client("ws://127.0.0.1:7000/rpc");

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 
 let client = SocketClient(configuration: .init(servers: [Endpoint(host: "127.0.0.1", port: 7000)]))

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 import HHSocketServer
 
 struct GreeterService: Greeter_Greeter.ServiceProtocol {

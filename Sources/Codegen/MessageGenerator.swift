@@ -153,21 +153,16 @@ struct MessageGenerator {
         printer.print("", "\(access)mutating func decode(from decoder: inout \(Names.runtime).MessageDecoder) {")
         printer.withIndentation { printer in
             let unknown = "decoder.unknown(tag, &self.unknownFields)"
-            if self.message.options.messageSetWireFormat {
-                // Such a message has no fields, only extensions.
-                return printer.print(
-                    "while let tag = decoder.nextTag() {",
-                    "    if tag == 11 { decoder.messageSetItem(&self.unknownFields) } else { \(unknown) }",
-                    "}"
-                )
-            }
-            guard !self.fields.isEmpty else {
+            let isSet = self.message.options.messageSetWireFormat
+            guard !self.fields.isEmpty || isSet else {
                 return printer.print("while let tag = decoder.nextTag() { \(unknown) }")
             }
             printer.print("while let tag = decoder.nextTag() {")
             printer.withIndentation { printer in
                 printer.print("switch tag {")
                 for field in self.fields { field.printDecoding(&printer) }
+                // The beginning of group 1. Such a message has no fields, only extensions.
+                if isSet { printer.print("case 11: decoder.messageSetItem(&self.unknownFields)") }
                 printer.print("default: \(unknown)", "}")
             }
             printer.print("}")

@@ -510,7 +510,10 @@ public struct Extended_Basket: HHSocketMessage.ProtobufMessage {
 
     public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
         while let tag = decoder.nextTag() {
-            if tag == 11 { decoder.messageSetItem(&self.unknownFields) } else { decoder.unknown(tag, &self.unknownFields) }
+            switch tag {
+            case 11: decoder.messageSetItem(&self.unknownFields)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
         }
     }
 

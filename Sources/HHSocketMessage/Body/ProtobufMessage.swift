@@ -145,12 +145,15 @@ extension ProtobufMessage {
     mutating func decode(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) -> CodingFailure? {
         var decoder = MessageDecoder(bytes, limits)
         self.decode(from: &decoder)
-        if decoder.hasFailed { decoder.attribute(to: Self.messageDescriptor) }
-        do throws(MessageError) {
-            if !decoder.hasFailed { try self.checkRequired() }
-        } catch {
-            decoder.fail(error)
+        if let failure = decoder.failure {
+            decoder.attribute(to: Self.messageDescriptor)
+            return failure
         }
-        return decoder.failure
+        do throws(MessageError) {
+            try self.checkRequired()
+            return nil
+        } catch {
+            return CodingFailure(error)
+        }
     }
 }

@@ -44,22 +44,38 @@ public struct UnknownStorage: Hashable, Sendable {
         self.bytes.append(contentsOf: value)
     }
 
-    /// Calls `body` with the number and the wire type of each field, and its value as on the wire, with its length if
-    /// it is delimited by one.
-    package func forEach(_ body: (UInt32, WireType, UnsafeRawBufferPointer) -> Void) {
-        self.bytes.withUnsafeBytes { bytes in Self.forEach(bytes, body) }
+    /// A field as it came.
+    package struct Field {
+        package var number: UInt32
+        package var type: WireType
+        /// The whole field, with its tag.
+        package var bytes: UnsafeRawBufferPointer
+        /// The value, with its length if it is delimited by one.
+        package var value: UnsafeRawBufferPointer
     }
 
-    /// Calls `body` with each of the fields in `bytes`, as ``forEach(_:)`` does.
-    static func forEach(_ bytes: UnsafeRawBufferPointer, _ body: (UInt32, WireType, UnsafeRawBufferPointer) -> Void) {
+    /// Calls `body` with each field, which lies in memory that is valid only until `body` returns.
+    package func forEach(_ body: (Field) -> Void) {
+        self.bytes.withUnsafeBytes { bytes in Self.forEach(in: bytes, body) }
+    }
+
+    /// Calls `body` with each field in `bytes`.
+    static func forEach(in bytes: UnsafeRawBufferPointer, _ body: (Field) -> Void) {
         var decoder = MessageDecoder(bytes, .standard)
         // Groups were counted when the message was decoded, maybe within wider limits.
         decoder.levels = .max
         while let tag = decoder.nextTag() {
-            let start = decoder.cursor
+            let (field, value) = (decoder.field, decoder.cursor)
             decoder.skip(tag)
             guard !decoder.hasFailed, let type = WireType(rawValue: UInt8(tag & 7)) else { return }
-            body(tag >> 3, type, UnsafeRawBufferPointer(start: start, count: decoder.cursor - start))
+            body(
+                Field(
+                    number: tag >> 3,
+                    type: type,
+                    bytes: UnsafeRawBufferPointer(start: field, count: decoder.cursor - field),
+                    value: UnsafeRawBufferPointer(start: value, count: decoder.cursor - value)
+                )
+            )
         }
     }
 

@@ -6,5 +6,6 @@ final class CodingFailure {
     /// The number of the field that it is in.
     var field: UInt32 = 0
 
+    @usableFromInline
     init(_ error: MessageError) { self.error = error }
 }

@@ -69,13 +69,6 @@ public struct MessageDecoder: ~Copyable {
         self.cursor = self.end
     }
 
-    /// Notes the error of a message that has been read to its end.
-    @usableFromInline
-    @inline(never)
-    mutating func fail(_ error: MessageError) {
-        if self.failure == nil { self.failure = CodingFailure(error) }
-    }
-
     /// Says which message an error is in, if nobody has: the innermost.
     @usableFromInline
     @inline(never)
@@ -88,8 +81,6 @@ public struct MessageDecoder: ~Copyable {
     }
 
     /// Says which field an error is in: not one of a map's entry, but the map.
-    @usableFromInline
-    @inline(never)
     mutating func attribute(toFieldAt field: UnsafePointer<UInt8>) {
         guard let failure = self.failure, failure.error.message.isEmpty else { return }
         // Its tag was read, so that it is there.
@@ -233,7 +224,6 @@ public struct MessageDecoder: ~Copyable {
     }
 
     /// Skips the value of the field that is being read.
-    @usableFromInline
     mutating func skip(_ tag: UInt32) {
         let field = self.field
         switch WireType(rawValue: UInt8(tag & 7)) {

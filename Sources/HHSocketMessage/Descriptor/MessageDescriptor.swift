@@ -65,7 +65,6 @@ public final class MessageDescriptor: Sendable {
 
     /// The length of the last message of this type that was encoded and was not short, in bytes: a guess at that of the
     /// next. A wrong one costs time and no more.
-    @usableFromInline
     var expectedLength: Int {
         get { self.lastLength.load(ordering: .relaxed) }
         set { self.lastLength.store(newValue, ordering: .relaxed) }

@@ -219,8 +219,6 @@ public struct MessageEncoder: ~Copyable {
         self.fail(MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: descriptor.name))
     }
 
-    @usableFromInline
-    @inline(never)
     mutating func fail(_ error: MessageError) {
         if self.failure == nil { self.failure = CodingFailure(error) }
     }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-public import NIOCore
+import NIOCore
 
 /// Encodes messages into memory whose length is a guess: a short one on the stack, a long one in as much as the last of
 /// its type took, and if that is too little, once more.
 ///
-/// A message comes as a closure that encodes it, since generic functions would be compiled once for each type.
-@usableFromInline
+/// A message comes as a closure that encodes it.
 struct MessageEncoding {
-    @usableFromInline typealias Encode = (inout MessageEncoder) -> Void
+    typealias Encode = (inout MessageEncoder) -> Void
 
     private let descriptor: MessageDescriptor
     private let isCanonical: Bool
 
-    @usableFromInline
     init(_ descriptor: MessageDescriptor, isCanonical: Bool = false) {
         self.descriptor = descriptor
         self.isCanonical = isCanonical
@@ -21,7 +19,6 @@ struct MessageEncoding {
     /// The length of the memory on the stack, in bytes. Swift allocates what is longer on the heap.
     private static let stackLength = 1 << 10
 
-    @usableFromInline
     func bytes(_ encode: Encode) throws(MessageError) -> [UInt8] {
         if let short = try self.inStack(encode, { [UInt8]($0) }) { return short }
         var capacity = self.descriptor.expectedLength
@@ -44,7 +41,6 @@ struct MessageEncoding {
         }
     }
 
-    @usableFromInline
     func buffer(_ encode: Encode) throws(MessageError) -> ByteBuffer {
         if let short = try self.inStack(encode, { ByteBuffer(bytes: $0) }) { return short }
         var capacity = self.descriptor.expectedLength

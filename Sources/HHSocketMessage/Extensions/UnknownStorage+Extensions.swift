@@ -158,12 +158,12 @@ extension UnknownStorage {
     public mutating func remove(_ number: UInt32) {
         // Most often there is none, and nothing is copied.
         var isThere = false
-        self.forEach { found, _ in isThere = isThere || found == number }
+        self.forEach { field in isThere = isThere || field.number == number }
         guard isThere else { return }
         var rest: [UInt8] = []
         rest.reserveCapacity(self.bytes.count)
-        self.forEach { found, field in
-            if found != number { rest.append(contentsOf: field) }
+        self.forEach { field in
+            if field.number != number { rest.append(contentsOf: field.bytes) }
         }
         self.bytes = rest
     }
@@ -180,21 +180,6 @@ extension UnknownStorage {
         self.bytes.withUnsafeMutableBytes { bytes in
             var encoder = MessageEncoder(UnsafeMutableRawBufferPointer(rebasing: bytes[start...]), isCanonical: true)
             encode(&encoder)
-        }
-    }
-
-    /// Calls `body` with the number of each field, and with the whole field.
-    private func forEach(_ body: (UInt32, UnsafeRawBufferPointer) -> Void) {
-        self.bytes.withUnsafeBytes { bytes in
-            var decoder = MessageDecoder(bytes, .standard)
-            // Groups were counted when the message was decoded, maybe within wider limits.
-            decoder.levels = .max
-            while let tag = decoder.nextTag() {
-                let start = decoder.field
-                decoder.skip(tag)
-                if decoder.hasFailed { return }
-                body(tag >> 3, UnsafeRawBufferPointer(start: start, count: decoder.cursor - start))
-            }
         }
     }
 }

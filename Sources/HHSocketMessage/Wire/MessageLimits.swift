@@ -19,7 +19,7 @@ public struct MessageLimits: Hashable, Sendable {
     public var memoryPerByte: Int
 
     /// The maximum length of a message, in bytes: protobuf's own limit, less than 2 GiB, which fits in 32 bits.
-    @usableFromInline package static let length = Int(Int32.max)
+    package static let length = Int(Int32.max)
 
     public init(depth: Int = 100, memory: Int = 32 << 20, memoryPerByte: Int = 8) {
         self.depth = depth

@@ -78,8 +78,9 @@ struct RecordWriter {
     private func store(_ unknown: UnknownStorage) {
         guard !unknown.isEmpty else { return }
         var fields: [RecordUnknown] = []
-        unknown.forEach { number, type, value in
-            fields.append(RecordUnknown(number: number, wireType: UInt32(type.rawValue), value: self.arena.copy(value)))
+        unknown.forEach { field in
+            let value = self.arena.copy(field.value)
+            fields.append(RecordUnknown(number: field.number, wireType: UInt32(field.type.rawValue), value: value))
         }
         let start = self.arena.take(fields.count * MemoryLayout<RecordUnknown>.stride)
             .assumingMemoryBound(to: RecordUnknown.self)

@@ -5,7 +5,7 @@ struct CivilTime: Equatable {
 
     /// The range of timestamps: the years 1 to 9999.
     private static let timestamps: ClosedRange<Int64> = -62_135_596_800...253_402_300_799
-    /// The range of durations: some 10,000 years either way.
+    /// The range of the seconds of durations, without their fraction: some 10,000 years either way.
     private static let durations: ClosedRange<Int64> = -315_576_000_000...315_576_000_000
     private static let secondsPerDay: Int64 = 86_400
 
@@ -57,7 +57,7 @@ struct CivilTime: Equatable {
         var scanner = DigitScanner(text)
         let isNegative = scanner.take("-")
         guard let seconds = scanner.digits(), let nanos = scanner.fraction(), scanner.take("s"), scanner.isAtEnd,
-            Self.durations.contains(seconds), seconds < Self.durations.upperBound || nanos == 0
+            Self.durations.contains(seconds)
         else { return nil }
         self.seconds = isNegative ? -seconds : seconds
         self.nanos = isNegative ? -nanos : nanos
@@ -66,8 +66,7 @@ struct CivilTime: Equatable {
     /// The duration as text; nil outside the range of durations, or if the seconds and the nanoseconds differ in sign.
     var duration: String? {
         guard Self.durations.contains(self.seconds), self.nanos.magnitude < 1_000_000_000,
-            self.seconds.signum() * Int64(self.nanos.signum()) >= 0,
-            self.seconds.magnitude < Self.durations.upperBound.magnitude || self.nanos == 0
+            self.seconds.signum() * Int64(self.nanos.signum()) >= 0
         else { return nil }
         let sign = self.seconds < 0 || self.nanos < 0 ? "-" : ""
         return "\(sign)\(self.seconds.magnitude)\(Self.fraction(abs(self.nanos)))s"

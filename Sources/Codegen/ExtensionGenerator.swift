@@ -48,7 +48,7 @@ struct ExtensionGenerator {
             }
             printer.print(
                 "/// Leaves `\(Names.used(names.value))` without a value.",
-                "\(access)mutating func \(names.clear)() { self.unknownFields.remove(\(self.field.number)) }"
+                "\(access)mutating func \(names.clear)() { self.unknownFields.remove(\(self.field.number)\(self.removal)) }"
             )
         }
         printer.print("}")
@@ -63,18 +63,21 @@ struct ExtensionGenerator {
     }
 
     private var reading: String {
-        let number = self.field.number
         let plural = self.field.isRepeated ? "s" : ""
-        if self.type.isMessage {
-            return "message\(plural)(\(number), \(self.type.name).self\(self.type.isGroup ? ", isGroup: true" : ""))"
-        }
-        if self.type.isEnum { return "enumeration\(plural)(\(number), \(self.type.name).self)" }
-        return "value\(plural)(\(number), \(self.type.coding))"
+        guard self.type.isMessage else { return "value\(plural)(\(self.field.number), \(self.type.coding))" }
+        return "message\(plural)(\(self.field.number), \(self.type.name).self\(self.group))"
     }
 
     private var writing: String {
-        if self.type.isMessage { return self.type.isGroup ? ", isGroup: true" : "" }
+        if self.type.isMessage { return self.group }
         guard self.field.isRepeated else { return ", \(self.type.coding)" }
         return self.field.isPacked ? ", packed: \(self.type.coding)" : ", each: \(self.type.coding)"
     }
+
+    private var removal: String {
+        if self.type.isMessage { return self.group }
+        return self.field.isRepeated ? ", each: \(self.type.coding)" : ", \(self.type.coding)"
+    }
+
+    private var group: String { self.type.isGroup ? ", isGroup: true" : "" }
 }

@@ -1,29 +1,19 @@
 /// Values of extensions, which are among the fields that a message does not know. Used by generated code.
 ///
-/// A field of another wire type than declared, and a number that a closed enumeration does not declare, are left out. A
-/// value of which any part is malformed is none: text that is not UTF-8, a message that cannot be decoded or lies too
-/// deep, packed numbers that are cut, and what takes more memory than the standard limits allow.
+/// A field of another wire type than declared, and a number that a closed enumeration does not declare, are no values:
+/// they are left out, and stay among the unknown fields when the values change. A value of which any part is malformed
+/// is none: text that is not UTF-8, a message that cannot be decoded or lies too deep, packed numbers that are cut, and
+/// what takes more memory than the standard limits allow.
 @_documentation(visibility: internal)
 extension UnknownStorage {
     // MARK: Values
 
-    /// Returns the value of an extension: the last one.
+    /// Returns the value of an extension: the last one; of a closed enumeration, the last one that is declared.
     public func value<Coding: WireCoding>(_ number: UInt32, _ coding: Coding.Type) -> Coding.Value? {
         var value: Coding.Value?
         let isSound = self.read(number) { decoder, tag in
             guard tag & 7 == Coding.wireType else { return false }
-            value = Coding.decode(from: &decoder)
-            return true
-        }
-        return isSound ? value : nil
-    }
-
-    /// Returns the value of an extension of an enumeration: the last one that is declared.
-    public func enumeration<Enum: ProtobufEnum>(_ number: UInt32, _ type: Enum.Type) -> Enum? {
-        var value: Enum?
-        let isSound = self.read(number) { decoder, tag in
-            guard tag & 7 == WireEnum<Enum>.wireType else { return false }
-            if let known = WireEnum<Enum>.decodeKnown(from: &decoder) { value = known }
+            if let known = Coding.decodeKnown(from: &decoder) { value = known }
             return true
         }
         return isSound ? value : nil
@@ -33,18 +23,8 @@ extension UnknownStorage {
     public func values<Coding: WireCoding>(_ number: UInt32, _ coding: Coding.Type) -> [Coding.Value] {
         var values: [Coding.Value] = []
         let isSound = self.readAll(number, wireType: Coding.wireType) { decoder in
+            guard let known = Coding.decodeKnown(from: &decoder) else { return }
             decoder.charge(MemoryLayout<Coding.Value>.stride)
-            values.append(Coding.decode(from: &decoder))
-        }
-        return isSound ? values : []
-    }
-
-    /// Returns the values of a repeated extension of an enumeration, which may come packed, too.
-    public func enumerations<Enum: ProtobufEnum>(_ number: UInt32, _ type: Enum.Type) -> [Enum] {
-        var values: [Enum] = []
-        let isSound = self.readAll(number, wireType: WireEnum<Enum>.wireType) { decoder in
-            guard let known = WireEnum<Enum>.decodeKnown(from: &decoder) else { return }
-            decoder.charge(MemoryLayout<Enum>.stride)
             values.append(known)
         }
         return isSound ? values : []
@@ -124,12 +104,14 @@ extension UnknownStorage {
 
     /// Replaces the value of an extension.
     public mutating func set<Coding: WireCoding>(_ number: UInt32, _ value: Coding.Value, _ coding: Coding.Type) {
-        self.replace(number) { encoder in encoder.optional(number << 3 | Coding.wireType, value, coding) }
+        self.remove(number, coding)
+        self.append { encoder in encoder.optional(number << 3 | Coding.wireType, value, coding) }
     }
 
     /// Replaces the values of a repeated extension.
     public mutating func set<Coding: WireCoding>(_ number: UInt32, _ values: [Coding.Value], each coding: Coding.Type) {
-        self.replace(number) { encoder in encoder.values(number << 3 | Coding.wireType, values, coding) }
+        self.remove(number, each: coding)
+        self.append { encoder in encoder.values(number << 3 | Coding.wireType, values, coding) }
     }
 
     /// Replaces the values of a repeated extension, which are encoded with one length.
@@ -138,7 +120,8 @@ extension UnknownStorage {
         _ values: [Coding.Value],
         packed coding: Coding.Type
     ) {
-        self.replace(number) { encoder in encoder.packed(number << 3 | 2, values, coding) }
+        self.remove(number, each: coding)
+        self.append { encoder in encoder.packed(number << 3 | 2, values, coding) }
     }
 
     /// Replaces the message of an extension. One that lies too deep to be encoded becomes none.
@@ -148,31 +131,77 @@ extension UnknownStorage {
 
     /// Replaces the messages of a repeated extension. If one lies too deep to be encoded, there are none.
     public mutating func set<Message: ProtobufMessage>(_ number: UInt32, _ messages: [Message], isGroup: Bool = false) {
-        self.replace(number) { encoder in
+        self.remove(number, isGroup: isGroup)
+        self.append { encoder in
             isGroup ? encoder.groups(number << 3 | 3, messages) : encoder.messages(number << 3 | 2, messages)
         }
     }
 
-    /// Removes the values of an extension.
-    public mutating func remove(_ number: UInt32) {
-        // Most often there is none, and nothing is copied.
-        var isThere = false
-        self.forEach { found, _ in isThere = isThere || found == number }
-        guard isThere else { return }
-        var rest: [UInt8] = []
-        rest.reserveCapacity(self.bytes.count)
-        self.forEach { found, field in
-            if found != number { rest.append(contentsOf: field) }
+    /// Removes the value of an extension.
+    public mutating func remove<Coding: WireCoding>(_ number: UInt32, _ coding: Coding.Type) {
+        self.remove { tag, value, rest in
+            guard tag == number << 3 | Coding.wireType else { return false }
+            var decoder = MessageDecoder(value, .standard)
+            // A number that a closed enumeration does not declare is an unknown field.
+            return Coding.decodeKnown(from: &decoder) != nil || decoder.hasFailed
         }
-        self.bytes = rest
     }
 
-    private mutating func replace(_ number: UInt32, _ encode: (inout MessageEncoder) -> Void) {
-        self.remove(number)
+    /// Removes the values of a repeated extension.
+    public mutating func remove<Coding: WireCoding>(_ number: UInt32, each coding: Coding.Type) {
+        self.remove(number, coding)
+        guard Coding.self is any PackedCoding.Type else { return }
+        self.remove { tag, value, rest in
+            guard tag == number << 3 | 2 else { return false }
+            var decoder = MessageDecoder(value, .standard)
+            _ = decoder.varint()
+            while decoder.cursor < decoder.end {
+                let start = decoder.cursor
+                if Coding.decodeKnown(from: &decoder) == nil, !decoder.hasFailed {
+                    // As the decoder of a message does it, under a tag of its own.
+                    rest.append(
+                        number: number,
+                        varint: UnsafeBufferPointer(start: start, count: decoder.cursor - start)
+                    )
+                }
+            }
+            return true
+        }
+    }
+
+    /// Removes the messages of an extension.
+    ///
+    /// - Parameter isGroup: Whether they are encoded between two tags.
+    public mutating func remove(_ number: UInt32, isGroup: Bool = false) {
+        self.remove { tag, _, _ in tag == number << 3 | (isGroup ? 3 : 2) }
+    }
+
+    /// Removes fields.
+    ///
+    /// - Parameter isRemoved: Returns whether a field is removed. It is called with the field's tag, its value as on
+    ///   the wire, and a storage for what remains of the field.
+    mutating func remove(
+        _ isRemoved: (_ tag: UInt32, _ value: UnsafeRawBufferPointer, _ remains: inout UnknownStorage) -> Bool
+    ) {
+        if self.isEmpty { return }
+        var rest: [UInt8] = []
+        // The end of the last field that is removed. Most often there is none, and nothing is copied.
+        var end = 0
+        self.forEachField { tag, field, value in
+            var remains = UnknownStorage()
+            guard isRemoved(tag, value, &remains) else { return }
+            rest += self.bytes[end..<field.lowerBound] + remains.bytes
+            end = field.upperBound
+        }
+        if end > 0 { self.bytes = rest + self.bytes[end...] }
+    }
+
+    /// Appends fields, unless they are too deep or too long: what the encoder leaves out must not make another value
+    /// of them.
+    mutating func append(_ encode: (inout MessageEncoder) -> Void) {
         // Without memory, the encoder counts.
         var counter = MessageEncoder(UnsafeMutableRawBufferPointer(start: nil, count: 0), isCanonical: true)
         encode(&counter)
-        // What it leaves out must not make another value of it.
         guard counter.tooDeep == nil, counter.count <= MessageLimits.length else { return }
         let start = self.bytes.count
         self.bytes.append(contentsOf: repeatElement(0, count: counter.count))
@@ -182,17 +211,21 @@ extension UnknownStorage {
         }
     }
 
-    /// Calls `body` with the number of each field, and with the whole field.
-    private func forEach(_ body: (UInt32, UnsafeRawBufferPointer) -> Void) {
+    /// Calls `body` with the tag of each field, the place of the field among ``bytes``, and its value as on the wire.
+    func forEachField(_ body: (_ tag: UInt32, _ field: Range<Int>, _ value: UnsafeRawBufferPointer) -> Void) {
         self.bytes.withUnsafeBytes { bytes in
             var decoder = MessageDecoder(bytes, .standard)
             // Groups were counted when the message was decoded, maybe within wider limits.
             decoder.levels = .max
             while let tag = decoder.nextTag() {
-                let start = decoder.field
+                let (field, start) = (decoder.field, decoder.cursor)
                 decoder.skip(tag)
                 if decoder.hasFailed { return }
-                body(tag >> 3, UnsafeRawBufferPointer(start: start, count: decoder.cursor - start))
+                body(
+                    tag,
+                    field - decoder.start..<decoder.cursor - decoder.start,
+                    UnsafeRawBufferPointer(start: start, count: decoder.cursor - start)
+                )
             }
         }
     }

@@ -18,11 +18,12 @@ struct ExtensionGenerator {
         let name = self.context.names.namer.relativeName(extensionField: self.field)
         var words = ["\(self.field.number)", self.field.fullName, self.type.kind]
         words.append(!self.field.isRepeated ? "optional" : self.field.isPacked ? "packed" : "repeated")
-        words.append("json=[\(self.field.fullName)]")
+        words.append("json=[\(self.jsonName)]")
         let types = self.type.isMessage || self.type.isEnum ? ", types: [\(self.type.name).self]" : ""
+        let item = self.field.isMessageSetItem ? ", isMessageSetItem: true" : ""
         printer.print(
             "\(self.context.access)\(isNested ? "static " : "")let \(name) = \(Names.runtime).MessageExtension("
-                + "of: \(self.extended).self, \"\(words.joined(separator: " "))\"\(types))"
+                + "of: \(self.extended).self, \"\(words.joined(separator: " "))\"\(types)\(item))"
         )
     }
 
@@ -37,7 +38,7 @@ struct ExtensionGenerator {
             printer.print("\(DocComment.lines(of: self.field))\(access)var \(names.value): \(type) {")
             printer.printIndented(
                 "get { \(read)\(self.field.isRepeated ? "" : " ?? \(self.defaultValue)") }",
-                "set { self.unknownFields.set(\(self.field.number), newValue\(self.writing)) }"
+                "set { self.unknownFields.set(\(self.number), newValue\(self.writing)) }"
             )
             printer.print("}")
             if !self.field.isRepeated {
@@ -48,7 +49,7 @@ struct ExtensionGenerator {
             }
             printer.print(
                 "/// Leaves `\(Names.used(names.value))` without a value.",
-                "\(access)mutating func \(names.clear)() { self.unknownFields.remove(\(self.field.number)\(self.removal)) }"
+                "\(access)mutating func \(names.clear)() { self.unknownFields.remove(\(self.number)\(self.removal)) }"
             )
         }
         printer.print("}")
@@ -62,10 +63,20 @@ struct ExtensionGenerator {
         return value.hasPrefix(".") ? "\(self.type.name)\(value)" : value
     }
 
+    /// The first argument of the runtime's functions.
+    private var number: String { "\(self.field.isMessageSetItem ? "item: " : "")\(self.field.number)" }
+
+    /// The name in JSON. An extension of a message set that is declared in its own message has the name of that.
+    private var jsonName: String {
+        guard self.field.isMessageSetItem, let scope = self.field.extensionScope, scope === self.field.messageType
+        else { return self.field.fullName }
+        return scope.fullName
+    }
+
     private var reading: String {
         let plural = self.field.isRepeated ? "s" : ""
-        guard self.type.isMessage else { return "value\(plural)(\(self.field.number), \(self.type.coding))" }
-        return "message\(plural)(\(self.field.number), \(self.type.name).self\(self.group))"
+        guard self.type.isMessage else { return "value\(plural)(\(self.number), \(self.type.coding))" }
+        return "message\(plural)(\(self.number), \(self.type.name).self\(self.group))"
     }
 
     private var writing: String {

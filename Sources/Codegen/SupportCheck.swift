@@ -27,17 +27,10 @@ struct SupportCheck {
         }
         // Messages of protoc-gen-swift are not checked.
         guard options.messages == .protobufC else { return }
-        for message in file.allMessages { self.check(message) }
-        for field in file.allExtensions { self.check(field) }
-    }
-
-    private mutating func check(_ message: Descriptor) {
-        if message.options.messageSetWireFormat {
-            self.diagnostics.append(
-                Diagnostic(message, "message_set_wire_format of \(message.fullName) is not supported")
-            )
+        for message in file.allMessages {
+            for field in message.fields { self.check(field) }
         }
-        for field in message.fields { self.check(field) }
+        for field in file.allExtensions { self.check(field) }
     }
 
     private mutating func check(_ field: FieldDescriptor) {

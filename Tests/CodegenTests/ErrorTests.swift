@@ -6,14 +6,6 @@ import Testing
 
 /// Everything that is refused, with the words in which it is.
 @Suite struct ErrorTests {
-    @Test func `The old format of sets of messages is refused`() throws {
-        #expect(
-            try Generating.diagnostics("errors/extensions.proto") == [
-                "errors/extensions.proto:5:1: message_set_wire_format of extensions.Set is not supported"
-            ]
-        )
-    }
-
     @Test func `Of google_protobuf there is everything but descriptors`() throws {
         #expect(
             try Generating.diagnostics("errors/wellknown.proto") == [

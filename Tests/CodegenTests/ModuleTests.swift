@@ -123,6 +123,18 @@ import Testing
         )
         let beginning = "--hhsocket_opt: ProtoPathModuleMappings=\(wrong): not a list of mappings: "
         #expect(diagnostics.first?.hasPrefix(beginning) == true, "\(diagnostics)")
+        let empty = try folder.write(
+            """
+            mapping { module_name: "Common" proto_file_path: "modules/common.proto" }
+            mapping { module_name: "Money" }
+            """,
+            to: "empty.txtpb"
+        )
+        #expect(
+            try Generating.diagnostics("modules/shop.proto", options: "ProtoPathModuleMappings=\(empty)") == [
+                "--hhsocket_opt: ProtoPathModuleMappings=\(empty): the mapping of \"Money\" has no proto_file_path"
+            ]
+        )
         let missing = try Generating.diagnostics("modules/shop.proto", options: "ProtoPathModuleMappings=/none")
         #expect(missing.first?.hasPrefix("--hhsocket_opt: ProtoPathModuleMappings=/none: ") == true, "\(missing)")
     }

@@ -15,6 +15,9 @@ RELEASE_FOLDER ?= .build
 # Benchmarks is a separate package whose builds share that folder. Its manifest enables the same traits.
 benchmarks_options = --package-path Benchmarks --scratch-path "$(RELEASE_FOLDER)" $(common_options)
 
+# Conformance is a separate package, too, with the traits of the Makefile.
+conformance_options = --package-path Conformance --scratch-path .build $(common_options)
+
 # The command, built for release, which the measurements run.
 command_for_release = $(RELEASE_FOLDER)/release/hhsocket-cli
 # For make bench-compare and make api-diff: the commit to compare with; for the former, the minimum ratio to its speed, and more options.
@@ -49,6 +52,10 @@ documented = HHSocketApp HHSocketOutbox HHSocketProtobufC HHSocketServer HHSocke
 # For make conformance: all for every case.
 CASES ?= brief
 
+# For make conformance-protobuf: a conformance_test_runner of protobuf, and RECORD=--record to record its cases.
+RUNNER ?=
+RECORD ?=
+
 # The time that make fuzz runs after the build.
 FUZZ_SECONDS ?= 60
 
@@ -56,13 +63,13 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Conformance/Package.swift Conformance/Sources/ConformanceProgram Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: dependencies ## build the command line tool and run its demonstration over real TCP
 	@echo 'Building hhsocket-cli; the first time takes some minutes.' >&2
@@ -139,9 +146,13 @@ conformance: dependencies ## run Autobahn's WebSocket cases (PyPI's kosoku) agai
 	@Scripts/conformance $(if $(filter all,$(CASES)),,--brief) --compress also \
 		--program "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
 
-conformance-protobuf: programs = protoc:protobuf-compiler g++ google/protobuf/message.h:libprotobuf-dev
-conformance-protobuf: dependencies ## run protobuf's own conformance cases of binary and JSON against HHSocketMessage (Debian's sources, or PROTOBUF_SOURCE)
-	@sh Scripts/conformance-protobuf $(SWIFTFLAGS)
+conformance-protobuf: dependencies ## run protobuf's conformance cases against the messages: the recorded ones, or those of RUNNER, protobuf's runner
+	$(needs_python)
+	@swift build $(swift_options) --quiet --product protoc-gen-hhsocket
+	@Conformance/generate "$$(swift build $(swift_options) --show-bin-path)/protoc-gen-hhsocket"
+	@swift build $(conformance_options) --quiet --product ConformanceProgram
+	@Conformance/run --program "$$(swift build $(conformance_options) --show-bin-path)/ConformanceProgram" \
+		$(if $(RUNNER),--runner "$(RUNNER)") $(RECORD)
 
 interop: dependencies ## exchange WebSocket messages with other implementations, in both directions
 	$(needs_python)

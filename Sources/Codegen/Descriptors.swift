@@ -43,6 +43,10 @@ extension FieldDescriptor {
 
     /// Whether the field extends a message of `google/protobuf/descriptor.proto`: options, or features of editions.
     var extendsDescriptors: Bool { self.containingType?.file.name == "google/protobuf/descriptor.proto" }
+
+    /// Whether the field extends a message with the option `message_set_wire_format`. protoc makes sure that it is a
+    /// single message.
+    var isMessageSetItem: Bool { self.isExtension && self.containingType.options.messageSetWireFormat }
 }
 
 extension EnumDescriptor {

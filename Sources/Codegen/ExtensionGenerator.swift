@@ -19,11 +19,12 @@ struct ExtensionGenerator {
         let name = self.context.names.namer.relativeName(extensionField: self.field)
         var words = ["\(self.field.number)", self.field.fullName, self.type.kind]
         words.append(!self.field.isRepeated ? "optional" : self.field.isPacked ? "packed" : "repeated")
-        words.append("json=[\(self.field.fullName)]")
+        words.append("json=[\(self.jsonName)]")
         let types = self.type.isMessage || self.type.isEnum ? ", types: [\(self.type.name).self]" : ""
+        let item = self.field.isMessageSetItem ? ", isMessageSetItem: true" : ""
         printer.print(
             "\(self.context.access)\(isNested ? "static " : "")let \(name) = \(Names.runtime).MessageExtension("
-                + "of: \(self.extended).self, \"\(words.joined(separator: " "))\"\(types))"
+                + "of: \(self.extended).self, \"\(words.joined(separator: " "))\"\(types)\(item))"
         )
     }
 
@@ -38,7 +39,7 @@ struct ExtensionGenerator {
             printer.print("\(DocComment.lines(of: self.field))\(access)var \(names.value): \(type) {")
             printer.printIndented(
                 "get { \(read)\(self.field.isRepeated ? "" : " ?? \(self.defaultValue)") }",
-                "set { self.unknownFields.set(\(self.field.number), newValue\(self.writing)) }"
+                "set { self.unknownFields.set(\(self.number), newValue\(self.writing)) }"
             )
             printer.print("}")
             if !self.field.isRepeated {
@@ -49,7 +50,7 @@ struct ExtensionGenerator {
             }
             printer.print(
                 "/// Leaves `\(Names.used(names.value))` without a value.",
-                "\(access)mutating func \(names.clear)() { self.unknownFields.remove(\(self.field.number)) }"
+                "\(access)mutating func \(names.clear)() { self.unknownFields.remove(\(self.number)\(self.removal)) }"
             )
         }
         printer.print("}")
@@ -63,19 +64,32 @@ struct ExtensionGenerator {
         return value.hasPrefix(".") ? "\(self.type.name)\(value)" : value
     }
 
+    /// The first argument of the runtime's functions.
+    private var number: String { "\(self.field.isMessageSetItem ? "item: " : "")\(self.field.number)" }
+
+    /// The name in JSON. An extension of a message set that is declared in its own message has the name of that.
+    private var jsonName: String {
+        guard self.field.isMessageSetItem, let scope = self.field.extensionScope, scope === self.field.messageType
+        else { return self.field.fullName }
+        return scope.fullName
+    }
+
     private var reading: String {
-        let number = self.field.number
         let plural = self.field.isRepeated ? "s" : ""
-        if self.type.isMessage {
-            return "message\(plural)(\(number), \(self.type.name).self\(self.type.isGroup ? ", isGroup: true" : ""))"
-        }
-        if self.type.isEnum { return "enumeration\(plural)(\(number), \(self.type.name).self)" }
-        return "value\(plural)(\(number), \(self.type.coding))"
+        guard self.type.isMessage else { return "value\(plural)(\(self.number), \(self.type.coding))" }
+        return "message\(plural)(\(self.number), \(self.type.name).self\(self.group))"
     }
 
     private var writing: String {
-        if self.type.isMessage { return self.type.isGroup ? ", isGroup: true" : "" }
+        if self.type.isMessage { return self.group }
         guard self.field.isRepeated else { return ", \(self.type.coding)" }
         return self.field.isPacked ? ", packed: \(self.type.coding)" : ", each: \(self.type.coding)"
     }
+
+    private var removal: String {
+        if self.type.isMessage { return self.group }
+        return self.field.isRepeated ? ", each: \(self.type.coding)" : ", \(self.type.coding)"
+    }
+
+    private var group: String { self.type.isGroup ? ", isGroup: true" : "" }
 }

@@ -153,16 +153,13 @@ struct MessageGenerator {
         printer.print("", "\(access)mutating func decode(from decoder: inout \(Names.runtime).MessageDecoder) {")
         printer.withIndentation { printer in
             let unknown = "decoder.unknown(tag, &self.unknownFields)"
-            let isSet = self.message.options.messageSetWireFormat
-            guard !self.fields.isEmpty || isSet else {
+            guard !self.fields.isEmpty else {
                 return printer.print("while let tag = decoder.nextTag() { \(unknown) }")
             }
             printer.print("while let tag = decoder.nextTag() {")
             printer.withIndentation { printer in
                 printer.print("switch tag {")
                 for field in self.fields { field.printDecoding(&printer) }
-                // The beginning of group 1. Such a message has no fields, only extensions.
-                if isSet { printer.print("case 11: decoder.messageSetItem(&self.unknownFields)") }
                 printer.print("default: \(unknown)", "}")
             }
             printer.print("}")
@@ -174,8 +171,7 @@ struct MessageGenerator {
     private func printEncoding(_ printer: inout CodePrinter, _ access: String) {
         printer.print("", "\(access)func encode(to encoder: inout \(Names.runtime).MessageEncoder) {")
         printer.withIndentation { printer in
-            let unknown = self.message.options.messageSetWireFormat ? "messageSet" : "unknown"
-            printer.print("encoder.\(unknown)(self.unknownFields)")
+            printer.print("encoder.unknown(self.unknownFields)")
             self.printFields(&printer, isReversed: true, \.encoding) { $0.printEncoding(&$1) }
         }
         printer.print("}")

@@ -46,6 +46,16 @@ struct Names {
         return self.takenNames(in: oneof.containingType).contains(name) ? "\(Self.used(name))_p" : name
     }
 
+    /// The fields of a message by the names of their properties, and of what belongs to these.
+    func members(of message: Descriptor) -> [String: FieldDescriptor] {
+        var members: [String: FieldDescriptor] = [:]
+        for field in message.fields {
+            let names = self.property(field, hasPresence: field.hasPresence && field.realContainingOneof == nil)
+            for name in [names.name, names.has, names.clear] where !name.isEmpty { members[name] = field }
+        }
+        return members
+    }
+
     /// The name of an enum's case, as declared; with an underscore if a member of each generated enum has it.
     func enumCase(_ value: EnumValueDescriptor) -> String {
         let name = self.namer.relativeName(enumValue: value)

@@ -25,6 +25,7 @@ import SwiftProtobufPluginLibrary
         if diagnostics.isEmpty {
             diagnostics = files.flatMap { NameCheck(Context(options: options, file: $0)).diagnostics }
             diagnostics += ModuleNameCheck(files, options).diagnostics
+            diagnostics += ExtensionNameCheck(files, options).diagnostics
         }
         guard diagnostics.isEmpty else { throw Diagnostics(diagnostics) }
         for file in files {

@@ -28,12 +28,10 @@ struct SupportCheck {
         }
         // Messages of protoc-gen-swift are not checked.
         guard options.messages == .protobufC else { return }
-        for message in file.allMessages { self.check(message) }
+        for message in file.allMessages {
+            for field in message.fields { self.check(field) }
+        }
         for field in file.allExtensions { self.check(field) }
-    }
-
-    private mutating func check(_ message: Descriptor) {
-        for field in message.fields { self.check(field) }
     }
 
     private mutating func check(_ field: FieldDescriptor) {

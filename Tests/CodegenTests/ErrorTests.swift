@@ -89,6 +89,31 @@ import Testing
         )
     }
 
+    @Test func `Extensions whose members are one in Swift are refused`() throws {
+        #expect(
+            try Generating.diagnostics("errors/extensions.proto") == [
+                "errors/extensions.proto:11:3: extensions.fooBar becomes Extensions_fooBar in Swift, where "
+                    + "extensions.Extended has the members of extensions.foo_bar already (errors/extensions.proto:10:3)"
+            ]
+        )
+        // The others are those of the file that is generated.
+        let both = try Generating.diagnostics("errors/extensions_other.proto")
+        #expect(
+            both == [
+                "errors/extensions_other.proto:8:3: extensions.otherOne becomes Extensions_otherOne in Swift, where "
+                    + "extensions.Extended has the members of extensions.other_one already (errors/extensions.proto:12:3)"
+            ]
+        )
+        let modules = "Module=Extensions:errors/extensions.proto"
+        #expect(try Generating.respond(["errors/extensions_other.proto"], modules).error == "")
+        #expect(
+            try Generating.diagnostics("errors/extensions_plain.proto") == [
+                "errors/extensions_plain.proto:9:3: name becomes name in Swift, where Plain has the members of "
+                    + "Plain.name already (errors/extensions_plain.proto:4:3)"
+            ]
+        )
+    }
+
     @Test func `Methods without a number are right where nothing calls or answers them`() throws {
         #expect(
             try Generating.diagnostics("loose.proto") == [

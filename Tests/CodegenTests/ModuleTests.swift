@@ -57,6 +57,31 @@ import Testing
         )
     }
 
+    @Test func `Extensions name the modules of the extended message and of their types`() throws {
+        let options = "Module=Tagged:modules/tagged.proto,Module=Money:modules/money.proto"
+        let text = try Generating.text("modules/tags.proto", options)
+        #expect(
+            try self.imports("modules/tags.proto", options)
+                == ["import HHSocketMessage", "import Money", "import Tagged"]
+        )
+        for part in [
+            "\nextension Tagged.Tagged_Thing {\n", "var Tags_price: Money.Money_Price {",
+            "var Tags_currencies: [Money.Money_Currency] {", "var Tags_Tag_tag: Tags_Tag {",
+            "let Tags_Extensions_price = HHSocketMessage.MessageExtension(of: Tagged.Tagged_Thing.self, "
+                + "\"101 tags.price message optional json=[tags.price]\", types: [Money.Money_Price.self])",
+            "static let tag = HHSocketMessage.MessageExtension(of: Tagged.Tagged_Thing.self, "
+                + "\"100 tags.Tag.tag message optional json=[tags.Tag.tag]\", types: [Tags_Tag.self])",
+        ] {
+            #expect(text.contains(part), "there is no \(part)")
+        }
+        // The extended message alone.
+        #expect(
+            try self.imports("modules/notes.proto", "Visibility=Public,\(options)")
+                == ["public import HHSocketMessage", "public import Tagged"]
+        )
+        #expect(try self.imports("modules/notes.proto", "") == ["import HHSocketMessage"])
+    }
+
     @Test func `The types of public imports are re-exported`() throws {
         let lines = [
             "@_exported public import enum Money.Money_Currency", "@_exported public import struct Money.Money_Price",
@@ -124,6 +149,18 @@ import Testing
         )
         let beginning = "--hhsocket_opt: ProtoPathModuleMappings=\(wrong): not a list of mappings: "
         #expect(diagnostics.first?.hasPrefix(beginning) == true, "\(diagnostics)")
+        let empty = try folder.write(
+            """
+            mapping { module_name: "Common" proto_file_path: "modules/common.proto" }
+            mapping { module_name: "Money" }
+            """,
+            to: "empty.txtpb"
+        )
+        #expect(
+            try Generating.diagnostics("modules/shop.proto", options: "ProtoPathModuleMappings=\(empty)") == [
+                "--hhsocket_opt: ProtoPathModuleMappings=\(empty): the mapping of \"Money\" has no proto_file_path"
+            ]
+        )
         let missing = try Generating.diagnostics("modules/shop.proto", options: "ProtoPathModuleMappings=/none")
         #expect(missing.first?.hasPrefix("--hhsocket_opt: ProtoPathModuleMappings=/none: ") == true, "\(missing)")
     }

@@ -305,5 +305,5 @@ extension Edition_Features {
     /// Whether `Edition_extended` has a value.
     public var hasEdition_extended: Bool { self.unknownFields.message(100, Edition_Features.Inner.self, isGroup: true) != nil }
     /// Leaves `Edition_extended` without a value.
-    public mutating func clearEdition_extended() { self.unknownFields.remove(100) }
+    public mutating func clearEdition_extended() { self.unknownFields.remove(100, isGroup: true) }
 }

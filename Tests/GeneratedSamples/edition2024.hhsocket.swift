@@ -196,5 +196,5 @@ extension Edition_Year2024_Post {
     /// Whether `Edition_Year2024_pinned` has a value.
     public var hasEdition_Year2024_pinned: Bool { self.unknownFields.message(100, Edition_Year2024_Post.Note.self, isGroup: true) != nil }
     /// Leaves `Edition_Year2024_pinned` without a value.
-    public mutating func clearEdition_Year2024_pinned() { self.unknownFields.remove(100) }
+    public mutating func clearEdition_Year2024_pinned() { self.unknownFields.remove(100, isGroup: true) }
 }

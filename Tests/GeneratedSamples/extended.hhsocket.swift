@@ -509,16 +509,11 @@ public struct Extended_Basket: HHSocketMessage.ProtobufMessage {
     public init() {}
 
     public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
-        while let tag = decoder.nextTag() {
-            switch tag {
-            case 11: decoder.messageSetItem(&self.unknownFields)
-            default: decoder.unknown(tag, &self.unknownFields)
-            }
-        }
+        while let tag = decoder.nextTag() { decoder.unknown(tag, &self.unknownFields) }
     }
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
-        encoder.messageSet(self.unknownFields)
+        encoder.unknown(self.unknownFields)
     }
 }
 
@@ -537,7 +532,7 @@ public struct Extended_Apple: HHSocketMessage.ProtobufMessage {
     public mutating func clearSeeds() { self._seeds = nil }
 
     public enum Extensions {
-        public static let apple = HHSocketMessage.MessageExtension(of: Extended_Basket.self, "1547769 extended.Apple.apple message optional json=[extended.Apple.apple]", types: [Extended_Apple.self])
+        public static let apple = HHSocketMessage.MessageExtension(of: Extended_Basket.self, "1547769 extended.Apple.apple message optional json=[extended.Apple]", types: [Extended_Apple.self], isMessageSetItem: true)
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -634,7 +629,7 @@ extension Extended_Animal {
     /// Whether `Extended_age` has a value.
     public var hasExtended_age: Bool { self.unknownFields.value(100, HHSocketMessage.WireInt32.self) != nil }
     /// Leaves `Extended_age` without a value.
-    public mutating func clearExtended_age() { self.unknownFields.remove(100) }
+    public mutating func clearExtended_age() { self.unknownFields.remove(100, HHSocketMessage.WireInt32.self) }
 }
 
 extension Extended_Animal {
@@ -645,7 +640,7 @@ extension Extended_Animal {
     /// Whether `Extended_sound` has a value.
     public var hasExtended_sound: Bool { self.unknownFields.value(101, HHSocketMessage.WireString.self) != nil }
     /// Leaves `Extended_sound` without a value.
-    public mutating func clearExtended_sound() { self.unknownFields.remove(101) }
+    public mutating func clearExtended_sound() { self.unknownFields.remove(101, HHSocketMessage.WireString.self) }
 }
 
 extension Extended_Animal {
@@ -654,7 +649,7 @@ extension Extended_Animal {
         set { self.unknownFields.set(102, newValue, each: HHSocketMessage.WireSInt32.self) }
     }
     /// Leaves `Extended_bites` without a value.
-    public mutating func clearExtended_bites() { self.unknownFields.remove(102) }
+    public mutating func clearExtended_bites() { self.unknownFields.remove(102, each: HHSocketMessage.WireSInt32.self) }
 }
 
 extension Extended_Animal {
@@ -663,36 +658,36 @@ extension Extended_Animal {
         set { self.unknownFields.set(103, newValue, packed: HHSocketMessage.WireFixed32.self) }
     }
     /// Leaves `Extended_marks` without a value.
-    public mutating func clearExtended_marks() { self.unknownFields.remove(103) }
+    public mutating func clearExtended_marks() { self.unknownFields.remove(103, each: HHSocketMessage.WireFixed32.self) }
 }
 
 extension Extended_Animal {
     public var Extended_size: Extended_Size {
-        get { self.unknownFields.enumeration(104, Extended_Size.self) ?? Extended_Size.large }
+        get { self.unknownFields.value(104, HHSocketMessage.WireEnum<Extended_Size>.self) ?? Extended_Size.large }
         set { self.unknownFields.set(104, newValue, HHSocketMessage.WireEnum<Extended_Size>.self) }
     }
     /// Whether `Extended_size` has a value.
-    public var hasExtended_size: Bool { self.unknownFields.enumeration(104, Extended_Size.self) != nil }
+    public var hasExtended_size: Bool { self.unknownFields.value(104, HHSocketMessage.WireEnum<Extended_Size>.self) != nil }
     /// Leaves `Extended_size` without a value.
-    public mutating func clearExtended_size() { self.unknownFields.remove(104) }
+    public mutating func clearExtended_size() { self.unknownFields.remove(104, HHSocketMessage.WireEnum<Extended_Size>.self) }
 }
 
 extension Extended_Animal {
     public var Extended_sizes: [Extended_Size] {
-        get { self.unknownFields.enumerations(105, Extended_Size.self) }
+        get { self.unknownFields.values(105, HHSocketMessage.WireEnum<Extended_Size>.self) }
         set { self.unknownFields.set(105, newValue, each: HHSocketMessage.WireEnum<Extended_Size>.self) }
     }
     /// Leaves `Extended_sizes` without a value.
-    public mutating func clearExtended_sizes() { self.unknownFields.remove(105) }
+    public mutating func clearExtended_sizes() { self.unknownFields.remove(105, each: HHSocketMessage.WireEnum<Extended_Size>.self) }
 }
 
 extension Extended_Animal {
     public var Extended_packedSizes: [Extended_Size] {
-        get { self.unknownFields.enumerations(106, Extended_Size.self) }
+        get { self.unknownFields.values(106, HHSocketMessage.WireEnum<Extended_Size>.self) }
         set { self.unknownFields.set(106, newValue, packed: HHSocketMessage.WireEnum<Extended_Size>.self) }
     }
     /// Leaves `Extended_packedSizes` without a value.
-    public mutating func clearExtended_packedSizes() { self.unknownFields.remove(106) }
+    public mutating func clearExtended_packedSizes() { self.unknownFields.remove(106, each: HHSocketMessage.WireEnum<Extended_Size>.self) }
 }
 
 extension Extended_Animal {
@@ -703,7 +698,7 @@ extension Extended_Animal {
     /// Whether `Extended_print` has a value.
     public var hasExtended_print: Bool { self.unknownFields.value(107, HHSocketMessage.WireBytes.self) != nil }
     /// Leaves `Extended_print` without a value.
-    public mutating func clearExtended_print() { self.unknownFields.remove(107) }
+    public mutating func clearExtended_print() { self.unknownFields.remove(107, HHSocketMessage.WireBytes.self) }
 }
 
 extension Extended_Animal {
@@ -712,7 +707,7 @@ extension Extended_Animal {
         set { self.unknownFields.set(108, newValue, each: HHSocketMessage.WireString.self) }
     }
     /// Leaves `Extended_names` without a value.
-    public mutating func clearExtended_names() { self.unknownFields.remove(108) }
+    public mutating func clearExtended_names() { self.unknownFields.remove(108, each: HHSocketMessage.WireString.self) }
 }
 
 extension Extended_Animal {
@@ -723,7 +718,7 @@ extension Extended_Animal {
     /// Whether `Extended_nest` has a value.
     public var hasExtended_nest: Bool { self.unknownFields.message(109, Extended_Nest.self, isGroup: true) != nil }
     /// Leaves `Extended_nest` without a value.
-    public mutating func clearExtended_nest() { self.unknownFields.remove(109) }
+    public mutating func clearExtended_nest() { self.unknownFields.remove(109, isGroup: true) }
 }
 
 extension Extended_Animal {
@@ -732,7 +727,7 @@ extension Extended_Animal {
         set { self.unknownFields.set(110, newValue, isGroup: true) }
     }
     /// Leaves `Extended_egg` without a value.
-    public mutating func clearExtended_egg() { self.unknownFields.remove(110) }
+    public mutating func clearExtended_egg() { self.unknownFields.remove(110, isGroup: true) }
 }
 
 extension Extended_Animal {
@@ -754,7 +749,7 @@ extension Extended_Collar {
     /// Whether `Extended_price` has a value.
     public var hasExtended_price: Bool { self.unknownFields.value(10, HHSocketMessage.WireUInt64.self) != nil }
     /// Leaves `Extended_price` without a value.
-    public mutating func clearExtended_price() { self.unknownFields.remove(10) }
+    public mutating func clearExtended_price() { self.unknownFields.remove(10, HHSocketMessage.WireUInt64.self) }
 }
 
 extension Extended_Animal {
@@ -780,11 +775,11 @@ extension Extended_Animal {
 
 extension Extended_Basket {
     public var Extended_Apple_apple: Extended_Apple {
-        get { self.unknownFields.message(1547769, Extended_Apple.self) ?? Extended_Apple() }
-        set { self.unknownFields.set(1547769, newValue) }
+        get { self.unknownFields.message(item: 1547769, Extended_Apple.self) ?? Extended_Apple() }
+        set { self.unknownFields.set(item: 1547769, newValue) }
     }
     /// Whether `Extended_Apple_apple` has a value.
-    public var hasExtended_Apple_apple: Bool { self.unknownFields.message(1547769, Extended_Apple.self) != nil }
+    public var hasExtended_Apple_apple: Bool { self.unknownFields.message(item: 1547769, Extended_Apple.self) != nil }
     /// Leaves `Extended_Apple_apple` without a value.
-    public mutating func clearExtended_Apple_apple() { self.unknownFields.remove(1547769) }
+    public mutating func clearExtended_Apple_apple() { self.unknownFields.remove(item: 1547769) }
 }

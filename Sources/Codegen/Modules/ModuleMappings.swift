@@ -20,9 +20,11 @@ struct ModuleMappings {
             throw OptionError(text: "ProtoPathModuleMappings=\(path): \(error.localizedDescription)")
         }
         for mapping in list.mapping {
-            for file in mapping.protoFilePath {
-                try self.add(file, to: mapping.moduleName, "ProtoPathModuleMappings=\(path)")
+            let option = "ProtoPathModuleMappings=\(path)"
+            guard !mapping.protoFilePath.isEmpty else {
+                throw OptionError(text: "\(option): the mapping of \"\(mapping.moduleName)\" has no proto_file_path")
             }
+            for file in mapping.protoFilePath { try self.add(file, to: mapping.moduleName, option) }
         }
     }
 

@@ -27,6 +27,10 @@ struct ModuleNameCheck {
         var declared: [(name: String, fullName: String, element: any ProvidesLocationPath)] = []
         declared += file.enums.map { (namer.relativeName(enum: $0), $0.fullName, $0) }
         declared += file.messages.map { (namer.relativeName(message: $0), $0.fullName, $0) }
+        if context.generatesMessages {
+            let extensions = file.extensions.filter { !$0.extendsDescriptors }
+            declared += extensions.map { (namer.relativeName(extensionField: $0), $0.fullName, $0) }
+        }
         if context.generatesServices {
             declared += file.services.map { (context.names.service($0), $0.fullName, $0) }
         }

@@ -35,15 +35,6 @@ public struct UnknownStorage: Hashable, Sendable {
         self.bytes.append(contentsOf: value)
     }
 
-    /// Appends a field that a length delimits.
-    ///
-    /// - Parameter value: The value without its length.
-    mutating func append(number: UInt32, delimited value: UnsafeRawBufferPointer) {
-        self.appendVarint(UInt64(number) << 3 | UInt64(WireType.lengthDelimited.rawValue))
-        self.appendVarint(UInt64(value.count))
-        self.bytes.append(contentsOf: value)
-    }
-
     /// A field as it came.
     package struct Field {
         package var number: UInt32
@@ -52,6 +43,9 @@ public struct UnknownStorage: Hashable, Sendable {
         package var bytes: UnsafeRawBufferPointer
         /// The value, with its length if it is delimited by one.
         package var value: UnsafeRawBufferPointer
+
+        /// The number and the type as on the wire.
+        var tag: UInt32 { self.number << 3 | UInt32(self.type.rawValue) }
     }
 
     /// Calls `body` with each field, which lies in memory that is valid only until `body` returns.

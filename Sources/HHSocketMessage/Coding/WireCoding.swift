@@ -13,8 +13,16 @@ public protocol WireCoding {
     static func isZero(_ value: Value) -> Bool
     /// Reads a value; any after an error.
     static func decode(from decoder: inout MessageDecoder) -> Value
+    /// Reads a value; nil for a number that a closed enumeration does not declare.
+    static func decodeKnown(from decoder: inout MessageDecoder) -> Value?
     /// Writes a value in front of what has been written.
     static func encode(_ value: Value, to encoder: inout MessageEncoder)
+}
+
+@_documentation(visibility: internal)
+extension WireCoding {
+    @inlinable
+    public static func decodeKnown(from decoder: inout MessageDecoder) -> Value? { Self.decode(from: &decoder) }
 }
 
 /// The encoding of values that may be the keys of a map.

@@ -21,7 +21,7 @@ public struct FieldDescriptor: Sendable {
     public let name: String
     /// The name in JSON: by default `name` in lower camel case.
     public let jsonName: String
-    /// The number on the wire, 1 to 536,870,911.
+    /// The number on the wire, 1 to 536,870,911; for an extension of a message set up to 2,147,483,646.
     public let number: UInt32
     public let kind: FieldKind
     public let presence: Presence
@@ -53,7 +53,7 @@ public struct FieldDescriptor: Sendable {
             kind.hasType == (type != nil),
             "\(name): fields of messages and enumerations have a type, others none"
         )
-        precondition((1...536_870_911).contains(number), "\(name) cannot have the number \(number)")
+        precondition((1...Self.maximumItemNumber).contains(number), "\(name) cannot have the number \(number)")
         self.name = name
         self.jsonName = jsonName ?? Self.jsonName(of: name)
         self.number = number
@@ -87,6 +87,11 @@ public struct FieldDescriptor: Sendable {
         )
         return Self(name, jsonName: jsonName, number, .message, .repeated, type: { .message(entry) })
     }
+
+    /// The largest number that fits a tag.
+    static let maximumNumber: UInt32 = 536_870_911
+    /// The largest number of an extension of a message set, where it is a value.
+    static let maximumItemNumber: UInt32 = 2_147_483_646
 
     /// The descriptor of the field's messages, for a map that of its entries; nil for other kinds.
     public var message: MessageDescriptor? {

@@ -12,19 +12,24 @@ public struct MessageExtension: Sendable {
     public let extendedName: String
     /// The declaration: its name is the extension's full name.
     public let field: FieldDescriptor
+    /// Whether the extended message is a message set, which has a group with a number and a message for each extension.
+    public let isMessageSetItem: Bool
 
     /// - Parameters:
     ///   - extended: The extended message.
     ///   - declaration: The field, in the form of ``MessageDescriptor/init(_:_:types:)``. Used by generated code.
     ///   - types: The type of the field, if it is a message or an enumeration.
+    ///   - isMessageSetItem: Whether the extended message is a message set; false by default.
     public init(
         of extended: any ProtobufMessage.Type,
         _ declaration: StaticString,
-        types: [any DescribedType.Type] = []
+        types: [any DescribedType.Type] = [],
+        isMessageSetItem: Bool = false
     ) {
         self.extendedName = extended.messageDescriptor.name
         var declaration = DescriptorDeclaration(declaration, types, of: self.extendedName)
         // One line has been given.
         self.field = declaration.fields()[0]
+        self.isMessageSetItem = isMessageSetItem
     }
 }

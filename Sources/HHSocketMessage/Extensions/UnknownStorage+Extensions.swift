@@ -1,30 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Values of extensions, which are among the fields that a message does not know. Used by generated code.
 ///
-/// A field of another wire type than declared, and a number that a closed enumeration does not declare, are left out. A
-/// value of which any part is malformed is none: text that is not UTF-8, a message that cannot be decoded or lies too
-/// deep, packed numbers that are cut, and what takes more memory than the standard limits allow.
+/// A field of another wire type than declared, and a number that a closed enumeration does not declare, are no values:
+/// they are left out, and stay among the unknown fields when the values change. A value of which any part is malformed
+/// is none: text that is not UTF-8, a message that cannot be decoded or lies too deep, packed numbers that are cut, and
+/// what takes more memory than the standard limits allow.
 @_documentation(visibility: internal)
 extension UnknownStorage {
     // MARK: Values
 
-    /// Returns the value of an extension: the last one.
+    /// Returns the value of an extension: the last one; of a closed enumeration, the last one that is declared.
     public func value<Coding: WireCoding>(_ number: UInt32, _ coding: Coding.Type) -> Coding.Value? {
         var value: Coding.Value?
         let isSound = self.read(number) { decoder, tag in
             guard tag & 7 == Coding.wireType else { return false }
-            value = Coding.decode(from: &decoder)
-            return true
-        }
-        return isSound ? value : nil
-    }
-
-    /// Returns the value of an extension of an enumeration: the last one that is declared.
-    public func enumeration<Enum: ProtobufEnum>(_ number: UInt32, _ type: Enum.Type) -> Enum? {
-        var value: Enum?
-        let isSound = self.read(number) { decoder, tag in
-            guard tag & 7 == WireEnum<Enum>.wireType else { return false }
-            if let known = WireEnum<Enum>.decodeKnown(from: &decoder) { value = known }
+            if let known = Coding.decodeKnown(from: &decoder) { value = known }
             return true
         }
         return isSound ? value : nil
@@ -34,18 +24,8 @@ extension UnknownStorage {
     public func values<Coding: WireCoding>(_ number: UInt32, _ coding: Coding.Type) -> [Coding.Value] {
         var values: [Coding.Value] = []
         let isSound = self.readAll(number, wireType: Coding.wireType) { decoder in
+            guard let known = Coding.decodeKnown(from: &decoder) else { return }
             decoder.charge(MemoryLayout<Coding.Value>.stride)
-            values.append(Coding.decode(from: &decoder))
-        }
-        return isSound ? values : []
-    }
-
-    /// Returns the values of a repeated extension of an enumeration, which may come packed, too.
-    public func enumerations<Enum: ProtobufEnum>(_ number: UInt32, _ type: Enum.Type) -> [Enum] {
-        var values: [Enum] = []
-        let isSound = self.readAll(number, wireType: WireEnum<Enum>.wireType) { decoder in
-            guard let known = WireEnum<Enum>.decodeKnown(from: &decoder) else { return }
-            decoder.charge(MemoryLayout<Enum>.stride)
             values.append(known)
         }
         return isSound ? values : []
@@ -125,12 +105,14 @@ extension UnknownStorage {
 
     /// Replaces the value of an extension.
     public mutating func set<Coding: WireCoding>(_ number: UInt32, _ value: Coding.Value, _ coding: Coding.Type) {
-        self.replace(number) { encoder in encoder.optional(number << 3 | Coding.wireType, value, coding) }
+        self.remove(number, coding)
+        self.append { encoder in encoder.optional(number << 3 | Coding.wireType, value, coding) }
     }
 
     /// Replaces the values of a repeated extension.
     public mutating func set<Coding: WireCoding>(_ number: UInt32, _ values: [Coding.Value], each coding: Coding.Type) {
-        self.replace(number) { encoder in encoder.values(number << 3 | Coding.wireType, values, coding) }
+        self.remove(number, each: coding)
+        self.append { encoder in encoder.values(number << 3 | Coding.wireType, values, coding) }
     }
 
     /// Replaces the values of a repeated extension, which are encoded with one length.
@@ -139,7 +121,8 @@ extension UnknownStorage {
         _ values: [Coding.Value],
         packed coding: Coding.Type
     ) {
-        self.replace(number) { encoder in encoder.packed(number << 3 | 2, values, coding) }
+        self.remove(number, each: coding)
+        self.append { encoder in encoder.packed(number << 3 | 2, values, coding) }
     }
 
     /// Replaces the message of an extension. One that lies too deep to be encoded becomes none.
@@ -149,31 +132,79 @@ extension UnknownStorage {
 
     /// Replaces the messages of a repeated extension. If one lies too deep to be encoded, there are none.
     public mutating func set<Message: ProtobufMessage>(_ number: UInt32, _ messages: [Message], isGroup: Bool = false) {
-        self.replace(number) { encoder in
+        self.remove(number, isGroup: isGroup)
+        self.append { encoder in
             isGroup ? encoder.groups(number << 3 | 3, messages) : encoder.messages(number << 3 | 2, messages)
         }
     }
 
-    /// Removes the values of an extension.
-    public mutating func remove(_ number: UInt32) {
-        // Most often there is none, and nothing is copied.
-        var isThere = false
-        self.forEach { field in isThere = isThere || field.number == number }
-        guard isThere else { return }
-        var rest: [UInt8] = []
-        rest.reserveCapacity(self.bytes.count)
-        self.forEach { field in
-            if field.number != number { rest.append(contentsOf: field.bytes) }
+    /// Removes the value of an extension.
+    public mutating func remove<Coding: WireCoding>(_ number: UInt32, _ coding: Coding.Type) {
+        self.remove { field, _ in
+            guard field.tag == number << 3 | Coding.wireType else { return false }
+            var decoder = MessageDecoder(field.value, .standard)
+            // A number that a closed enumeration does not declare is an unknown field.
+            return Coding.decodeKnown(from: &decoder) != nil || decoder.hasFailed
         }
-        self.bytes = rest
     }
 
-    private mutating func replace(_ number: UInt32, _ encode: (inout MessageEncoder) -> Void) {
-        self.remove(number)
+    /// Removes the values of a repeated extension.
+    public mutating func remove<Coding: WireCoding>(_ number: UInt32, each coding: Coding.Type) {
+        self.remove(number, coding)
+        guard Coding.self is any PackedCoding.Type else { return }
+        self.remove { field, remains in
+            guard field.tag == number << 3 | 2 else { return false }
+            var decoder = MessageDecoder(field.value, .standard)
+            _ = decoder.varint()
+            while decoder.cursor < decoder.end {
+                let start = decoder.cursor
+                if Coding.decodeKnown(from: &decoder) == nil, !decoder.hasFailed {
+                    // As the decoder of a message does it, under a tag of its own.
+                    remains.append(
+                        number: number,
+                        varint: UnsafeBufferPointer(start: start, count: decoder.cursor - start)
+                    )
+                }
+            }
+            return true
+        }
+    }
+
+    /// Removes the messages of an extension.
+    ///
+    /// - Parameter isGroup: Whether they are encoded between two tags.
+    public mutating func remove(_ number: UInt32, isGroup: Bool = false) {
+        self.remove { field, _ in field.tag == number << 3 | (isGroup ? 3 : 2) }
+    }
+
+    /// Removes fields.
+    ///
+    /// - Parameter isRemoved: Returns whether a field is removed. Its second argument takes what remains of the field.
+    mutating func remove(_ isRemoved: (Field, inout UnknownStorage) -> Bool) {
+        var rest: [UInt8] = []
+        // The end of the last field that is removed. Most often there is none, and nothing is copied.
+        var end = 0
+        self.bytes.withUnsafeBytes { bytes in
+            var next = 0
+            Self.forEach(in: bytes) { field in
+                let start = next
+                next += field.bytes.count
+                var remains = Self()
+                guard isRemoved(field, &remains) else { return }
+                rest += bytes[end..<start]
+                rest += remains.bytes
+                end = next
+            }
+        }
+        if end > 0 { self.bytes = rest + self.bytes[end...] }
+    }
+
+    /// Appends fields, unless they are too deep or too long: what the encoder leaves out must not make another value
+    /// of them.
+    mutating func append(_ encode: (inout MessageEncoder) -> Void) {
         // Without memory, the encoder counts.
         var counter = MessageEncoder(UnsafeMutableRawBufferPointer(start: nil, count: 0), isCanonical: true)
         encode(&counter)
-        // What it leaves out must not make another value of it.
         guard counter.failure == nil, counter.count <= MessageLimits.length else { return }
         let start = self.bytes.count
         self.bytes.append(contentsOf: repeatElement(0, count: counter.count))

@@ -46,8 +46,8 @@ public enum MessageJSON {
 /// The types of messages that may be found in an `Any`, by their names, and the extensions that messages may have.
 public struct MessageTypes: Sendable {
     private let find: @Sendable (String) -> MessageDescriptor?
-    /// The extensions, as the fields of a message of their own, by the names of the extended messages.
-    private var extensions: [String: MessageDescriptor] = [:]
+    /// The extensions that are read and written.
+    let extensions: ExtensionTable
 
     /// - Parameters:
     ///   - types: The types beside those of `google.protobuf` that the runtime provides.
@@ -56,14 +56,13 @@ public struct MessageTypes: Sendable {
         let all = types.map { $0.messageDescriptor } + Self.wellKnown
         let byName = Dictionary(all.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
         self.find = { byName[$0] }
-        for (name, extensions) in Dictionary(grouping: extensions, by: \.extendedName) {
-            self.extensions[name] = MessageDescriptor(name, extensions.map(\.field))
-        }
+        self.extensions = ExtensionTable(extensions)
     }
 
     /// - Parameter find: Returns the descriptor with a full name.
     package init(find: @escaping @Sendable (String) -> MessageDescriptor?) {
         self.find = find
+        self.extensions = ExtensionTable()
     }
 
     /// Returns the message of an `Any`'s type URL, such as `type.googleapis.com/chat.Note`.
@@ -71,9 +70,6 @@ public struct MessageTypes: Sendable {
         let name = url.split(separator: "/", omittingEmptySubsequences: false).last.map(String.init) ?? ""
         return self.find(name).flatMap { $0.isMapEntry ? nil : $0 }
     }
-
-    /// Returns the extensions of a message, as the fields of a message of their own.
-    func extensions(of descriptor: MessageDescriptor) -> MessageDescriptor? { self.extensions[descriptor.name] }
 
     private static let wellKnown: [MessageDescriptor] = [
         Google_Protobuf_Any.messageDescriptor, Google_Protobuf_FieldMask.messageDescriptor,

@@ -131,16 +131,8 @@ package struct MessageJSONReader {
         for member in members {
             let step = MessageJSONError.Step.member(member.name)
             guard let index = type.index(ofJSONName: member.name) else {
-                if let extensions = self.options.types.extensions(of: type),
-                    let index = extensions.index(ofJSONName: member.name), member.name.hasPrefix("[")
-                {
-                    var extended = DynamicMessage(extensions)
-                    try self.read(member, index, into: &extended)
-                    do throws(MessageError) {
-                        message.unknownFields.bytes += try extended.serializedBytes()
-                    } catch {
-                        throw MessageJSONError("\(error)").within(step)
-                    }
+                if let entry = self.options.types.extensions.entry(of: type, jsonName: member.name) {
+                    try self.read(member, entry, into: &message)
                     continue
                 }
                 if self.options.ignoreUnknownFields { continue }
@@ -163,6 +155,27 @@ package struct MessageJSONReader {
             throw MessageJSONError("the required field \(field.jsonName) is missing")
         }
         return message
+    }
+
+    /// Reads the value of an extension.
+    private func read(
+        _ member: JSONValue.Member,
+        _ entry: ExtensionTable.Entry,
+        into message: inout DynamicMessage
+    ) throws(MessageJSONError) {
+        if case .null = member.value, !self.hasNull(entry.field) { return }
+        var extended = DynamicMessage(entry.descriptor)
+        try self.read(member, 0, into: &extended)
+        do throws(MessageError) {
+            if entry.isItem, case .value(.message(let value)) = extended[0] {
+                let bytes = try value.serializedBytes()
+                message.unknownFields.append(item: entry.field.number, encodedMessage: bytes)
+            } else {
+                message.unknownFields.bytes += try extended.serializedBytes()
+            }
+        } catch {
+            throw MessageJSONError("\(error)").within(.member(member.name))
+        }
     }
 
     /// Reads the content of a field.

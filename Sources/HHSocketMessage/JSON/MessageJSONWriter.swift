@@ -10,8 +10,8 @@ import Foundation
 package struct MessageJSONWriter {
     /// The number of errors that are kept; further ones are only counted.
     private static let maximumErrors = 10
-    /// The depth beyond which an `Any` is not decoded. The decoder bounds the depth of each message, but not that of
-    /// messages within the bytes of others.
+    /// The depth beyond which an `Any`, and the extensions of a message, are not decoded. The decoder bounds the depth
+    /// of each message, but not that of messages within the bytes of others.
     private static let maximumDepth = 100
 
     private let options: MessageJSON.EncodingOptions
@@ -66,17 +66,29 @@ package struct MessageJSONWriter {
             let value = self.at(.member(name)) { $0.json(message[index], field) }
             if let value { members.append(.init(name: name, value: value)) }
         }
-        // Extensions are among the unknown fields. Those that cannot be read are none.
-        if !message.unknownFields.isEmpty, let type = self.options.types.extensions(of: message.descriptor),
-            let extensions = try? DynamicMessage(type, serializedBytes: message.unknownFields.bytes)
-        {
-            for (index, field) in type.fields.enumerated() {
-                guard let content = extensions[index] else { continue }
-                let value = self.at(.member(field.jsonName)) { $0.json(content, field) }
-                if let value { members.append(.init(name: field.jsonName, value: value)) }
-            }
+        return .object(members + self.extensions(of: message))
+    }
+
+    private mutating func extensions(of message: DynamicMessage) -> [JSONValue.Member] {
+        guard self.options.types.extensions.mayHaveValues(message) else { return [] }
+        guard self.path.count < Self.maximumDepth else {
+            self.complain("messages lie too deep in one another to decode the extensions of this one")
+            return []
         }
-        return .object(members)
+        var members: [JSONValue.Member] = []
+        for (entry, value) in self.options.types.extensions.values(of: message) {
+            let name = entry.field.jsonName
+            let json = self.at(.member(name)) { writer -> JSONValue? in
+                switch value {
+                case .success(let value): return writer.json(value, entry.field)
+                case .failure(let error):
+                    writer.complain("the value of the extension cannot be read: \(error)")
+                    return nil
+                }
+            }
+            if let json { members.append(.init(name: name, value: json)) }
+        }
+        return members
     }
 
     /// Returns a field's value; nil if it is not written.

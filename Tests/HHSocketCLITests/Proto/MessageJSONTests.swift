@@ -30,6 +30,7 @@ import Testing
         #"{"oneInt32":0}"#, #"{"oneString":""}"#, #"{"oneLeaf":{}}"#, #"{"oneMood":"MOOD_UNSPECIFIED"}"#,
         #"{"at":"1970-01-01T00:00:00Z","lasts":"0s","nothing":{}}"#,
         #"{"at":"0001-01-01T00:00:00Z","lasts":"-315576000000s"}"#,
+        #"{"lasts":"315576000000.999999999s"}"#, #"{"lasts":"-315576000000.999999999s"}"#,
         #"{"at":"9999-12-31T23:59:59.999999999Z","lasts":"-0.000000001s"}"#,
         #"{"wrappedString":"","wrappedInt64":"0","wrappedBytes":"AA==","wrappedBool":false,"wrappedDouble":"NaN"}"#,
         #"{"inner":{"inner":{"aInt32":1}},"called":"x","nested":{"depth":3}}"#,

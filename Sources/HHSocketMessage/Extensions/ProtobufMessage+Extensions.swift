@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+extension ProtobufMessage {
+    /// Decodes a message, and checks the values of extensions: its own, and those of the messages within it.
+    ///
+    /// Extensions need not be named to decode a message. Where they are not, one that cannot be decoded has no value,
+    /// and is sent on as it came.
+    ///
+    /// - Parameters:
+    ///   - bytes: The whole message; less than 2 GiB.
+    ///   - extensions: The extensions that are checked. It takes several times as long as decoding the message.
+    ///   - limits: The bounds of nesting and of memory.
+    /// - Throws: ``MessageError`` if the bytes are not such a message, it exceeds the limits, or the value of an
+    ///   extension is malformed, lacks a required field, or lies too deep.
+    public init(
+        serializedBytes bytes: some Sequence<UInt8>,
+        extensions: [MessageExtension],
+        limits: MessageLimits = .standard
+    ) throws(MessageError) {
+        let bytes = Array(bytes)
+        try self.init(serializedBytes: bytes, limits: limits)
+        let result = bytes.withUnsafeBytes { bytes in
+            // A `Result`, because closures of the standard library do not rethrow typed errors.
+            Result { () throws(MessageError) in
+                try DynamicMessage(Self.messageDescriptor, serializedBytes: bytes, limits: limits)
+            }
+        }
+        try ExtensionTable(extensions).check(result.get(), depth: limits.depth)
+    }
+}

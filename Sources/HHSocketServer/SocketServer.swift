@@ -448,6 +448,9 @@ public final class SocketServer: Service {
     /// grows by at most twice as many, and 64 MiB.
     public var heldBytes: Int { self.core?.ledger.bytes ?? 0 }
 
+    /// Returns the largest number of bytes that were held since the last call, nearly. For tests.
+    func takePeakOfHeldBytes() -> Int { self.core?.ledger.takePeak() ?? 0 }
+
     /// The authentications that run, and those that wait.
     var authentications: (running: Int, waiting: Int) { self.core?.authentications.counts ?? (0, 0) }
 

@@ -94,7 +94,7 @@ struct Siege: Sendable {
         try await control.mark()
         for clients in honest { try await clients.areAnswered(times: 50, within: .seconds(20)) }
         self.calm = Self.takeRecord(honest)
-        self.calmBytes = try await control.figures().held
+        self.calmBytes = try await control.figures().highestBufferedBytes
     }
 
     /// How honest clients come to the server.

@@ -21,6 +21,8 @@ func messageBenchmarks() {
         compare("64 KiB", large, MessageSample.large)
         let packed = try Bench_Item(serializedBytes: MessageSample.packed.serializedBytes() as [UInt8])
         compare("64 KiB of packed integers", packed, MessageSample.packed)
+        let index = try Bench_Index(serializedBytes: MessageSample.index.serializedBytes() as [UInt8])
+        compare("64 KiB of maps", index, MessageSample.index)
         let text = try Bench_Small(serializedBytes: MessageSample.text.serializedBytes() as [UInt8])
         compare("64 KiB of text", text, MessageSample.text)
     } catch {
@@ -72,19 +74,31 @@ private enum MessageSample {
     static func medium(_ number: Int) -> ReferenceMessages.Bench_Medium {
         var message = ReferenceMessages.Bench_Medium()
         message.order = "order \(number)"
-        message.items = (0..<20).map { index in
-            var item = ReferenceMessages.Bench_Item()
-            item.id = UInt64(1_000 + index)
-            item.name = "item number \(index)"
-            item.count = Int32(index)
-            item.price = 9.5 + Double(index)
-            item.note = index.isMultiple(of: 2) ? "" : "please wrap it up"
-            item.tags = [1, 2, 300]
-            return item
-        }
+        message.items = (0..<20).map { Self.item($0) }
         message.at = 1_700_000_000
         return message
     }
+
+    private static func item(_ index: Int) -> ReferenceMessages.Bench_Item {
+        var item = ReferenceMessages.Bench_Item()
+        item.id = UInt64(1_000 + index)
+        item.name = "item number \(index)"
+        item.count = Int32(index)
+        item.price = 9.5 + Double(index)
+        item.note = index.isMultiple(of: 2) ? "" : "please wrap it up"
+        item.tags = [1, 2, 300]
+        return item
+    }
+
+    static let index: ReferenceMessages.Bench_Index = {
+        var message = ReferenceMessages.Bench_Index()
+        for number in 0..<700 {
+            message.counts["key number \(number)"] = Int64(number)
+            message.names[Int32(number)] = "name number \(number)"
+            if number.isMultiple(of: 2) { message.items["key \(number)"] = Self.item(number) }
+        }
+        return message
+    }()
 
     /// Numbers of one to three bytes, most of them of two.
     static let packed: ReferenceMessages.Bench_Item = {

@@ -200,3 +200,41 @@ struct Bench_Large: HHSocketMessage.ProtobufMessage {
         encoder.messages(10, self.orders)
     }
 }
+
+/// About 64 KiB, in the entries of maps.
+struct Bench_Index: HHSocketMessage.ProtobufMessage {
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("bench.Index", """
+        1 counts map<string,int64>
+        2 names map<int32,string>
+        3 items map<string,message>
+        """, types: [Bench_Item.self])
+
+    var counts: [String: Int64] = [:]
+
+    var names: [Int32: String] = [:]
+
+    var items: [String: Bench_Item] = [:]
+
+    /// Fields that this version of the message does not know; kept when it is sent on.
+    var unknownFields = HHSocketMessage.UnknownStorage()
+
+    init() {}
+
+    mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
+        while let tag = decoder.nextTag() {
+            switch tag {
+            case 10: decoder.map(&self.counts, HHSocketMessage.WireString.self, HHSocketMessage.WireInt64.self)
+            case 18: decoder.map(&self.names, HHSocketMessage.WireInt32.self, HHSocketMessage.WireString.self)
+            case 26: decoder.messageMap(&self.items, HHSocketMessage.WireString.self)
+            default: decoder.unknown(tag, &self.unknownFields)
+            }
+        }
+    }
+
+    func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
+        encoder.unknown(self.unknownFields)
+        encoder.messageMap(26, self.items, HHSocketMessage.WireString.self)
+        encoder.map(18, self.names, HHSocketMessage.WireInt32.self, HHSocketMessage.WireString.self)
+        encoder.map(10, self.counts, HHSocketMessage.WireString.self, HHSocketMessage.WireInt64.self)
+    }
+}

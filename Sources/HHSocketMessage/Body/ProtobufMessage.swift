@@ -84,8 +84,10 @@ extension ProtobufMessage {
     ///
     /// - Throws: ``MessageError`` if a required field is missing, the message is nested more than 100 deep, or its
     ///   encoding would have 2 GiB or more.
+    @inlinable
     public func serializedBytes() throws(MessageError) -> [UInt8] {
-        try MessageEncoding(Self.messageDescriptor).bytes { encoder in self.encodeAll(to: &encoder) }
+        if let short = self.encodeIfShort({ [UInt8]($0) }) { return short }
+        return try self.longBytes()
     }
 
     @inlinable
@@ -109,18 +111,58 @@ extension ProtobufMessage {
         try self.canonicalBuffer().withUnsafeReadableBytes(body)
     }
 
+    /// Not inlinable, since it would be compiled for each type, whether or not it is encoded.
     public func messageBuffer() throws -> ByteBuffer { try self.serializedBuffer() }
 
     /// Encodes the message into a buffer of its own.
     ///
     /// - Throws: ``MessageError`` if a required field is missing, the message is nested more than 100 deep, or its
     ///   encoding would have 2 GiB or more.
+    @inlinable
     public func serializedBuffer() throws(MessageError) -> ByteBuffer {
-        try MessageEncoding(Self.messageDescriptor).buffer { encoder in self.encodeAll(to: &encoder) }
+        if let short = self.encodeIfShort({ ByteBuffer(bytes: $0) }) { return short }
+        return try self.longBuffer(isCanonical: false)
     }
 
     func canonicalBuffer() throws(MessageError) -> ByteBuffer {
-        try MessageEncoding(Self.messageDescriptor, isCanonical: true).buffer { encoder in
+        if let short = self.encodeIfShort(isCanonical: true, { ByteBuffer(bytes: $0) }) { return short }
+        return try self.longBuffer(isCanonical: true)
+    }
+
+    /// Encodes a message that is not expected to be long, on the stack, and calls `body` with its bytes.
+    ///
+    /// Inlinable, since a short message takes little more time than a call of a function that does not know its type.
+    ///
+    ///
+    /// - Returns: The result of `body`; nil if the message is longer, or expected to be, or cannot be encoded.
+    @inlinable
+    func encodeIfShort<Value>(isCanonical: Bool = false, _ body: (UnsafeRawBufferPointer) -> Value) -> Value? {
+        guard Self.messageDescriptor.expectsShortMessages else { return nil }
+        return withUnsafeTemporaryAllocation(byteCount: MessageEncoding.shortLength, alignment: 1) { memory in
+            var encoder = MessageEncoder(memory, isCanonical: isCanonical)
+            self.encode(to: &encoder)
+            guard encoder.failure == nil else { return nil }
+            guard encoder.missing == 0 else {
+                Self.messageDescriptor.expectLongMessages(length: encoder.count)
+                return nil
+            }
+            do throws(MessageError) {
+                try self.checkRequired()
+            } catch {
+                return nil
+            }
+            return body(UnsafeRawBufferPointer(start: encoder.cursor, count: encoder.count))
+        }
+    }
+
+    @usableFromInline
+    func longBytes() throws(MessageError) -> [UInt8] {
+        try MessageEncoding(Self.messageDescriptor).bytes { encoder in self.encodeAll(to: &encoder) }
+    }
+
+    @usableFromInline
+    func longBuffer(isCanonical: Bool) throws(MessageError) -> ByteBuffer {
+        try MessageEncoding(Self.messageDescriptor, isCanonical: isCanonical).buffer { encoder in
             self.encodeAll(to: &encoder)
         }
     }

@@ -9,10 +9,10 @@ public import Foundation
 public struct UnknownStorage: Hashable, Sendable {
     /// Complete fields, one after another.
     @usableFromInline
-    var bytes: [UInt8] = []
+    var bytes: [UInt8]
 
     @inlinable
-    public init() {}
+    public init() { self.bytes = [] }
 
     /// The fields as encoded on the wire, each with its tag.
     public var data: Data { Data(self.bytes) }

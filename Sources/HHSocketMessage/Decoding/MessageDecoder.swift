@@ -29,17 +29,18 @@ public struct MessageDecoder: ~Copyable {
     @usableFromInline var levels: Int
     /// The number of bytes that may still be allocated.
     @usableFromInline var memory: Int
-    @usableFromInline let limits: MessageLimits
-    /// The length of the outermost message.
-    @usableFromInline let length: Int
+    /// The limits, which errors tell.
+    @usableFromInline let depthLimit: Int
+    @usableFromInline let memoryLimit: Int
     @usableFromInline var failure: CodingFailure?
     /// The group that is being read; that of the innermost message that is one.
     @usableFromInline var group = OpenGroup(end: 0, levels: 0)
 
     @inlinable var hasFailed: Bool { self.failure != nil }
 
-    /// Not inlinable, so that it takes no code for each message.
-    @usableFromInline
+    /// Inlinable, since its many words would be copied, which takes longer than reading some fields.
+    @inlinable
+    @inline(__always)
     init(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) {
         // An empty buffer may have no address; any non-null address will do, since nothing is read.
         let start = bytes.baseAddress ?? UnsafeRawPointer(bitPattern: 1).unsafelyUnwrapped
@@ -47,10 +48,10 @@ public struct MessageDecoder: ~Copyable {
         self.cursor = self.start
         self.field = self.start
         self.end = self.start + bytes.count
-        self.limits = limits
-        self.length = bytes.count
+        self.depthLimit = limits.depth
         self.levels = limits.depth - 1
-        self.memory = limits.memory(forLength: bytes.count)
+        self.memoryLimit = limits.memory(forLength: bytes.count)
+        self.memory = self.memoryLimit
         if bytes.count > MessageLimits.length { self.fail(.tooLarge, at: nil) }
     }
 
@@ -101,7 +102,7 @@ public struct MessageDecoder: ~Copyable {
     @usableFromInline
     @inline(never)
     mutating func failForMemory() {
-        self.fail(.needsTooMuchMemory(limit: self.limits.memory(forLength: self.length)), at: nil)
+        self.fail(.needsTooMuchMemory(limit: self.memoryLimit), at: nil)
     }
 
     // MARK: Tags and numbers
@@ -252,5 +253,5 @@ public struct MessageDecoder: ~Copyable {
 
     @usableFromInline
     @inline(never)
-    mutating func failForDepth() { self.fail(.tooDeep(limit: self.limits.depth), at: nil) }
+    mutating func failForDepth() { self.fail(.tooDeep(limit: self.depthLimit), at: nil) }
 }

@@ -69,6 +69,16 @@ public final class MessageDescriptor: Sendable {
         get { self.lastLength.load(ordering: .relaxed) }
         set { self.lastLength.store(newValue, ordering: .relaxed) }
     }
+
+    /// Whether messages of this type are expected to be short, and are encoded on the stack first.
+    @usableFromInline
+    var expectsShortMessages: Bool { self.expectedLength <= MessageEncoding.shortLength }
+
+    /// Notes that a message was not short.
+    ///
+    /// - Parameter length: The number of bytes that it takes.
+    @usableFromInline
+    func expectLongMessages(length: Int) { self.expectedLength = length }
 }
 
 /// The fields of a message, by number and by name.

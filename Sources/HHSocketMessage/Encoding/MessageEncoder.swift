@@ -21,13 +21,16 @@ public struct MessageEncoder: ~Copyable {
     /// The first error.
     @usableFromInline var failure: CodingFailure?
 
+    @inlinable
+    @inline(__always)
     init(_ memory: UnsafeMutableRawBufferPointer, isCanonical: Bool) {
+        // An empty buffer may have no address; any non-null address will do, since nothing is written.
         let start = memory.baseAddress ?? UnsafeMutableRawPointer(bitPattern: 1).unsafelyUnwrapped
         self.start = start.assumingMemoryBound(to: UInt8.self)
         self.end = self.start + memory.count
         self.cursor = self.end
         self.isCanonical = isCanonical
-        self.levels = MessageLimits.standard.depth - 1
+        self.levels = MessageLimits.encodedDepth - 1
     }
 
     /// The number of bytes of all that has been encoded.
@@ -96,12 +99,16 @@ public struct MessageEncoder: ~Copyable {
     }
 
     mutating func prepend(text: String) {
-        var text = text
-        let count = text.withUTF8 { bytes in
+        // Without a copy of the string, whose reference would be counted.
+        let count = text.utf8.withContiguousStorageIfAvailable { bytes in
             self.prepend(bytes: UnsafeRawBufferPointer(bytes))
             return bytes.count
         }
-        self.prepend(varint: UInt64(count))
+        if let count { return self.prepend(varint: UInt64(count)) }
+        // A string of Objective-C.
+        var text = text
+        text.makeContiguousUTF8()
+        self.prepend(text: text)
     }
 
     /// Writes a field's number and wire type.
@@ -216,7 +223,7 @@ public struct MessageEncoder: ~Copyable {
     @usableFromInline
     @inline(never)
     mutating func failForDepth(in descriptor: MessageDescriptor) {
-        self.fail(MessageError(.tooDeep(limit: MessageLimits.standard.depth), in: descriptor.name))
+        self.fail(MessageError(.tooDeep(limit: MessageLimits.encodedDepth), in: descriptor.name))
     }
 
     mutating func fail(_ error: MessageError) {

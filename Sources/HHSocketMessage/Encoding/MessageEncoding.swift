@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Encodes messages into memory whose length is a guess: a short one on the stack, a long one in as much as the last of
-/// its type took, and if that is too little, once more.
+/// Encodes messages into memory whose length is a guess: in as much as the last of its type took, and if that is too
+/// little, once more. For those that are not short, see ``ProtobufMessage/encodeIfShort(isCanonical:_:)``.
 ///
 /// A message comes as a closure that encodes it.
+@usableFromInline
 struct MessageEncoding {
     typealias Encode = (inout MessageEncoder) -> Void
 
@@ -16,11 +17,11 @@ struct MessageEncoding {
         self.isCanonical = isCanonical
     }
 
-    /// The length of the memory on the stack, in bytes. Swift allocates what is longer on the heap.
-    private static let stackLength = 1 << 10
+    /// The maximum length of a message that is encoded on the stack, in bytes: Swift has longer memory on the heap.
+    @inlinable
+    static var shortLength: Int { 1 << 10 }
 
     func bytes(_ encode: Encode) throws(MessageError) -> [UInt8] {
-        if let short = try self.inStack(encode, { [UInt8]($0) }) { return short }
         var capacity = self.descriptor.expectedLength
         while true {
             var attempt = Attempt()
@@ -42,7 +43,6 @@ struct MessageEncoding {
     }
 
     func buffer(_ encode: Encode) throws(MessageError) -> ByteBuffer {
-        if let short = try self.inStack(encode, { ByteBuffer(bytes: $0) }) { return short }
         var capacity = self.descriptor.expectedLength
         while true {
             var buffer = ByteBufferAllocator().buffer(capacity: capacity)
@@ -58,25 +58,6 @@ struct MessageEncoding {
             }
             capacity = attempt.length
         }
-    }
-
-    /// Encodes a message that is not expected to be long, and calls `body` with its bytes.
-    ///
-    /// - Returns: The result of `body`; nil if the message is longer, or expected to be.
-    private func inStack<Value>(
-        _ encode: Encode,
-        _ body: (UnsafeRawBufferPointer) -> Value
-    ) throws(MessageError) -> Value? {
-        guard self.descriptor.expectedLength <= Self.stackLength else { return nil }
-        var attempt = Attempt()
-        let value: Value? = withUnsafeTemporaryAllocation(byteCount: Self.stackLength, alignment: 1) { memory in
-            attempt = self.attempt(memory, encode)
-            guard attempt.failure == nil, attempt.length <= memory.count else { return nil }
-            return body(UnsafeRawBufferPointer(rebasing: memory[(memory.count - attempt.length)...]))
-        }
-        try self.check(attempt)
-        if attempt.length > Self.stackLength { self.descriptor.expectedLength = attempt.length }
-        return value
     }
 
     /// The result of encoding into memory that may be too short.

@@ -2,7 +2,8 @@
 /// The bounds within which a message is decoded, since its bytes may be a stranger's.
 public struct MessageLimits: Hashable, Sendable {
     /// The bounds unless others are given.
-    public static let standard = Self()
+    @inlinable
+    public static var standard: Self { Self() }
 
     /// The maximum nesting depth of messages, including the outermost; 100 by default. Entries of maps whose values are
     /// not messages do not count. The source of the default is swift-protobuf's limit. C++ and Java allow one more:
@@ -19,8 +20,13 @@ public struct MessageLimits: Hashable, Sendable {
     public var memoryPerByte: Int
 
     /// The maximum length of a message, in bytes: protobuf's own limit, less than 2 GiB, which fits in 32 bits.
-    package static let length = Int(Int32.max)
+    @inlinable
+    package static var length: Int { Int(Int32.max) }
+    /// The maximum nesting depth of messages that are encoded.
+    @inlinable
+    static var encodedDepth: Int { 100 }
 
+    @inlinable
     public init(depth: Int = 100, memory: Int = 32 << 20, memoryPerByte: Int = 8) {
         self.depth = depth
         self.memory = memory
@@ -28,7 +34,7 @@ public struct MessageLimits: Hashable, Sendable {
     }
 
     /// The number of bytes that decoding a message of this length may allocate.
-    @usableFromInline
+    @inlinable
     package func memory(forLength length: Int) -> Int {
         let (product, overflows) = length.multipliedReportingOverflow(by: self.memoryPerByte)
         return overflows ? .max : product.addingReportingOverflow(self.memory).overflow ? .max : product + self.memory

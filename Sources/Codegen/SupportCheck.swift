@@ -27,7 +27,7 @@ struct SupportCheck {
             }
         }
         // Messages of protoc-gen-swift are not checked.
-        guard options.messages == .protobufC else { return }
+        guard options.messages == .hhsocket else { return }
         for message in file.allMessages { self.check(message) }
         for field in file.allExtensions { self.check(field) }
     }
@@ -45,7 +45,7 @@ struct SupportCheck {
     }
 
     private mutating func checkType(_ message: Descriptor, of element: some ProvidesLocationPath, _ name: String) {
-        guard self.options.messages == .protobufC, !Self.isSupported(message.file) else { return }
+        guard self.options.messages == .hhsocket, !Self.isSupported(message.file) else { return }
         self.diagnostics.append(Self.unsupported(message.fullName, of: element, name))
     }
 

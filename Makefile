@@ -100,7 +100,8 @@ test-feed: dependencies ## build Examples/Feed and compare its output with the e
 	sh Scripts/test-feed $(swift_options)
 
 test-readme: dependencies ## run the session of README.md line by line, and compare what its program prints
-	@sh Scripts/test-readme $(common_options)
+	$(needs_python)
+	@Scripts/test-session README.md 'Try it' 'Fifteen lines' -- $(common_options)
 
 test-tutorials: programs = python3 protoc:protobuf-compiler
 test-tutorials: build-tests ## compile every step of the tutorials, and run their programs
@@ -267,6 +268,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/check-apple --self-test
 	Scripts/license-headers --self-test
 	Scripts/release-check --self-test
+	Scripts/test-session --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it
 	sh Fuzz/run build

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Foundation
 import GeneratedSamples
 import HHSocketMessage
 import TestSupport
@@ -66,6 +67,49 @@ private struct OurSide {
         let manifest = try DocumentationPage("Package.swift").text
         let version = try #require(manifest.firstMatch(of: /apple\/swift-protobuf", from: "([0-9.]+)"/)).output.1
         #expect(self.page.text.contains("[swift-protobuf](https://github.com/apple/swift-protobuf) \(version)."))
+    }
+
+    private static let checkout = packageFolder.appendingPathComponent(".build/checkouts/swift-protobuf")
+
+    /// Each name of theirs is in their sources, but for those that are made of a `.proto`.
+    @Test(
+        .enabled(
+            if: FileManager.default.fileExists(atPath: Self.checkout.path),
+            "There is no .build/checkouts/swift-protobuf: its names are NOT TESTED here."
+        )
+    )
+    func theirNamesAreInTheirSources() throws {
+        var known: Set<Substring> = ["animal", "chat", "OneOf_Body"]
+        for folder in ["Sources/SwiftProtobuf", "Sources/protoc-gen-swift", "Plugins"] {
+            let files = try #require(
+                FileManager.default.enumerator(
+                    at: Self.checkout.appendingPathComponent(folder),
+                    includingPropertiesForKeys: nil
+                )
+            )
+            for case let file as URL in files where file.pathExtension == "swift" {
+                let text = try String(contentsOf: file, encoding: .utf8)
+                known.formUnion(Self.words(of: text))
+            }
+        }
+        known.formUnion(Self.words(of: try DocumentationPage(".build/checkouts/swift-protobuf/Package.swift").text))
+        var count = 0
+        for row in self.page.text.split(separator: "\n") where row.hasPrefix("| ") {
+            for code in row.split(separator: "|")[0].split(separator: "`", omittingEmptySubsequences: false)
+                .enumerated()
+            where code.offset % 2 == 1 {
+                for word in Self.words(of: String(code.element)) where word.count > 1 {
+                    let isGenerated = word.contains(/^(Chat_|Extended_|(has|clear)[A-Z])/)
+                    count += 1
+                    #expect(isGenerated || known.contains(word), "\(word)")
+                }
+            }
+        }
+        #expect(count > 80)
+    }
+
+    private static func words(of text: String) -> [Substring] {
+        text.split { !($0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_")) }.filter { $0.first?.isNumber == false }
     }
 
     /// Each reason that the table of errors names is one of a `MessageError`.

@@ -66,7 +66,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Conformance/Package.swift Conformance/Sources/ConformanceProgram Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
+.PHONY: help demo test conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-guide test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -107,7 +107,12 @@ test-feed: dependencies ## build Examples/Feed and compare its output with the e
 	sh Scripts/test-feed $(swift_options)
 
 test-readme: dependencies ## run the session of README.md line by line, and compare what its program prints
-	@sh Scripts/test-readme $(common_options)
+	$(needs_python)
+	@Scripts/test-session README.md 'Try it' 'Fifteen lines' -- $(common_options)
+
+test-guide: programs = python3 protoc:protobuf-compiler
+test-guide: dependencies ## follow the guide of Docs/Codegen.md line by line, from an empty folder to a typed call
+	@Scripts/test-session Docs/Codegen.md 'From an empty folder to a call' -- $(common_options)
 
 test-tutorials: programs = python3 protoc:protobuf-compiler
 test-tutorials: build-tests ## compile every step of the tutorials, and run their programs
@@ -278,6 +283,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/check-apple --self-test
 	Scripts/license-headers --self-test
 	Scripts/release-check --self-test
+	Scripts/test-session --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it
 	sh Fuzz/run build

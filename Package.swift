@@ -454,6 +454,7 @@ let package = Package(
                 .target(name: "weather-example", condition: .when(platforms: [.linux, .macOS])),
                 "HHSocket",
                 "HHSocketApp",
+                "HHSocketMessage",
                 .target(name: "HHSocketProtobufC", condition: .when(platforms: [.linux, .macOS])),
                 "HHSocketRPC",
                 "HHSocketServer",

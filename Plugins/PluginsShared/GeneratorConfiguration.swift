@@ -96,7 +96,7 @@ extension GeneratorConfiguration: Decodable {
 
         self.protoFiles = try values.decodeIfPresent([String].self, forKey: .protoFiles)
         self.visibility = try choice(.visibility, ["Public", "Package", "Internal"])
-        self.messages = try choice(.messages, ["ProtobufC", "SwiftProtobuf"])
+        self.messages = try choice(.messages, ["HHSocket", "SwiftProtobuf"])
         self.client = try values.decodeIfPresent(Bool.self, forKey: .client)
         self.server = try values.decodeIfPresent(Bool.self, forKey: .server)
         self.mocks = try values.decodeIfPresent(Bool.self, forKey: .mocks)

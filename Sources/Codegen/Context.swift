@@ -21,7 +21,7 @@ struct Context {
     }
 
     /// Whether this generator writes the file's messages.
-    var generatesMessages: Bool { self.options.messages == .protobufC }
+    var generatesMessages: Bool { self.options.messages == .hhsocket }
 
     /// Whether any code is generated for the file's services.
     var generatesServices: Bool {

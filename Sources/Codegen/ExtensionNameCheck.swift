@@ -16,7 +16,7 @@ struct ExtensionNameCheck {
     private var owners: [String: Owner] = [:]
 
     init(_ files: [FileDescriptor], _ options: GeneratorOptions) {
-        guard options.messages == .protobufC else { return }
+        guard options.messages == .hhsocket else { return }
         let generated = Set(files.map(\.name))
         for file in files.withImports {
             let names = Context(options: options, file: file).names

@@ -13,9 +13,9 @@ struct GeneratorOptions {
         var keyword: String { self.rawValue.lowercased() }
     }
 
-    /// The source of the messages: this generator, for libprotobuf-c, or protoc-gen-swift.
+    /// The source of the messages: this generator, or protoc-gen-swift.
     enum Messages: String, CaseIterable {
-        case protobufC = "ProtobufC"
+        case hhsocket = "HHSocket"
         case swiftProtobuf = "SwiftProtobuf"
     }
 
@@ -25,7 +25,7 @@ struct GeneratorOptions {
     ]
 
     var visibility = Visibility.internal
-    var messages = Messages.protobufC
+    var messages = Messages.hhsocket
     var client = true
     var server = true
     /// Whether mocks are generated; by default, only with a client.

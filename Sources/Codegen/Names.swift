@@ -14,7 +14,7 @@ struct Names {
 
     init(options: GeneratorOptions, file: FileDescriptor) {
         // The module of the well-known types. The namer also avoids its name, which qualifies names in generated code.
-        let module = options.messages == .protobufC ? Self.runtime : "SwiftProtobuf"
+        let module = options.messages == .hhsocket ? Self.runtime : "SwiftProtobuf"
         self.namer = SwiftProtobufNamer(
             currentFile: file,
             protoFileToModuleMappings: options.modules.mappings(runtime: module)

@@ -27,7 +27,7 @@ struct SupportCheck {
             }
         }
         // Messages of protoc-gen-swift are not checked.
-        guard options.messages == .protobufC else { return }
+        guard options.messages == .hhsocket else { return }
         for message in file.allMessages {
             for field in message.fields { self.check(field) }
         }
@@ -43,7 +43,7 @@ struct SupportCheck {
     }
 
     private mutating func checkType(_ message: Descriptor, of element: some ProvidesLocationPath, _ name: String) {
-        guard self.options.messages == .protobufC, !Self.isSupported(message.file) else { return }
+        guard self.options.messages == .hhsocket, !Self.isSupported(message.file) else { return }
         self.diagnostics.append(Self.unsupported(message.fullName, of: element, name))
     }
 

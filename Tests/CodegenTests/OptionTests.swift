@@ -66,7 +66,7 @@ import Testing
                 + "FileNaming, ProtoPathModuleMappings, Module, UseAccessLevelOnImports or ServiceSuffix"
         ),
         ("Visibility=Open", "--hhsocket_opt: Visibility=Open: expected Public, Package or Internal"),
-        ("Messages=JSON", "--hhsocket_opt: Messages=JSON: expected ProtobufC or SwiftProtobuf"),
+        ("Messages=JSON", "--hhsocket_opt: Messages=JSON: expected HHSocket or SwiftProtobuf"),
         ("Client=yes", "--hhsocket_opt: Client=yes: expected true or false"),
         ("Server", "--hhsocket_opt: Server=: expected true or false"),
         ("FileNaming=Flat", "--hhsocket_opt: FileNaming=Flat: expected FullPath, PathToUnderscores or DropPath"),

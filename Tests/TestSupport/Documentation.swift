@@ -9,6 +9,8 @@ package let packageFolder = (0..<3).reduce(URL(fileURLWithPath: #filePath)) { ur
 /// A page of the documentation, whose examples tests repeat word for word.
 package struct DocumentationPage: Sendable {
     package let text: String
+    /// The page's path below the package's folder; nil for text that is no page.
+    private var path: String?
 
     /// Every page, below the package's folder. Reviews of a date are none: they quote what was so then.
     package static var paths: [String] {
@@ -39,6 +41,7 @@ package struct DocumentationPage: Sendable {
     /// - Parameter path: Below the package's folder, such as `Docs/Protocol.md`.
     package init(_ path: String) throws {
         self.text = try String(contentsOf: packageFolder.appendingPathComponent(path), encoding: .utf8)
+        self.path = path
     }
 
     /// A guide of a library.
@@ -78,6 +81,7 @@ package struct DocumentationPage: Sendable {
             throw Unexpected(description: "\(path) has no section \"\(title)\"")
         }
         self.text = section
+        self.path = path
     }
 
     /// A page that is only text.
@@ -90,23 +94,65 @@ package struct DocumentationPage: Sendable {
         self.allBlocks.filter { $0.language == language }.map(\.text)
     }
 
-    /// The blocks of code in their order, each with its language, or "".
-    package var allBlocks: [(language: String, text: String)] {
-        var blocks: [(language: String, text: String)] = []
+    /// A block of code of a page.
+    package struct Block {
+        /// "" if the page names none.
+        package var language: String
+        package var text: String
+        /// The last line of words before it.
+        package var introduction: String
+        /// The heading of the second level above it; "" if there is none.
+        package var section: String
+    }
+
+    /// The blocks of code in their order.
+    package var allBlocks: [Block] {
+        var blocks: [Block] = []
         var block: (language: Substring, lines: [Substring])?
+        var (introduction, section) = ("", "")
         for line in self.text.split(separator: "\n", omittingEmptySubsequences: false) {
             if line.hasPrefix("```") {
                 if let ended = block {
-                    blocks.append((String(ended.language), ended.lines.joined(separator: "\n")))
-                    block = nil
+                    blocks.append(
+                        Block(
+                            language: String(ended.language),
+                            text: ended.lines.joined(separator: "\n"),
+                            introduction: introduction,
+                            section: section
+                        )
+                    )
+                    (block, introduction) = (nil, "")
                 } else {
                     block = (line.dropFirst(3), [])
                 }
-            } else {
+            } else if block != nil {
                 block?.lines.append(line)
+            } else if line.hasPrefix("## ") {
+                (introduction, section) = ("", String(line.dropFirst(3)))
+            } else if !line.isEmpty {
+                introduction = String(line)
             }
         }
         return blocks
+    }
+
+    /// The blocks of Swift that tests have: all but pieces of manifests, which no test can compile, and the files of a
+    /// session, which `make` compiles.
+    package var examples: [String] {
+        get throws {
+            let sections = try self.path.map(Self.sectionsWithSessions) ?? []
+            return self.allBlocks
+                .filter { $0.language == "swift" && !Self.isOfAManifest($0.text) }
+                .filter { !sections.contains($0.section) || $0.introduction.wholeMatch(of: /.*`[^`]+\.swift`:/) == nil }
+                .map(\.text)
+        }
+    }
+
+    /// The sections of a page that the Makefile has `Scripts/test-session` run.
+    package static func sectionsWithSessions(_ path: String) throws -> [String] {
+        let makefile = try DocumentationPage("Makefile").text
+        return makefile.split(separator: "\n").filter { $0.contains("Scripts/test-session \(path) ") }
+            .flatMap { line in line.matches(of: /'([^']+)'/).map { String($0.output.1) } }
     }
 
     /// The text without blocks of code.
@@ -145,7 +191,7 @@ package struct DocumentationPage: Sendable {
     ///
     /// - Throws: If the page has no block at all: then it is another page, or written in another way.
     package func examples(missingFrom source: String) throws -> [String] {
-        let blocks = self.blocks().filter { !Self.isOfAManifest($0) }
+        let blocks = try self.examples
         guard !blocks.isEmpty else { throw Unexpected(description: "the page has no examples") }
         let imported = Set(SourceFile.imports(of: source))
         return blocks.filter { block in
@@ -185,12 +231,12 @@ package struct DocumentationPage: Sendable {
 
 /// What tests ask of a Swift file.
 package enum SourceFile {
-    /// The modules that it imports, with or without attributes.
+    /// The modules that it imports, with or without attributes and access levels.
     package static func imports(of source: String) -> [String] {
         source.components(separatedBy: "\n").compactMap { line in
             let words = line.split(separator: " ")
             guard let index = words.firstIndex(of: "import"), index + 1 < words.count,
-                words[..<index].allSatisfy({ $0.hasPrefix("@") }), !line.hasPrefix(" ")
+                words[..<index].allSatisfy({ $0.hasPrefix("@") || $0 == "public" }), !line.hasPrefix(" ")
             else { return nil }
             return String(words[index + 1])
         }

@@ -28,7 +28,7 @@ struct CommandArguments {
           {
             "protoFiles": ["chat.proto"],  all below the configuration's folder
             "visibility": "Internal",      or "Package", "Public"
-            "messages": "ProtobufC",       or "SwiftProtobuf"
+            "messages": "HHSocket",        or "SwiftProtobuf"
             "client": true,
             "server": true,
             "mocks": true,                 as "client" says

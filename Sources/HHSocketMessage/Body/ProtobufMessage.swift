@@ -133,7 +133,6 @@ extension ProtobufMessage {
     ///
     /// Inlinable, since a short message takes little more time than a call of a function that does not know its type.
     ///
-    ///
     /// - Returns: The result of `body`; nil if the message is longer, or expected to be, or cannot be encoded.
     @inlinable
     func encodeIfShort<Value>(isCanonical: Bool = false, _ body: (UnsafeRawBufferPointer) -> Value) -> Value? {

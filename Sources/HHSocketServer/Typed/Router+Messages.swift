@@ -102,14 +102,3 @@ extension ServerContext {
         )
     }
 }
-
-extension SocketServer {
-    /// Sends a push to every connection, as ``push(type:body:)``.
-    ///
-    /// - Throws: What the message's writer throws: ``/HHSocketMessage/MessageError`` for generated ones.
-    /// - Returns: How many connections it was handed to.
-    @discardableResult
-    public func push<Push: PushMessage>(_ message: Push) async throws -> Int {
-        await self.push(type: Push.pushType, body: try ByteBuffer(message: message))
-    }
-}

@@ -15,7 +15,7 @@ actor ChatService: Chat_Chat.ServiceProtocol {
         note.number = UInt64(self.notes.count + 1)
         note.message = request
         self.notes.append(note)
-        await context.session.push(type: Chat_Note.pushType, body: try ByteBuffer(message: note))
+        try await context.session.push(note)
         var receipt = Chat_Receipt()
         receipt.number = note.number
         return receipt

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import CWeather
 import GeneratedSamples
-public import HHSocketProtobufC
 import HHSocketRPC
 import HHSocketServer
 import TestSupport
@@ -43,19 +41,20 @@ private struct Transfers: Files_Transfer.ServiceProtocol {
     }
 }
 
-extension Weather__Report: ProtobufCStructure {
-    public static func initialize(_ report: UnsafeMutablePointer<Self>?) { weather__report__init(report) }
-}
+/// Has one entry for each key.
+private struct Store: Kv_Store.ServiceProtocol {
+    func get(_ request: Kv_GetRequest, context: ServerContext) async throws -> Kv_GetReply { Kv_GetReply() }
+    func put(_ request: Kv_Entry, context: ServerContext) async throws -> Kv_PutReply { Kv_PutReply() }
+    func delete(_ request: Kv_DeleteRequest, context: ServerContext) async throws -> Kv_DeleteReply { Kv_DeleteReply() }
 
-extension Weather__Receipt: ProtobufCStructure {
-    public static func initialize(_ receipt: UnsafeMutablePointer<Self>?) { weather__receipt__init(receipt) }
+    func scan(
+        _ request: Kv_GetRequest,
+        to responses: MessageWriter<Kv_Entry>,
+        context: ServerContext
+    ) async throws {
+        for key in request.keys { try await responses.send(.with { $0.key = "\(key)ann" }) }
+    }
 }
-
-let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Receipt>>(
-    "weather.Weather/Measured",
-    type: 301,
-    kind: .unary
-)
 
 /// The examples of `Docs/Codegen.md`, word for word, one of which is that of `README.md` too.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct CodegenGuideTests {
@@ -73,10 +72,11 @@ let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Rec
         )
     )
     func theProtoOfThePageMakesWhatItsExamplesUse() async throws {
-        let page = try DocumentationPage("Docs/Codegen.md")
+        let page = try DocumentationPage("Docs/Codegen.md", section: "Numbers and options in a .proto")
+        let whole = try DocumentationPage("Docs/Codegen.md")
         let folder = try TemporaryFolder()
         _ = try folder.write(try #require(page.blocks("proto").first), to: "chat.proto")
-        let line = try #require(page.blocks("").first { $0.hasPrefix("protoc ") })
+        let line = try #require(whole.blocks("").first { $0.hasPrefix("protoc ") })
         let shell = try #require(Command.installed("sh", or: ["/bin"]))
         let script = """
             cd '\(folder.path)'
@@ -88,7 +88,7 @@ let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Rec
             """
         let outcome = try await Command.run(["-ec", script], of: shell)
         #expect(outcome.exitCode == 0, "\(outcome.errors)")
-        let names = Set(page.blocks().flatMap { $0.matches(of: /Chat_[A-Z][A-Za-z]*/).map { String($0.output) } })
+        let names = Set(whole.blocks().flatMap { $0.matches(of: /Chat_[A-Z][A-Za-z]*/).map { String($0.output) } })
         #expect(names.count >= 5)
         for name in names { #expect(outcome.text.contains(" \(name)"), "\(name) is not made") }
         for method in ["send", "recall", "compose"] { #expect(outcome.text.contains("func \(method)(")) }
@@ -107,120 +107,12 @@ let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Rec
         return note
     }
 
-    @Test func limits() throws {
-        var message = self.message("hello")
-        let (bytes, more) = try (self.note("news").serializedBytes(), self.message("again").serializedBytes())
-
-        let note = try Chat_Note(serializedBytes: bytes, limits: MessageLimits(depth: 10, memory: 1 << 20))
-        try message.merge(serializedBytes: more)
-
-        #expect(note == self.note("news"))
-        #expect(message.text == "again")
-        #expect(throws: MessageError.self) { try Chat_Note(serializedBytes: bytes, limits: MessageLimits(depth: 1)) }
-    }
-
-    @Test func anyAndStruct() throws {
-        let note = Chat_Note.with { $0.number = 7 }
-        let any = try Google_Protobuf_Any(message: note)
-        let same = try Chat_Note(unpackingAny: any)
-
-        var settings: Google_Protobuf_Struct = ["volume": 0.5, "languages": ["de", "en"]]
-        settings["isMuted"] = true
-
-        #expect(same == note)
-        #expect(try settings.jsonString() == #"{"isMuted":true,"languages":["de","en"],"volume":0.5}"#)
-    }
-
-    @Test func extensions() throws {
-        var animal = Extended_Animal()
-        animal.heart = Extended_Animal.Heart()
-
-        animal.Extended_age = 7
-        if animal.hasExtended_age { animal.clearExtended_age() }
-
-        #expect(!animal.hasExtended_age)
-        animal.Extended_age = 8
-
-        var options = MessageJSON.EncodingOptions()
-        options.types = MessageTypes(extensions: [Extended_Extensions_age])
-        let text = try animal.jsonString(options: options)
-
-        #expect(text == #"{"heart":{},"[extended.age]":8}"#)
-    }
-
-    @Test func json() throws {
-        let note = self.note("news")
-
-        let text = try note.jsonString()
-        let same = try Chat_Note(jsonString: text)
-
-        #expect(same == note)
-        #expect(text == #"{"message":{"author":"ann","text":"news"}}"#)
-    }
-
-    @Test func jsonWithOptions() throws {
-        let text = #"{"message": {"author": "ann", "text": "news", "color": 3}}"#
-
-        var options = MessageJSON.DecodingOptions()
-        options.ignoreUnknownFields = true
-        options.types = MessageTypes([Chat_Note.self])
-        let note = try Chat_Note(jsonString: text, options: options)
-
-        #expect(note == self.note("news"))
-        #expect {
-            try Chat_Note(jsonString: #"{"message":{"text":1}}"#)
-        } throws: { error in
-            "\(error)" == "$.message.text: expected a string, found a number"
-        }
-    }
-
-    @Test func structures() async throws {
-        var router = Router()
-        router.handle(measured) { report, context in
-            var receipt = Weather__Receipt()
-            weather__receipt__init(&receipt)
-            receipt.number = try report.withStructure { UInt64($0.pointee.temperature) }
-            return try CMessage(packing: &receipt)
-        }
-        let server = SocketServer(configuration: .init(port: 0), router: router)
-        try await server.start()
-        let client = SocketClient(configuration: .init(servers: server.addresses))
-        client.connect()
-        var report = Weather__Report()
-        weather__report__init(&report)
-        report.temperature = 21
-
-        let receipt = try await client.call(measured, CMessage(packing: &report))
-        try receipt.withStructure { receipt in print(receipt.pointee.number) }
-
-        #expect(try receipt.withStructure { $0.pointee.number } == 21)
-        await client.close()
-        await server.shutdown()
-    }
-
-    @Test func conveniences() throws {
-        let news = Chat_Note.with {
-            $0.number = 7
-            $0.message.text = "hello"
-        }
-        let data = try news.serializedData()
-        let buffer = try news.serializedBuffer()
-        let fromData = try Chat_Note(serializedData: data)
-        let fromBuffer = try Chat_Note(serializedBytes: buffer)
-
-        #expect(fromData == news && fromBuffer == news)
-        #expect(news.number == 7 && news.message.text == "hello")
-    }
-
     @Test func optionsOfCalls() async throws {
         var router = Router()
-        router.messageLimits = MessageLimits(depth: 10, memory: 1 << 20)
         router.register(ChatRoom())
         let server = SocketServer(configuration: .init(port: 0), router: router)
         try await server.start()
-        var configuration = SocketClient.Configuration(servers: server.addresses)
-        configuration.messageLimits = MessageLimits(depth: 10, memory: 1 << 20)
-        let connection = SocketClient(configuration: configuration)
+        let connection = SocketClient(configuration: .init(servers: server.addresses))
         connection.connect()
         let (chat, message) = (Chat_Chat.Client(connection), self.message("hello"))
 
@@ -246,7 +138,10 @@ let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Rec
         router.register(ChatRoom())
         let server = SocketServer(configuration: .init(port: port), router: router)
         try await server.start()
+
         try await server.push(note)
+        try await server.push(note, to: "ann")
+        for session in server.sessions(of: "ann") { try await session.push(note) }
 
         let servers = server.addresses
         let connection = SocketClient(configuration: .init(servers: servers))
@@ -288,6 +183,7 @@ let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Rec
         var router = Router()
         router.register(ChatRoom())
         router.register(Transfers())
+        router.register(Store())
         let server = SocketServer(configuration: .init(port: 0), router: router)
         try await server.start()
         let servers = server.addresses
@@ -311,6 +207,11 @@ let measured = MethodDescriptor<CMessage<Weather__Report>, CMessage<Weather__Rec
             for piece in pieces { try await stream.send(piece) }
         }
         #expect(receipt.offset == 2)
+
+        let store = Kv_Store.Client(connection)
+        let entries = try await store.scan(.with { $0.keys = ["user/"] })
+        for try await entry in entries { print(entry.key) }
+        #expect(try await entries.response.status == .ok)
         await connection.close()
         await server.shutdown(gracePeriod: .zero)
     }

@@ -214,6 +214,27 @@ private actor Store: Kv_Store.ServiceProtocol {
         }
     }
 
+    @Test func pushesToOneConnectionAndToOneClientAreMessages() async throws {
+        try await self.withStore(change: { router in
+            router.handle(Kv_Store.Methods.delete) { request, context in
+                context.session.authenticate(as: "ann")
+                let isTaken = try await context.session.push(Kv_Changed.with { $0.deleted = request.key })
+                #expect(isTaken)
+                return Kv_DeleteReply()
+            }
+        }) { store, server in
+            let changes = store.pushes(Kv_Changed.self)
+            _ = try await store.delete(.with { $0.key = "a" })
+            #expect(try await server.push(Kv_Changed.with { $0.deleted = "b" }, to: "ann") == 1)
+            #expect(try await server.push(Kv_Changed.with { $0.deleted = "c" }, to: "bob") == 0)
+            let received = try await withDeadline("two pushes") {
+                var iterator = changes.makeAsyncIterator()
+                return [await iterator.next()?.deleted, await iterator.next()?.deleted]
+            }
+            #expect(received == ["a", "b"])
+        }
+    }
+
     @Test func handlerOfPushesIsGivenMessages() async throws {
         try await self.withStore { store, server in
             let heard = Watched<[String]>([])

@@ -45,6 +45,18 @@ import Testing
         #expect(page.prose == "a\nb\nd")
     }
 
+    @Test func filesOfASessionAreNoExamples() throws {
+        let page = try DocumentationPage("Docs/Codegen.md")
+        let sections = try DocumentationPage.sectionsWithSessions("Docs/Codegen.md")
+        #expect(!sections.isEmpty)
+        let files = page.allBlocks.filter { sections.contains($0.section) && $0.language == "swift" }.map(\.text)
+        #expect(files.count > 2)
+        #expect(try Set(files).isDisjoint(with: page.examples))
+        // What is not introduced as a file is an example there, too.
+        #expect(try DocumentationPage("README.md").examples.count > 1)
+        #expect(try DocumentationPage.sectionsWithSessions("Docs/CLI.md").isEmpty)
+    }
+
     @Test(arguments: [
         ("## Go-away: servers that shut down", "go-away-servers-that-shut-down"),
         ("### `plain`", "plain"), ("# The [wire](x.md)", "the-wire"), ("## TLS on a server", "tls-on-a-server"),
@@ -128,7 +140,7 @@ import Testing
             let page = try DocumentationPage(path)
             let name = path.firstMatch(of: /\.docc\/(.*)\.md/).map { "guide: \"\($0.output.1)\"" } ?? path
             let guides = sources.filter { $0.text.contains(name) }
-            for block in page.blocks() where !DocumentationPage.isOfAManifest(block) {
+            for block in try page.examples {
                 count += 1
                 let alone = DocumentationPage(text: "```swift\n\(block)\n```\n")
                 let isHeld = try guides.contains { try alone.examples(missingFrom: $0.text).isEmpty }
@@ -140,8 +152,7 @@ import Testing
 
     @Test func theFirstExampleOfAPageSaysWhatToImport() throws {
         for path in try DocumentationPage.paths {
-            let examples = try DocumentationPage(path).blocks().filter { !DocumentationPage.isOfAManifest($0) }
-            guard let first = examples.first else { continue }
+            guard let first = try DocumentationPage(path).examples.first else { continue }
             #expect(!DocumentationPage.imports(of: first).modules.isEmpty, "\(path): \(first)")
         }
     }

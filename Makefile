@@ -63,10 +63,10 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Conformance/Package.swift Conformance/Sources/ConformanceProgram Outbox/Sources Outbox/Tests
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/Notices Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Conformance/Package.swift Conformance/Sources/ConformanceProgram Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-guide test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
+.PHONY: help demo test conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-guide test-first-server test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -114,6 +114,12 @@ test-guide: programs = python3 protoc:protobuf-compiler
 test-guide: dependencies ## follow the guide of Docs/Codegen.md line by line, from an empty folder to a typed call
 	@Scripts/test-session Docs/Codegen.md 'From an empty folder to a call' -- $(common_options)
 
+test-first-server: programs = python3 curl openssl haproxy
+test-first-server: dependencies ## make the server of FirstServer.md from an empty folder, and run the commands of the page
+	$(needs_python)
+	@swift build $(swift_options) --quiet --product hhsocket-cli
+	@Scripts/test-first-server "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli" $(common_options)
+
 test-tutorials: programs = python3 protoc:protobuf-compiler
 test-tutorials: build-tests ## compile every step of the tutorials, and run their programs
 	@Scripts/test-tutorials "$$(swift build $(swift_options) --show-bin-path)" $(common_options)
@@ -138,8 +144,10 @@ test-dissector: programs = tshark
 test-dissector: dependencies ## read recorded captures with Tools/wireshark/hhsocket.lua, and compare with the expected text
 	Tools/wireshark/test
 
-test-deployment: ## check the files of Examples/Deployment, as far as their checkers are there
-	Scripts/test-deployment
+test-deployment: programs = curl promtool:prometheus
+test-deployment: dependencies ## check the files of Examples/Deployment, as far as their checkers are there, and run their servers
+	@swift build $(swift_options) --quiet --product hhsocket-cli
+	@Scripts/test-deployment "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
 
 test-browser: programs = $(if $(BROWSER),node:nodejs chromium)
 test-browser: dependencies ## test the JavaScript client of Examples/browser in node, if there is one; with BROWSER=1 its page in Chromium too

@@ -409,7 +409,25 @@ public final class SocketServer: Service {
         try self.tls.reload(tls)
     }
 
+    /// Returns once each event loop has had a turn: late, or never, where a handler blocks one. At once unless it runs.
+    func awaitTurns() async {
+        // Submitted under the lock: once it has stopped, the event loops may be gone.
+        let turns = self.state.withLockedValue { state -> [EventLoopFuture<Void>] in
+            switch state {
+            case .idle, .starting, .stopped: []
+            case .running(let running): running.loops.map { $0.eventLoop.submit {} }
+            case .stopping(let stopping): stopping.running.loops.map { $0.eventLoop.submit {} }
+            }
+        }
+        for turn in turns { try? await turn.get() }
+    }
+
     // MARK: What it is doing
+
+    /// Whether it accepts connections: from the end of ``start()`` to the beginning of a shutdown.
+    public var isAccepting: Bool {
+        if case .running = self.state.withLockedValue({ $0 }) { true } else { false }
+    }
 
     /// The addresses that it listens on, with the ports that the system chose, in the order of the listeners; empty
     /// unless it runs.

@@ -9,11 +9,14 @@ struct HelloOptions: ParsableArguments {
     @Flag(
         name: .customLong("hello"),
         help: """
-            Perform the hello handshake, and fail if the server does not support or refuses it. Implied by --header, \
-            --deadline, --idempotency-key and --compress, and by streams.
+            Perform the hello handshake, and fail if the server does not support or refuses it. Implied by --token, \
+            --header, --deadline, --idempotency-key and --compress, and by streams.
             """
     )
     var isOn = false
+
+    @Option(parsing: .unconditional, help: TokenArgument.help, transform: TokenArgument.parse)
+    var token: [UInt8]?
 
     @Option(
         parsing: .unconditionalSingleValue,
@@ -62,7 +65,8 @@ struct HelloOptions: ParsableArguments {
 
     /// Whether any of the options is given.
     var isAskedFor: Bool {
-        self.isOn || !self.header.isEmpty || self.deadline != nil || self.idempotencyKey != nil || self.compress
+        self.isOn || self.token != nil || !self.header.isEmpty || self.deadline != nil || self.idempotencyKey != nil
+            || self.compress
     }
 
     /// Refuses a format that cannot have a hello.
@@ -82,6 +86,7 @@ struct HelloOptions: ParsableArguments {
         // Sooner than the call's own timeout, whose error would not name hello as the cause.
         let timeout = min(HelloPolicy().timeout, configuration.timeout / 2)
         configuration.hello = HelloPolicy(isRequired: true, timeout: timeout)
+        if let token = self.token { configuration.hello?.sessionToken = { token } }
     }
 
     /// Configures a request, except its deadline, which each call has of its own.

@@ -36,8 +36,11 @@ struct ListenCommand: AsyncParsableCommand {
 
     @OptionGroup var proto: ProtoOptions
 
-    @Flag(help: "Perform the hello handshake, and fail if the server refuses it. Some servers require it.")
+    @Flag(help: "Perform the hello handshake, and fail if the server refuses it. Implied by --token.")
     var hello = false
+
+    @Option(parsing: .unconditional, help: TokenArgument.help, transform: TokenArgument.parse)
+    var token: [UInt8]?
 
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
@@ -46,13 +49,15 @@ struct ListenCommand: AsyncParsableCommand {
 
     @OptionGroup var connection: ConnectionOptions
 
+    private var saysHello: Bool { self.hello || self.token != nil }
+
     func validate() throws {
         _ = try self.fields.header(in: self.format)
         if let type = self.type { try FormatArgument.validate(type: type, in: self.format) }
         guard self.format.layout.push != nil else {
             throw ValidationError("The format \(self.format) has no pushes to listen for.")
         }
-        guard !self.hello || self.format.supportsHello else {
+        guard !self.saysHello || self.format.supportsHello else {
             throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
         }
         if let count = self.count, count < 1 { throw ValidationError("--count is 1 or more, not \(count).") }
@@ -65,7 +70,8 @@ struct ListenCommand: AsyncParsableCommand {
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         configuration.socket.wireFormat = self.format
         configuration.socket.header = try self.fields.header(in: self.format)
-        if self.hello { configuration.hello = HelloPolicy(isRequired: true) }
+        if self.saysHello { configuration.hello = HelloPolicy(isRequired: true) }
+        if let token = self.token { configuration.hello?.sessionToken = { token } }
         try self.connection.apply(to: &configuration.socket)
         let client = SocketClient(configuration: configuration)
         // More than a slow reader should ever fall behind.

@@ -38,7 +38,12 @@ struct ServeCommand: AsyncParsableCommand {
             """
     )
 
-    @Option(help: "The address to listen on; unix:PATH is a Unix domain socket.")
+    @Option(
+        help: """
+            The address to listen on; unix:PATH is a Unix domain socket, fd:NUMBER a socket that listens already, such as \
+            fd:3, the first that systemd passes.
+            """
+    )
     var host = "127.0.0.1"
 
     @Option(help: "The port to listen on; 0 picks a free one.")
@@ -47,8 +52,8 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp(
             """
-            A further address to listen on: HOST:PORT, with an IPv6 address in brackets, unix:PATH, ws://HOST[:PORT]/PATH \
-            for WebSockets, or tcp+ws://HOST[:PORT]/PATH for both on one port; port 0 picks a free one. May be given \
+            A further address to listen on: HOST:PORT, with an IPv6 address in brackets, unix:PATH, fd:NUMBER, \
+            ws://HOST[:PORT]/PATH for WebSockets, or tcp+ws://HOST[:PORT]/PATH for both on one port; port 0 picks a free one. May be given \
             several times. All listeners have the same TLS and format.
             """,
             valueName: "address"
@@ -119,6 +124,8 @@ struct ServeCommand: AsyncParsableCommand {
 
     @OptionGroup(title: "Limits") var limits: LimitOptions
 
+    @OptionGroup(title: "Monitoring") var monitoring: MonitoringOptions
+
     @OptionGroup(title: "Store") var store: StoreOptions
 
     @OptionGroup(title: "Proxies") var proxies: ServerProxyOptions
@@ -127,11 +134,19 @@ struct ServeCommand: AsyncParsableCommand {
 
     @OptionGroup(title: "TLS") var tls: ServerTLSOptions
 
-    private var unixPath: String? { Endpoint(self.host)?.unixPath }
+    /// The listener of `--host` and `--port`; nil if the host is not one.
+    private var first: ServerListener? {
+        guard self.host.hasPrefix("unix:") || self.host.hasPrefix("fd:") else {
+            return ServerListener(host: self.host, port: self.port)
+        }
+        return ListenAddress(argument: self.host)?.listener
+    }
 
     func validate() throws {
-        guard self.unixPath != nil || !self.host.hasPrefix("unix:") else {
-            throw ValidationError("--host unix:PATH needs a path.")
+        guard self.first != nil else {
+            throw ValidationError(
+                self.host.hasPrefix("fd:") ? "--host fd:NUMBER needs a number." : "--host unix:PATH needs a path."
+            )
         }
         if let push = self.push {
             guard self.format.layout.push != nil else {
@@ -177,8 +192,12 @@ struct ServeCommand: AsyncParsableCommand {
             )
         }
         try self.store.register(on: &router)
-        let server = SocketServer(configuration: self.configuration, router: router)
+        var configuration = self.configuration
+        let metrics = self.monitoring.metrics(&configuration, &router)
+        let server = SocketServer(configuration: configuration, router: router)
+        let monitoring: MonitoringEndpoint?
         do {
+            monitoring = try await self.monitoring.start(server, metrics)
             try await server.start()
         } catch {
             StandardError.line("error: \(error)")
@@ -214,15 +233,14 @@ struct ServeCommand: AsyncParsableCommand {
             for await _ in stream { await server.shutdown(gracePeriod: .zero) }
         }
         await ended.value
+        await monitoring?.shutdown()
         secondSignal.cancel()
         reloading.cancel()
         pushing.cancel()
     }
 
     private var configuration: SocketServer.Configuration {
-        let first =
-            self.unixPath.map { ServerListener(unixPath: $0) } ?? ServerListener(host: self.host, port: self.port)
-        let listeners = ([first] + self.listen.map(\.listener)).map { listener in
+        let listeners = ([self.first].compactMap { $0 } + self.listen.map(\.listener)).map { listener in
             var listener = listener
             listener.tls = self.tls.tls
             listener.wireFormat = self.format

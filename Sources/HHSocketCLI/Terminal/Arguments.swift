@@ -45,6 +45,11 @@ struct ListenAddress: ExpressibleByArgument, Sendable {
             self.isSecure = target.isSecure
             return
         }
+        if argument.hasPrefix("fd:") {
+            guard let descriptor = Int32(argument.dropFirst("fd:".count)), descriptor >= 0 else { return nil }
+            self.listener = ServerListener(descriptor: descriptor)
+            return
+        }
         // An endpoint is an address to connect to, so it cannot have port 0.
         let picksFreePort = argument.hasSuffix(":0") && !argument.hasPrefix("unix:")
         guard let endpoint = Endpoint(picksFreePort ? argument.dropLast() + "1" : argument[...]) else { return nil }

@@ -33,9 +33,10 @@ enum FormatArgument {
         guard format.isApplicationType(type) else {
             let types = format.layout.applicationTypes
             throw ValidationError(
-                "Type \(type) is reserved in the format \(format); calls and pushes have types from "
-                    + "\(types.lowerBound) to "
-                    + "\(types.upperBound)."
+                """
+                Type \(type) is reserved in the format \(format); calls and pushes have types from \(types.lowerBound) to \
+                \(types.upperBound), or what applicationTypes says in a format of your own.
+                """
             )
         }
     }

@@ -48,6 +48,9 @@ extension Acceptor {
         _ listener: ServerListener,
         on group: any EventLoopGroup
     ) async throws(SocketError) -> BoundListener {
+        if let descriptor = listener.descriptor {
+            return try await self.listen(listener, InheritedSocket(descriptor), on: group)
+        }
         do {
             let channels = try await self.bind(listener, on: group)
             let address =
@@ -61,6 +64,28 @@ extension Acceptor {
             )
         } catch {
             throw SocketError.cannotListen(on: listener.endpoint, error)
+        }
+    }
+
+    private func listen(
+        _ listener: ServerListener,
+        _ socket: InheritedSocket,
+        on group: any EventLoopGroup
+    ) async throws(SocketError) -> BoundListener {
+        let isTCP = socket.address.unixPath == nil
+        let bootstrap = self.bootstrap(on: group, group, backlog: listener.backlog)
+        do {
+            let channel = try await (isTCP ? self.tcp(bootstrap) : bootstrap).withBoundSocket(socket.descriptor).get()
+            // SwiftNIO has listened once more, with a backlog of its own.
+            socket.setBacklog(listener.backlog)
+            // The file of a Unix domain socket is that of the process that made it.
+            return BoundListener(
+                channels: [channel],
+                address: isTCP ? listener.url(of: socket.address) : socket.address,
+                file: nil
+            )
+        } catch {
+            throw SocketError.cannotListen(on: socket.address, error)
         }
     }
 

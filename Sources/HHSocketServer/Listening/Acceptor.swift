@@ -121,7 +121,20 @@ struct Acceptor: Sendable {
         number: UInt64
     ) throws {
         guard let tls = self.tls.withLockedValue({ $0 }) else { throw ChannelError.operationUnsupported }
-        let handlers = tls.handlers(loop, number: number) { context, handler in
+        let log = { [core, settings] (reason: String) in
+            // Health checks that only connect cause it, too.
+            core.peerLog.write(
+                .debug,
+                "a TLS handshake has failed",
+                [
+                    "remote": "\(arrival.address.map { "\($0)" } ?? "unknown")",
+                    "listener": "\(settings.endpoint)",
+                    "reason": .string(reason),
+                ],
+                by: core.logger
+            )
+        }
+        let handlers = tls.handlers(loop, number: number, log: log) { context, handler in
             try self.install(on: context.pipeline.syncOperations, .after(handler), loop, arrival)
         }
         try operations.addHandlers(handlers, position: position)

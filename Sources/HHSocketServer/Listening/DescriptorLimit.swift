@@ -41,6 +41,13 @@ enum DescriptorLimit {
         return Int(clamping: limits.rlim_cur)
     }
 
+    /// The soft limit now; nil if the system does not say.
+    static var current: Int? {
+        var limits = rlimit()
+        guard getrlimit(self.resource, &limits) == 0 else { return nil }
+        return Int(clamping: limits.rlim_cur)
+    }
+
     #if canImport(Glibc)
     private static var resource: __rlimit_resource_t { __rlimit_resource_t(RLIMIT_NOFILE.rawValue) }
     #else

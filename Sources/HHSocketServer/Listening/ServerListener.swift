@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 public import HHSocket
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// An address at which a server accepts connections, with its TLS and its wire format.
 public struct ServerListener: Sendable {
     /// The address to listen on: an IP address or a host name. Empty where ``unixPath`` is set.
@@ -9,6 +17,9 @@ public struct ServerListener: Sendable {
     public var port: Int
     /// The path of a Unix domain socket to listen on instead. One that a dead server left there is replaced.
     public var unixPath: String?
+    /// A socket that listens already, to use instead of an address: its number as a file descriptor. The server closes
+    /// it when it shuts down. ``inherited()`` has those that systemd passes.
+    public var descriptor: Int32?
     /// The TLS settings. Nil, the default: anyone on the network path can read and change the traffic.
     public var tls: ServerTLS?
     /// WebSockets at this address, which carry the frames. Nil, the default: frames alone.
@@ -100,9 +111,37 @@ public struct ServerListener: Sendable {
         self.unixPath = unixPath
     }
 
+    /// Creates a listener on a socket that listens already.
+    ///
+    /// - Parameters:
+    ///   - descriptor: The file descriptor of a listening socket of TCP or of the Unix domain. The server closes it
+    ///     when it shuts down, so no two listeners may have the same.
+    ///   - tls: TLS; nil, the default, for none.
+    ///   - wireFormat: The layout of frames; the standard format by default.
+    ///   - header: The values of the format's custom response fields, by name; none by default.
+    public init(
+        descriptor: Int32,
+        tls: ServerTLS? = nil,
+        wireFormat: WireFormat = .standard,
+        header: [String: [UInt8]] = [:]
+    ) {
+        self.init(host: "", tls: tls, wireFormat: wireFormat, header: header)
+        self.descriptor = descriptor
+    }
+
+    /// The sockets that systemd passes to the process (`LISTEN_FDS`), in the order of the unit's `ListenStream=`; empty
+    /// if the process was started in another way.
+    ///
+    /// systemd keeps them open while a service restarts, so that no client is refused: new connections wait until the
+    /// next process accepts them.
+    public static func inherited() -> [ServerListener] {
+        InheritedSocket.descriptors { getenv($0).map { String(cString: $0) } }.map { ServerListener(descriptor: $0) }
+    }
+
     /// The address to listen on.
     var endpoint: Endpoint {
-        self.unixPath.map { Endpoint(unixPath: $0) } ?? Endpoint(host: self.host, port: self.port)
+        if let descriptor = self.descriptor, let socket = try? InheritedSocket(descriptor) { return socket.address }
+        return self.unixPath.map { Endpoint(unixPath: $0) } ?? Endpoint(host: self.host, port: self.port)
     }
 
     /// The address that clients connect to, by the one that the listener has: a URL, unless the port is shared.

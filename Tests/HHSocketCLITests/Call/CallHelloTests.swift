@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import HHSocket
+import HHSocketServer
 import HHSocketTesting
 import NIOCore
 import TestSupport
@@ -28,6 +29,38 @@ import Testing
             )
             #expect(outcome.errorLines.contains("metadata server: hhsocket"))
         }
+    }
+
+    @Test func theTokenIsTextOrAFile() async throws {
+        let folder = try TemporaryFolder()
+        let file = try folder.write("secret of ann\n", to: "token")
+        var router = Router()
+        router.use(AuthenticationMiddleware())
+        router.handle(101) { _, context in ByteBuffer(string: context.session.identity ?? "nobody") }
+        var configuration = SocketServer.Configuration()
+        configuration.hello.isRequired = true
+        configuration.hello.authenticate = { token, _ in
+            guard token == Array("secret of ann".utf8) else { throw StatusError(.noPermission) }
+            return "ann"
+        }
+        let server = SocketServer(configuration: configuration, router: router)
+        try await server.start()
+        let call = ["call", "\(try #require(server.address))", "--type", "101", "--token"]
+        for token in ["secret of ann", "@\(file)"] {
+            #expect(try await Command.run(call + [token]).text == "ann")
+        }
+        let refused = try await Command.run(call + ["-guessed"])
+        #expect(refused.exitCode == 1)
+        #expect(refused.errors.contains("405"), "\(refused.errors)")
+        for token in ["", "@\(folder.file("nothing"))"] {
+            #expect(try await Command.run(call + [token]).exitCode == 64)
+        }
+        let listening = ["listen", "\(try #require(server.address))", "--token", "secret of ann", "--count", "1"]
+        let listener = try Command(listening)
+        try await eventually("the listener is known") { server.sessions(of: "ann").count == 1 }
+        await server.push(type: 2001, body: ByteBuffer(string: "news"), to: "ann")
+        #expect(try await listener.outcome().text == "2001 news\n")
+        await server.shutdown(gracePeriod: .zero)
     }
 
     @Test func withoutTheOptionsNothingIsSaid() async throws {

@@ -105,6 +105,49 @@ extension HostileClient {
         #expect(try #require(ListenAddress(argument: "unix:/tmp/a:0")).listener.unixPath == "/tmp/a:0")
     }
 
+    // MARK: Monitoring
+
+    @Test func metricsAndProbesAreAnswered() async throws {
+        try await withServe(["--monitoring", "127.0.0.1:0"]) { address, server in
+            let port = try await eventually("the address of the endpoint") {
+                server.errors.firstMatch(of: /monitoring on 127\.0\.0\.1:([0-9]+)\n/).map { String($0.output.1) }
+            }
+            let outcome = try await Command.run(["call", address, "--type", "1000", "--body", "hello"])
+            #expect(outcome.text == "hello")
+            func get(_ path: String) async throws -> String {
+                let client = try await HostileClient(to: try #require(Endpoint("127.0.0.1:\(port)")))
+                await client.perform(.raw(Array("GET \(path) HTTP/1.1\r\nHost: here\r\n\r\n".utf8)))
+                try? await client.ended()
+                return String(decoding: try await client.receivedBytes, as: UTF8.self)
+            }
+            #expect(try await get("/readyz").hasSuffix("\r\n\r\nready\n"))
+            let answer = #"hhsocket_server_answers_total{status="200",type="1000"} 1"#
+            #expect(try await get("/metrics").contains("\n\(answer)\n"))
+        }
+    }
+
+    @Test(arguments: ["7000", "unix:/tmp/a", "ws://127.0.0.1:1/", "fd:3"])
+    func monitoringNeedsAnAddressOfTCP(address: String) async throws {
+        let outcome = try await Command.run(["serve", "--port", "0", "--monitoring", address])
+        #expect(outcome.exitCode == 64)
+        #expect(outcome.errors.contains("HOST:PORT"))
+    }
+
+    // MARK: Sockets that listen already
+
+    @Test func descriptorThatDoesNotListenIsAnError() async throws {
+        let outcome = try await Command.run(["serve", "--host", "fd:0"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.errors.contains("cannot listen on descriptor 0: it is not a listening socket"))
+    }
+
+    @Test(arguments: ["fd:", "fd:x", "fd:-1"])
+    func descriptorIsANumber(host: String) async throws {
+        let outcome = try await Command.run(["serve", "--host", host])
+        #expect(outcome.exitCode == 64)
+        #expect(outcome.errors.contains("--host fd:NUMBER needs a number"))
+    }
+
     // MARK: Limits
 
     @Test(arguments: ["--max-connections", "--max-connections-per-address"])

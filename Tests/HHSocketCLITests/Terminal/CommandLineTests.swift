@@ -90,6 +90,7 @@ import Testing
         ])
         #expect(outcome.exitCode == 64)
         #expect(outcome.errors.hasPrefix("Error: Type 1000 is reserved in the format custom"), "\(outcome.errors)")
+        #expect(outcome.errors.contains("have types from 1 to 99, or what applicationTypes says"))
         #expect(outcome.errors.contains("Usage: hhsocket call "), "\(outcome.errors)")
     }
 }

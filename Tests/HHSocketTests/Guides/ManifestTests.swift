@@ -14,7 +14,10 @@ import Testing
     @Test func everyPlaceNamesTheSameSwift() throws {
         let needed = try self.version(in: "Package.swift", after: "// swift-tools-version: ")
         #expect(!needed.isEmpty)
-        for manifest in ["Benchmarks", "Conformance", "Examples/App", "Fuzz", "Tests/PluginFixture"] {
+        for manifest in [
+            "Benchmarks", "Conformance", "Examples/App", "Examples/Greeter", "Examples/Notices", "Fuzz",
+            "Tests/PluginFixture",
+        ] {
             #expect(try self.version(in: "\(manifest)/Package.swift", after: "// swift-tools-version: ") == needed)
         }
         #expect(try self.version(in: "Scripts/install-dependencies", after: "oldest_swift=") == needed)

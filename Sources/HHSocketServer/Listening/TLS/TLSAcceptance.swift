@@ -12,6 +12,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private let service: TLSService
     /// The number of its handshake among those of the event loop.
     private let number: UInt64
+    private let log: (String) -> Void
     private let install: (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     private var timer: SocketLoop.TimerID?
     private var isOver = false
@@ -19,16 +20,20 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private var hasPassed = false
     private var isRejected = false
 
-    /// - Parameter install: Adds the next stage behind this one, and returns what begins it.
+    /// - Parameters:
+    ///   - log: Logs why a handshake has failed.
+    ///   - install: Adds the next stage behind this one, and returns what begins it.
     init(
         loop: ServerLoop,
         service: TLSService,
         number: UInt64,
+        log: @escaping (String) -> Void,
         install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     ) {
         self.loop = loop
         self.service = service
         self.number = number
+        self.log = log
         self.install = install
     }
 
@@ -39,22 +44,26 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         self.loop.socketLoop.enter { turn in
             guard !self.isOver else { return }
             self.timer = self.loop.socketLoop.setTimer(turn.now + self.service.handshakeTimeout) { _ in
-                self.end(failed: true)
+                self.end("it was not over within \(Duration(self.service.handshakeTimeout))")
                 channel.close(promise: nil)
             }
         }
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
-        self.end(failed: true)
+        self.end("the client has closed the connection")
         if !self.hasPassed { self.loop.removeHandshake(on: context.channel) }
     }
 
-    private func end(failed: Bool) {
+    /// - Parameter failure: Why it has failed; nil if it has not.
+    private func end(_ failure: String?) {
         guard !self.isOver else { return }
         self.isOver = true
         if let timer = self.timer { self.loop.socketLoop.removeTimer(timer) }
-        if failed { self.loop.counters.count(\.tlsFailures) }
+        if let failure {
+            self.loop.counters.count(\.tlsFailures)
+            self.log(failure)
+        }
         self.loop.handshakes.leave(self.number)
     }
 
@@ -63,10 +72,10 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         guard case TLSUserEvent.handshakeCompleted(let agreed) = event, !self.isOver else { return }
         guard self.accepts(agreed, context) else {
             self.isRejected = true
-            self.end(failed: true)
+            self.end("its certificate is revoked, or it has no application protocol of the listener's")
             return context.close(promise: nil)
         }
-        self.end(failed: false)
+        self.end(nil)
         // Before the next stage is added, which may have a time of its own to wait for the client.
         self.hasPassed = true
         self.loop.removeHandshake(on: context.channel)
@@ -101,7 +110,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard !self.isOver else { return context.fireErrorCaught(error) }
-        self.end(failed: true)
+        self.end("\(error)")
         context.close(promise: nil)
     }
 }

@@ -161,17 +161,18 @@ final class TLSService: Sendable {
     ///
     /// - Parameters:
     ///   - number: The number of the handshake among those of the event loop.
-    ///   - install: As for ``TLSAcceptance``.
+    ///   - log: As for ``TLSAcceptance``, and so is `install`.
     func handlers(
         _ loop: ServerLoop,
         number: UInt64,
+        log: @escaping (String) -> Void,
         _ install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     ) -> [any ChannelHandler] {
         var handlers: [any ChannelHandler] = []
         if self.requiresProtocol { handlers.append(ApplicationProtocolGate(self.protocols)) }
         handlers.append(NIOSSLServerHandler(context: self.context))
         handlers.append(TLSPieces())
-        handlers.append(TLSAcceptance(loop: loop, service: self, number: number, install: install))
+        handlers.append(TLSAcceptance(loop: loop, service: self, number: number, log: log, install: install))
         return handlers
     }
 }

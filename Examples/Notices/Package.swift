@@ -1,0 +1,14 @@
+// swift-tools-version: 6.3
+import PackageDescription
+
+let package = Package(
+    name: "notices",
+    platforms: [.macOS(.v13)],
+    dependencies: [.package(path: "../hhsocket")],
+    targets: [
+        .executableTarget(
+            name: "notices",
+            dependencies: [.product(name: "HHSocketServer", package: "hhsocket")]
+        )
+    ]
+)

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+import NIOCore
+import NIOHTTP1
+
+/// Answers one request of a connection and closes it.
+final class MonitoringHandler: ChannelInboundHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    private let answers: MonitoringAnswers
+    /// Nil once it is being answered. What follows it is ignored.
+    private var head: HTTPRequestHead?
+    private var isAnswered = false
+    private var timeout: Scheduled<Void>?
+
+    init(_ answers: MonitoringAnswers) {
+        self.answers = answers
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        let channel = context.channel
+        self.timeout = context.eventLoop.scheduleTask(in: MonitoringEndpoint.connectionTimeout) {
+            channel.close(promise: nil)
+        }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.timeout?.cancel()
+        context.fireChannelInactive()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        switch self.unwrapInboundIn(data) {
+        case .head(let head):
+            if !self.isAnswered { self.head = head }
+        case .body:
+            break
+        case .end:
+            guard let head = self.head else { return }
+            self.head = nil
+            self.isAnswered = true
+            Self.respond(to: head, self.answers, on: context.channel)
+        }
+    }
+
+    private static func respond(to head: HTTPRequestHead, _ answers: MonitoringAnswers, on channel: any Channel) {
+        Task {
+            let answer = await answers.answer(head.method, head.uri)
+            Self.send(answer, to: head, on: channel)
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+
+    private static func send(_ answer: MonitoringAnswers.Answer, to request: HTTPRequestHead, on channel: any Channel) {
+        var headers = HTTPHeaders([
+            ("content-type", answer.contentType), ("content-length", "\(answer.body.utf8.count)"),
+            ("connection", "close"),
+        ])
+        if let allow = answer.allow { headers.add(name: "allow", value: allow) }
+        let head = HTTPResponseHead(version: request.version, status: answer.status, headers: headers)
+        channel.write(HTTPServerResponsePart.head(head), promise: nil)
+        if request.method != .HEAD {
+            channel.write(HTTPServerResponsePart.body(.byteBuffer(ByteBuffer(string: answer.body))), promise: nil)
+        }
+        channel.writeAndFlush(HTTPServerResponsePart.end(nil)).whenComplete { _ in channel.close(promise: nil) }
+    }
+}

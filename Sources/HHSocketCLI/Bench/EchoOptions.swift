@@ -97,7 +97,7 @@ struct EchoOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "With --api stream: the bytes that the server may send on a stream beyond those taken. (default: 256K)",
+            "With --api stream: the bytes that the server may send on a stream beyond those taken. (default: 512K)",
             valueName: "size"
         ),
         transform: SizeArgument.parse

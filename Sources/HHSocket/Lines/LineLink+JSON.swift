@@ -23,7 +23,7 @@ extension LineLink {
     /// - Parameters:
     ///   - value: The value.
     ///   - encoder: The encoder, as in ``send(json:encoder:)``.
-    ///   - completion: Called once, on the callback queue; nil: nobody is told.
+    ///   - completion: Called once, on the callback queue; nil for no notification.
     public func send(
         json value: some Encodable,
         encoder: JSONEncoder = JSONEncoder(),

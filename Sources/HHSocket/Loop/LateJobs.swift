@@ -22,7 +22,7 @@ final class LateJobs: Sendable {
         }
     }
 
-    /// The loop runs no job any more.
+    /// The loop has stopped running jobs.
     func begin() {
         self.state.withLockedValue { state in
             guard state.queue == nil else { return }

@@ -25,7 +25,7 @@ public struct TLSFailure: Error, Sendable {
         case notTLS
         /// The connection ended during the handshake.
         case closed
-        /// Something else; ``TLSFailure/description`` has it.
+        /// Another failure; see ``TLSFailure/description``.
         case other
     }
 
@@ -45,7 +45,7 @@ public struct TLSFailure: Error, Sendable {
 extension TLSFailure: CustomStringConvertible {}
 
 extension TLSFailure {
-    /// Creates the failure that an error of NIOSSL means; nil if it is not a failure of TLS.
+    /// Creates the failure for an error of NIOSSL; nil if it is not a failure of TLS.
     ///
     /// - Parameter certificate: The peer's certificate, if it is known: BoringSSL does not report why it rejected one.
     init?(_ error: any Error, certificate: NIOSSLCertificate? = nil) {
@@ -72,8 +72,7 @@ extension TLSFailure {
     }
 
     private init(_ stack: NIOBoringSSLErrorStack, _ certificate: NIOSSLCertificate?, underlying: any Error) {
-        // BoringSSL reports no more than names: "error:1000007d:SSL
-        // routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED".
+        // BoringSSL reports only names: "error:1000007d:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED".
         let text = stack.map(\.description).joined(separator: "; ")
         func has(_ names: String...) -> Bool { names.contains { text.contains($0) } }
         if has("CERTIFICATE_VERIFY_FAILED") {
@@ -127,7 +126,7 @@ extension TLSFailure {
         )
     }
 
-    /// Determines why our side rejected the peer's certificate.
+    /// Determines the reason why our side rejected the peer's certificate.
     private static func rejection(of certificate: NIOSSLCertificate?) -> TLSFailure {
         let now = Int(Date().timeIntervalSince1970)
         if let end = certificate.map({ Int($0.notValidAfter) }), end < now {

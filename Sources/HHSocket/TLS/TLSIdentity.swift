@@ -11,7 +11,7 @@ public struct TLSIdentity: Sendable {
     private let source: Source
 
     /// Creates an identity from PEM files, which are read whenever a TLS context is made, so that a reload reads them
-    /// anew.
+    /// again.
     ///
     /// - Parameters:
     ///   - certificateFile: The certificate, followed by its chain to the authority.
@@ -33,8 +33,7 @@ public struct TLSIdentity: Sendable {
         }
     }
 
-    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names what cannot be read, and where it
-    ///   should be.
+    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names the file that cannot be read.
     package func load() throws(SocketError) -> (chain: [NIOSSLCertificate], key: NIOSSLPrivateKey) {
         switch self.source {
         case .files(let certificates, let key):
@@ -99,7 +98,7 @@ public struct TLSTrust: Sendable {
     }
 }
 
-/// Reads PEM, with errors that name what is wrong.
+/// Reads PEM, with errors that describe the fault.
 private enum PEM {
     static func certificates(inFile path: String) throws(SocketError) -> [NIOSSLCertificate] {
         try self.some(in: "the file \(path)") { try NIOSSLCertificate.fromPEMFile(path) }

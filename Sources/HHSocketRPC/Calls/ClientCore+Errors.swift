@@ -2,7 +2,7 @@
 import HHSocket
 import NIOCore
 
-/// The errors of calls that fail on this side. Messages say what failed, where, why, and what to do.
+/// The errors of calls that fail on this side. Messages describe what failed, where, why, and what to do.
 extension ClientCore {
     func refused(_ refusal: CallTable.Refusal) -> SocketError {
         switch refusal {

@@ -12,7 +12,7 @@ struct PushDelivery {
     var lineBytes = 0
     /// The pushes that the delegate has not handled yet.
     let delegateBacklog = CallbackBacklog()
-    /// The subscribers that are so far behind that reading is suspended.
+    /// The number of subscribers that are so far behind that reading is suspended.
     var holds = ReadingHolds()
 }
 

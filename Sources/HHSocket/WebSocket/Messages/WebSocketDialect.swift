@@ -74,7 +74,7 @@ struct WebSocketDialect: MessageDialect {
         let socket = self.configuration.socket
         let (heartbeat, message) = (socket.heartbeat, self.configuration.heartbeatMessage)
         var settings = LinkSettings<WebSocketUnit>(
-            // What waits is bounded before it is sent.
+            // The queue of waiting messages is bounded instead.
             maximumQueuedBytes: .max,
             writeStallTimeout: TimeAmount(clamping: socket.writeStallTimeout)
         ) { interval, now in

@@ -27,7 +27,7 @@ struct DER {
 
     /// Reads the content of a value.
     ///
-    /// - Parameter what: What it is, for the error.
+    /// - Parameter what: The value's name, for the error.
     mutating func read(_ tag: UInt8, _ what: String) throws(Failure) -> ArraySlice<UInt8> {
         try self.next(tag, what).content
     }
@@ -37,7 +37,7 @@ struct DER {
         try self.next(tag, what).whole
     }
 
-    /// Reads the content of a value that may be left out.
+    /// Reads the content of an optional value.
     mutating func readIfNext(_ tag: UInt8) throws(Failure) -> ArraySlice<UInt8>? {
         guard self.rest.first == tag else { return nil }
         return try self.next(tag, "a value").content

@@ -3,8 +3,8 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
-/// Stands behind the TLS handler until the handshake is over, for a limited time, and checks what that cannot; then its
-/// place is the next stage's.
+/// Follows the TLS handler until the handshake is over, for a limited time, and performs checks that TLS cannot; then
+/// the next stage replaces it.
 final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
@@ -19,7 +19,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private var hasPassed = false
     private var isRejected = false
 
-    /// - Parameter install: Adds the next stage behind this one, and returns what begins it.
+    /// - Parameter install: Adds the next stage after this one, and returns a closure that begins it.
     init(
         loop: ServerLoop,
         service: TLSService,
@@ -67,7 +67,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
             return context.close(promise: nil)
         }
         self.end(failed: false)
-        // Before the next stage is added, which may have a time of its own to wait for the client.
+        // Before the next stage is added, which may have its own time limit for the client.
         self.hasPassed = true
         self.loop.removeHandshake(on: context.channel)
         do {
@@ -81,7 +81,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     /// - Parameter agreed: The application protocol.
     private func accepts(_ agreed: String?, _ context: ChannelHandlerContext) -> Bool {
-        // The gate before TLS has found one that is offered. It does not understand every hello that TLS does.
+        // The gate before TLS has found one that is offered. It does not read every hello that TLS does.
         guard agreed != nil || !self.service.requiresProtocol else { return false }
         guard let revocations = self.service.revocations,
             let handler = try? context.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self),
@@ -94,7 +94,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         return true
     }
 
-    /// Nothing that a client sends whom it does not accept goes on.
+    /// Bytes of a client that it does not accept are not passed on.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if !self.isRejected { context.fireChannelRead(data) }
     }

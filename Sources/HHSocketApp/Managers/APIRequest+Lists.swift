@@ -11,7 +11,7 @@ public enum ListPage: Hashable, Sendable {
 
 extension APIRequest {
     /// Returns this request for a page of a list. It fails if the page is empty: with `noData` if it is the first page,
-    /// with `noMoreData` if it is a later one. To the cache an empty page is an answer like others.
+    /// with `noMoreData` if it is a later one. The cache treats an empty page like other answers.
     ///
     /// - Parameters:
     ///   - page: The part of the list that the request asks for.

@@ -9,11 +9,11 @@ struct EchoOptions: ParsableArguments {
     static let connectionLimit = 1_000
     static let inFlightLimit = 1_000_000
     static let defaultStreams = 1
-    /// As many streams as a server has open on a connection by default.
+    /// The number of streams that a server allows on a connection by default.
     static let streamLimit = 100
     static let leastWindow = 1_024
     static let largestWindow = 1 << 30
-    /// The most calls per second beside streams.
+    /// The greatest number of calls per second beside streams.
     static let largestRateBeside = 1e6
     /// The limit of memory for bodies, in bytes; each body in flight is held twice.
     static let memoryLimit = 4 << 30

@@ -84,7 +84,7 @@ struct HelloOptions: ParsableArguments {
         configuration.hello = HelloPolicy(isRequired: true, timeout: timeout)
     }
 
-    /// Configures a request, except its deadline, which each call has of its own.
+    /// Configures a request, except its deadline, which differs for each call.
     func apply(to request: inout SocketRequest) {
         request.metadata = MetadataArgument.metadata(self.header)
         request.idempotencyKey = self.idempotencyKey
@@ -119,7 +119,7 @@ struct MetadataArgument: ExpressibleByArgument, Sendable {
         }
     }
 
-    /// Returns what arguments that ``validate(_:)`` has not refused say.
+    /// Returns the metadata of arguments that ``validate(_:)`` has accepted.
     static func metadata(_ arguments: [Self]) -> [String: String] {
         Dictionary(uniqueKeysWithValues: arguments.map { ($0.name, $0.value) })
     }

@@ -27,7 +27,7 @@ struct SilenceHint {
     mutating func note(_ error: SocketError) {
         switch error.code {
         case .timeout, .connectionLost: if error.delivery == .sentUnknown { self.sawSilence = true }
-        // Here the handshake is hello alone.
+        // Here only hello is part of the handshake.
         case .handshakeTimeout: self.sawSilence = true
         default: break
         }

@@ -25,7 +25,7 @@ struct Demo {
 
     private let first = Self.server()
     private let second = Self.server()
-    /// The server that listens at the first one's address, once that is gone.
+    /// The server that listens at the first server's address after that one has stopped.
     private let returned = NIOLockedValueBox<SocketServer?>(nil)
 
     mutating func run() async throws {
@@ -54,7 +54,7 @@ struct Demo {
             return ((a, b), "listening on \(a) and \(b)")
         }
         var configuration = SocketClient.Configuration(servers: [a, b])
-        // A spectator does not want to wait as long as by default.
+        // A spectator should not have to wait as long as by default.
         configuration.socket.backoff = Backoff(base: .milliseconds(200), cap: .seconds(1))
         let client = SocketClient(configuration: configuration)
         let events = client.events
@@ -166,7 +166,7 @@ struct Demo {
         try Self.expect(push?.string == "good news", "received \"\(push?.string ?? "")\"")
     }
 
-    /// Calls and a message through what any proxy lets pass.
+    /// Makes calls and sends a message through a transport that any proxy forwards.
     ///
     /// - Returns: The scheme and path of the calls.
     private static func overWebSocket() async throws -> String {
@@ -289,7 +289,7 @@ struct Demo {
         return SocketServer(configuration: configuration, router: BuiltIn.router(for: .standard).router)
     }
 
-    /// Starts another server, on a port that was ours.
+    /// Starts another server, on a port of an earlier one.
     private func start(at endpoint: Endpoint) async throws {
         let server = Self.server(host: endpoint.host, port: endpoint.port)
         self.returned.withLockedValue { $0 = server }

@@ -117,7 +117,7 @@ struct ListenCommand: AsyncParsableCommand {
         let watchingForEnd = Task { [ends = client.events] in
             for await event in ends {
                 guard case .gaveUp = event else { continue }
-                // Nothing will come any more.
+                // No more pushes will arrive.
                 printing.cancel()
                 return true
             }

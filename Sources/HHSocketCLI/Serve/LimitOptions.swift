@@ -125,8 +125,8 @@ struct LimitOptions: ParsableArguments {
     private static let largestPayload = 1 << 30
     /// 1 MiB: a hundred connections cost as much by themselves.
     private static let leastMemory = 1 << 20
-    /// The number of the largest payloads that there is room for, as by default: otherwise the largest could never be
-    /// received.
+    /// The number of payloads of the largest length that must fit into memory, as by default: otherwise the largest
+    /// could never be received.
     private static let payloadsInMemory = 4
 
     func validate() throws {

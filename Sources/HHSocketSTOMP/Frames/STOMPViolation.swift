@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes that break the rules of STOMP, or our limits. Nothing behind them can be read, so that they end the
-/// connection.
+/// Bytes that break the rules of STOMP or our limits. The bytes after them cannot be read, so they end the connection.
 public struct STOMPViolation: Error, Hashable, Sendable {
     /// The rule that was broken.
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
@@ -36,13 +35,13 @@ public struct STOMPViolation: Error, Hashable, Sendable {
             self.description = name
         }
 
-        /// Whether it is a limit of ours that was exceeded, not a rule of STOMP that was broken.
+        /// Whether one of our limits was exceeded, rather than a rule of STOMP broken.
         public var isLimit: Bool { self == .tooManyHeaders || self == .headersTooLong || self == .bodyTooLong }
     }
 
     /// The rule that was broken.
     public let kind: Kind
-    /// The bytes that broke it, what is wrong with them, and the rule, in one line.
+    /// The bytes that broke the rule, what is wrong with them, and the rule, in one line.
     public let description: String
 
     init(_ kind: Kind, _ description: String) {

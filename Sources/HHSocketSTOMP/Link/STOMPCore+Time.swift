@@ -38,7 +38,7 @@ extension STOMPCore {
         self.abandon(operation, .cancelled, "\(operation.name) was cancelled")
     }
 
-    /// Ends an operation before its time. A frame that has not begun to leave does not leave.
+    /// Ends an operation early. A frame that has not begun to leave is not sent.
     func abandon(_ operation: STOMPOperation, _ code: SocketError.Code, _ message: String) {
         let hasBegun = operation.outcome?.hasBegun ?? false
         let error = SocketError(

@@ -162,7 +162,7 @@ public final class SocketServer: Service {
             guard let self, case .running = self.state.withLockedValue({ $0 }) else { return }
             let error = SocketError(
                 .bindFailed,
-                message: "the system has closed the listener at \(listener.address); start the server anew",
+                message: "the system has closed the listener at \(listener.address); start the server again",
                 endpoint: listener.address
             )
             configuration.logger.critical(

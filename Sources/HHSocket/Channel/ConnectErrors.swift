@@ -76,7 +76,7 @@ extension SocketError {
         case ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL:
             (.networkUnreachable, "the network cannot reach it (\(error.systemReason))")
         case ENOENT:
-            (.connectionRefused, "there is no such socket; see that the server runs, and the path")
+            (.connectionRefused, "there is no such socket; check the path and that the server runs")
         case EACCES, EPERM:
             (.connectFailed, "permission denied")
         case ETIMEDOUT:

@@ -236,7 +236,7 @@ final class Dialer: @unchecked Sendable {
         throw SocketError(
             .invalidArgument,
             message:
-                "cannot connect to \(endpoint)\(proxy.through): there is no name to look for in a "
+                "cannot connect to \(endpoint)\(proxy.through): there is no name to verify in the "
                 + "certificate; set ClientTLS.serverName"
         )
     }
@@ -309,10 +309,10 @@ final class Dialer: @unchecked Sendable {
                 "no answer from the proxy within \(timeout); its host may be down or behind a firewall"
             case .connecting: "no answer within \(timeout); the host may be down or behind a firewall"
             case .proxy:
-                "the proxy did not connect us within \(timeout); the server may be down, or what answers be no proxy"
-            case .tls: "the TLS handshake was not over within \(timeout); see that it speaks TLS on this port"
+                "the proxy did not connect us within \(timeout); the server may be down, or the peer may not be a proxy"
+            case .tls: "the TLS handshake was not over within \(timeout); check that it speaks TLS on this port"
             case .opening:
-                "the server did not open a WebSocket within \(timeout); see that it speaks WebSocket on this port"
+                "the server did not open a WebSocket within \(timeout); check that it speaks WebSocket on this port"
             }
         for channel in attempt.channels { channel.close(promise: nil) }
         completion(

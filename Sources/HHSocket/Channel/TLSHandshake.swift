@@ -48,7 +48,7 @@ final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler {
         return TLSFailure(
             .pinMismatch,
             """
-            the server's key is none of the pins (ClientTLS.pins): it shows \(shown.map { "\($0)" } ?? "none that can be read")
+            the server's key matches none of the pins (ClientTLS.pins): it shows \(shown.map { "\($0)" } ?? "none that can be read")
             """
         )
     }

@@ -216,7 +216,7 @@ extension ConnectionMachine {
     private static func allAway(_ underlying: SocketError?) -> SocketError {
         SocketError(
             .notConnected,
-            message: "every server has said that it goes away; they are tried again when they said",
+            message: "every server has said that it goes away; they are tried again at the announced times",
             underlying: underlying
         )
     }

@@ -181,9 +181,9 @@ extension Link where Language == FrameLanguage {
     package var silence: String? {
         guard self.hot.traffic.framesReceived == 0 else { return nil }
         let count = self.hot.traffic.bytesReceived
-        guard count > 0 else { return "no byte has come on this connection" }
+        guard count > 0 else { return "no byte has arrived on this connection" }
         let reading = self.hot.language.decoder.unfinishedReading.map { "; \($0)" } ?? ""
-        return "the \(count) bytes that have come on this connection make no frame\(reading)"
+        return "the \(count) bytes that have arrived on this connection form no frame\(reading)"
     }
 
     /// Abandons the incomplete frame at the end of the received bytes, in a format with separators, and offers the

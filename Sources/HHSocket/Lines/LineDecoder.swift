@@ -13,7 +13,7 @@ package struct LineDecoder: Sendable {
         package var limit: Int
 
         package var description: String {
-            "more than \(self.limit) bytes came without the end of a line (maximumLineLength)"
+            "more than \(self.limit) bytes arrived without the end of a line (maximumLineLength)"
         }
     }
 

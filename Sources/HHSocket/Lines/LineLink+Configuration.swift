@@ -41,7 +41,7 @@ extension LineLink {
             else {
                 throw SocketError(
                     .invalidArgument,
-                    message: "\(address) is no address of a server; write host:port, or tls://host:port for TLS"
+                    message: "\(address) is not a server address; write host:port, or tls://host:port for TLS"
                 )
             }
             self.init(servers: [server])

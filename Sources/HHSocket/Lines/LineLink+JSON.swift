@@ -64,7 +64,7 @@ extension LineLink.Line {
         } catch {
             throw SocketError(
                 .decodingFailed,
-                message: "a line of \(self.bytes.readableBytes) bytes is no \(type) in JSON: \(error)",
+                message: "a line of \(self.bytes.readableBytes) bytes is not a \(type) in JSON: \(error)",
                 underlying: error,
                 delivery: .answered,
                 body: self.bytes

@@ -90,7 +90,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
 
     private static let notHTTP = ProxyFailure(
         .notAProxy,
-        "what answers does not speak HTTP; see that the proxy's kind and port are right"
+        "the peer does not speak HTTP; check the proxy's kind and port"
     )
 
     /// Reads `HTTP/1.1 200 Connection established`.

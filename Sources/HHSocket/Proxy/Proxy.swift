@@ -100,7 +100,7 @@ public struct Proxy: Hashable, Sendable {
             let endpoint = Endpoint(hasPort ? String(rest) : "\(rest):\(Self.defaultPort)"), endpoint.unixPath == nil,
             endpoint.host.isPlain
         else {
-            throw refuse("behind the scheme there must be a host, a port from 1 to 65535, and nothing else")
+            throw refuse("after the scheme there must be a host, a port from 1 to 65535, and nothing else")
         }
         self.init(kind, endpoint, credentials)
     }

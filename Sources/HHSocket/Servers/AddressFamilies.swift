@@ -75,10 +75,10 @@ extension AddressFamilies {
     /// The message of an error: none of the endpoints that a resolver has found may be tried.
     func noServer(among endpoints: [Endpoint]) -> String {
         guard !endpoints.isEmpty, let only = self.only else {
-            return "the resolver found no server; see that it returns at least one"
+            return "the resolver found no server; make sure that it returns at least one"
         }
         return """
-            the resolver found \(only.other) addresses alone, and \(self.setting); allow \(only.other) there, or see that \
+            the resolver found \(only.other) addresses only, and \(self.setting); allow \(only.other) there, or see that \
             it returns names or \(only) addresses
             """
     }

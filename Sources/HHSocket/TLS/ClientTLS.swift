@@ -65,7 +65,7 @@ extension NIOSSLContext {
         } catch {
             throw SocketError(
                 .invalidArgument,
-                message: "TLS cannot be set up: \(error); see that the private key is the certificate's",
+                message: "TLS cannot be set up: \(error); check that the private key belongs to the certificate",
                 underlying: error
             )
         }

@@ -59,7 +59,7 @@ extension TLSFailure {
         case NIOSSLError.handshakeFailed(.sslError([.eofDuringHandshake])):
             self.init(
                 .closed,
-                "the other end closed the connection during the TLS handshake; see that it speaks TLS on this port",
+                "the other end closed the connection during the TLS handshake; check that it speaks TLS on this port",
                 underlying: error
             )
         case NIOSSLError.handshakeFailed(.sslError(let stack)), BoringSSLError.sslError(let stack):
@@ -78,7 +78,7 @@ extension TLSFailure {
         if has("CERTIFICATE_VERIFY_FAILED") {
             self = Self.rejection(of: certificate)
         } else if has("ALERT_CERTIFICATE_REQUIRED") {
-            self.init(.clientCertificateRequired, "the server wants a client's certificate; set ClientTLS.identity")
+            self.init(.clientCertificateRequired, "the server requires a client certificate; set ClientTLS.identity")
         } else if has(
             "ALERT_BAD_CERTIFICATE",
             "ALERT_UNSUPPORTED_CERTIFICATE",
@@ -110,7 +110,7 @@ extension TLSFailure {
             "INVALID_ALERT",
             "UNEXPECTED_RECORD"
         ) {
-            self.init(.notTLS, "what answers does not speak TLS: \(text)")
+            self.init(.notTLS, "the peer does not speak TLS: \(text)")
         } else {
             self.init(.other, text)
         }
@@ -130,18 +130,18 @@ extension TLSFailure {
     private static func rejection(of certificate: NIOSSLCertificate?) -> TLSFailure {
         let now = Int(Date().timeIntervalSince1970)
         if let end = certificate.map({ Int($0.notValidAfter) }), end < now {
-            return TLSFailure(.outOfDate, "the other end's certificate has expired on \(self.day(end))")
+            return TLSFailure(.outOfDate, "the other end's certificate expired on \(self.day(end))")
         }
         if let begin = certificate.map({ Int($0.notValidBefore) }), begin > now {
             return TLSFailure(
                 .outOfDate,
-                "the other end's certificate is not valid before \(self.day(begin)); see that the clock is right"
+                "the other end's certificate is not valid before \(self.day(begin)); check that the clock is right"
             )
         }
         return TLSFailure(
             .notTrusted,
             "the other end's certificate is not trusted: "
-                + "none of the authorities known here (ClientTLS.trust) vouches for it"
+                + "none of the authorities known here (ClientTLS.trust) has issued it"
         )
     }
 

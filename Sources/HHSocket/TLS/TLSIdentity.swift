@@ -44,7 +44,7 @@ public struct TLSIdentity: Sendable {
         case .pem(let certificates, let key):
             return (
                 try PEM.certificates(inText: certificates),
-                try PEM.read("a private key", from: "the text given") {
+                try PEM.read("a private key", from: "the given text") {
                     try NIOSSLPrivateKey(bytes: Array(key.utf8), format: .pem)
                 }
             )
@@ -105,7 +105,7 @@ private enum PEM {
     }
 
     static func certificates(inText text: String) throws(SocketError) -> [NIOSSLCertificate] {
-        try self.some(in: "the text given") { try NIOSSLCertificate.fromPEMBytes(Array(text.utf8)) }
+        try self.some(in: "the given text") { try NIOSSLCertificate.fromPEMBytes(Array(text.utf8)) }
     }
 
     private static func some(
@@ -129,7 +129,7 @@ private enum PEM {
         } catch {
             throw SocketError(
                 .invalidArgument,
-                message: "cannot read \(what) from \(place): \(error); see that it is there and in PEM",
+                message: "cannot read \(what) from \(place): \(error); check that it exists and is in PEM",
                 underlying: error
             )
         }

@@ -22,7 +22,7 @@ extension FrameDecoder {
         let (start, end) = (self.input.readerIndex, self.input.writerIndex)
         let found = try self.askCodec(plan)
         guard self.input.writerIndex == end, self.input.readerIndex >= start else {
-            throw .codec(plan, "has changed the bytes beside reading them")
+            throw .codec(plan, "has changed the bytes instead of only reading them")
         }
         let length = self.input.readerIndex - start
         guard let found else {
@@ -158,7 +158,7 @@ extension FrameError {
         FrameError(
             code: .payloadTooLarge,
             message: """
-                \(bytes) bytes have come of which the codec of the wire format \(plan.name) has made no frame, over the \
+                \(bytes) bytes have arrived from which the codec of the wire format \(plan.name) has decoded no frame, over the \
                 limit of \(limit) for a payload and \(FrameDecoder.allowanceWithoutFrame) beside it; either the peer \
                 speaks another protocol or the limit (maximumPayloadLength) is too low
                 """,

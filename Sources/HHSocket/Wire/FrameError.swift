@@ -191,7 +191,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
             code: .givenUp,
             message: """
                 of a frame of type \(arriving.type), serial \(arriving.serial) only \(arriving.receivedBytes) of \
-                \(arriving.length) bytes came in time
+                \(arriving.length) bytes arrived in time
                 """,
             type: arriving.type,
             serial: arriving.serial
@@ -211,7 +211,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         FrameError(
             code: .implausible,
             message: """
-                after a wrong checksum comes a frame of type \(type), serial \(serial), which nobody uses: the length \
+                after a wrong checksum comes a frame of type \(type), serial \(serial), which is not in use: the length \
                 before was wrong too
                 """,
             type: type,
@@ -223,7 +223,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         FrameError(
             code: .corruptRun,
             message: """
-                \(count) times in a row the bytes were no sound frame, at last because \(last.message); either the peer \
+                \(count) times in a row the bytes were not a valid frame, most recently because \(last.message); either the peer \
                 speaks another protocol or the connection damages what it carries
                 """,
             type: last.type,

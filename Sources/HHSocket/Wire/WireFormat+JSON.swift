@@ -19,7 +19,7 @@ extension WireFormat: Codable {
                 self,
                 .init(
                     codingPath: encoder.codingPath,
-                    debugDescription: "the wire format \(self) is made of a FrameCodec, which is no data"
+                    debugDescription: "the wire format \(self) uses a FrameCodec, which cannot be written as data"
                 )
             )
         }

@@ -30,7 +30,7 @@ struct FieldDescription: Codable {
                 throw DecodingError.dataCorrupted(
                     .init(
                         codingPath: decoder.codingPath,
-                        debugDescription: "\"\(name)\" is no field; the fields are type, serial, status and length"
+                        debugDescription: "\"\(name)\" is not a field; the fields are type, serial, status and length"
                     )
                 )
             }

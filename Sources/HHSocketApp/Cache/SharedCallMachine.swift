@@ -460,7 +460,7 @@ struct SharedCallMachine {
     private func timedOut(_ waiter: Waiter) -> SocketError {
         let what =
             switch waiter.place {
-            case .lookup: "the cache's store did not say what it has"
+            case .lookup: "the cache's store did not answer"
             case .call: "no answer to the call that it shares with others, which wait longer,"
             case .next: "another call for the same was in flight, which had to end before this one began,"
             }

@@ -67,7 +67,7 @@ final class TaskGroupCore: Sendable {
                 self.number,
                 SocketError(
                     .cancelled,
-                    message: "member \(self.number) of a task group was let go of before it had told its end"
+                    message: "member \(self.number) of a task group was released before it had reported its end"
                 )
             )
         }

@@ -23,7 +23,7 @@ extension APIRequest {
             let what = page == .first ? "the list is empty" : "the list has no more"
             throw SocketError(
                 page == .first ? .noData : .noMoreData,
-                message: "\(what), says the answer of \(response.endpoint) to type \(type)",
+                message: "\(what), according to the answer of \(response.endpoint) to type \(type)",
                 endpoint: response.endpoint,
                 serial: response.serial,
                 delivery: .answered

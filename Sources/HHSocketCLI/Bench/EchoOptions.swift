@@ -45,7 +45,7 @@ struct EchoOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The number of clients, each with a connection of its own. (default: 1)",
+            "The number of clients, each with its own connection. (default: 1)",
             valueName: "n"
         )
     )
@@ -62,7 +62,7 @@ struct EchoOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            The number of calls to start per second in all, at even intervals, instead of one as soon as another is \
+            The number of calls to start per second in total, at even intervals, instead of one as soon as another is \
             answered. Latency then counts from the time at which a call was due, even if --in-flight delayed it.
             """,
             valueName: "calls/s"

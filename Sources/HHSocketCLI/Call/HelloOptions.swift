@@ -23,7 +23,7 @@ struct HelloOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The time, sent to the server, after which the answer is of no use. The call ends then, or at --timeout.",
+            "The time after which the answer is useless, sent to the server. The call ends then, or at --timeout.",
             valueName: "duration"
         ),
         transform: DurationArgument.parse
@@ -34,8 +34,8 @@ struct HelloOptions: ParsableArguments {
         parsing: .unconditional,
         help: ArgumentHelp(
             """
-            The name of the call, such as a UUID, by which the server runs it once: repeats, those of --repeat and \
-            --retries too, get the answer of the first.
+            A unique name for the call, such as a UUID, with which the server runs it only once: repeats, including those \
+            of --repeat and --retries, get the answer of the first.
             """,
             valueName: "key"
         )
@@ -105,8 +105,8 @@ struct MetadataArgument: ExpressibleByArgument, Sendable {
 
     static let help = ArgumentHelp(
         """
-        Send this metadata. May be given several times. Names are sent in lower case, and values without the spaces that \
-        they begin with.
+        Send this metadata. May be given several times. Names are sent in lower case, and values without leading \
+        spaces.
         """,
         valueName: "name:value"
     )

@@ -10,7 +10,7 @@ struct STOMPSendCommand: AsyncParsableCommand {
         commandName: "send",
         abstract: "Send a message.",
         discussion: """
-            Exits with 0 when the message has left, or with --receipt when the broker has confirmed it. Without --body \
+            Exits with 0 when the message was sent, or with --receipt when the broker has confirmed it. Without --body \
             and --body-file the body is empty.
             """
     )

@@ -12,10 +12,10 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
         abstract: "Print the messages of a destination.",
         discussion: """
             Prints each body on a line of stdout. With --ack client and client-individual a message is acknowledged when it \
-            has been written; one that could not be is delivered again.
+            has been written; one that could not be written is delivered again.
 
-            It ends after --count messages, by SIGINT or SIGTERM, or by an ERROR of the broker. Where the connection is \
-            lost it makes another one.
+            It ends after --count messages, on SIGINT or SIGTERM, or on an ERROR of the broker. If the connection is lost, \
+            it reconnects.
             """
     )
 

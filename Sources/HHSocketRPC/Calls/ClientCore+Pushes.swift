@@ -42,7 +42,7 @@ extension ClientCore {
     }
 
     func pushIsMalformed(_ type: UInt32, _ error: any Error) {
-        self.pushFailed("a push is no message of its type", type, error, \.malformedPushes)
+        self.pushFailed("a push is not a message of its type", type, error, \.malformedPushes)
     }
 
     /// Counts and logs a push whose envelope cannot be opened. Socket thread only.

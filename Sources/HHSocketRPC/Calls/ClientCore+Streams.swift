@@ -173,7 +173,7 @@ extension ClientCore {
     private func hasNoStreams(_ request: SocketRequest, _ connection: ClientConnection) -> SocketError {
         let why =
             connection.agreement == nil
-            ? "it answered hello with an error, as servers do that do not know it" : "it did not accept that"
+            ? "it answered hello with an error, as servers without hello do" : "it did not accept that"
         return SocketError(
             .featureNotAgreed,
             message: """
@@ -398,7 +398,7 @@ extension StreamViolation {
         switch self {
         case .beyondWindow: "the server sent more than the stream's window allows"
         case .itemAfterEnd: "the server sent an item after the end of its items"
-        case .endWithinItem: "the server ended its items within one"
+        case .endWithinItem: "the server ended its items in the middle of one"
         case .unexpectedItem: "the server sent an item, and on a stream of this kind it sends none"
         case .bodyInOpening: "its opening has a body"
         case .metadataOnItem: "the server sent metadata with an item"

@@ -120,7 +120,7 @@ extension StreamCall {
     // MARK: Errors
 
     private static var isFinished: SocketError {
-        SocketError(.invalidArgument, message: "no item is sent after finish()")
+        SocketError(.invalidArgument, message: "no item may be sent after finish()")
     }
 
     private func sendsNoItems() -> SocketError {
@@ -135,7 +135,7 @@ extension StreamCall {
             .frameTooLarge,
             message: """
                 an item of \(body.readableBytes) bytes is over the limit of \(limit); raise maximumPayloadLength on both \
-                sides or send less. It was not sent, and the stream goes on
+                sides or send less. It was not sent, and the stream continues
                 """
         )
     }

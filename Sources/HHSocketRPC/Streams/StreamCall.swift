@@ -258,7 +258,7 @@ final class StreamCall: Sendable {
                 .cancelled,
                 message: """
                     \(response.endpoint) has ended the stream of type \(response.type), serial \(response.serial), with \
-                    status 200: it takes no more items
+                    status 200: it accepts no more items
                     """,
                 endpoint: response.endpoint,
                 serial: response.serial,

@@ -294,7 +294,7 @@ public final class SocketTask: Sendable {
             var response: SocketResponse?
             swap(&response, &snapshot.response)
             if let response { return .success(response) }
-            assert(snapshot.failure != nil, "who waits for a task is resumed once it has its result")
+            assert(snapshot.failure != nil, "a waiting caller is resumed once the task has its result")
             return .failure(snapshot.failure?.error ?? ClientCore.released)
         }
     }

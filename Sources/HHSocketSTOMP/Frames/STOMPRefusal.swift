@@ -56,7 +56,7 @@ extension STOMPRefusal {
     static func command(_ command: STOMPCommand) -> STOMPRefusal {
         STOMPRefusal(
             .invalidCommand,
-            "\"\(command)\" is no command: one has upper-case letters, digits, - and _, and begins with a letter"
+            "\"\(command)\" is not a command, which has upper-case letters, digits, - and _, and begins with a letter"
         )
     }
 

@@ -56,7 +56,9 @@ extension STOMPViolation {
     static func command(_ line: some Collection<UInt8>) -> STOMPViolation {
         STOMPViolation(
             .malformedCommand,
-            "a frame begins with \"\(STOMPText.shown(line))\", which is no command: a command is in upper-case letters"
+            """
+            a frame begins with "\(STOMPText.shown(line))", which is not a command: commands are in upper-case letters
+            """
         )
     }
 
@@ -82,14 +84,14 @@ extension STOMPViolation {
     static func nul(_ line: UnsafeRawBufferPointer) -> STOMPViolation {
         STOMPViolation(
             .nulInHeaders,
-            "a zero byte comes behind \"\(STOMPText.shownLine(line))\", before the blank line that ends the headers"
+            "a zero byte follows \"\(STOMPText.shownLine(line))\", before the blank line that ends the headers"
         )
     }
 
     static func contentLength(_ value: some Collection<UInt8>) -> STOMPViolation {
         STOMPViolation(
             .malformedContentLength,
-            "the content-length \"\(STOMPText.shown(value))\" is no number in decimal digits"
+            "the content-length \"\(STOMPText.shown(value))\" is not a decimal number"
         )
     }
 

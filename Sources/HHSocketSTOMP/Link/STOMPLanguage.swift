@@ -53,7 +53,7 @@ package struct STOMPLanguage: LinkLanguage {
             try STOMPEncoder.encodeHead(of: frame, version: version, limits: .unlimited, into: &bytes.gathered)
             return Outgoing(unit: unit)
         } catch {
-            assertionFailure("a frame that cannot be sent was not refused before: \(error)")
+            assertionFailure("a frame that cannot be sent was not refused earlier: \(error)")
             return nil
         }
     }

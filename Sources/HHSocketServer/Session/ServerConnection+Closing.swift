@@ -135,7 +135,7 @@ extension ServerConnection {
             reason = "no frame came within \(limits.firstFrameTimeout ?? .zero)"
             self.hot.machine.statistics.firstFrameTimeouts += 1
         case .watch(.unknown):
-            reason = "it has not become known within \(limits.strangers.timeToBecomeKnown ?? .zero)"
+            reason = "it has not identified itself within \(limits.strangers.timeToBecomeKnown ?? .zero)"
             self.hot.machine.statistics.strangerTimeouts += 1
         case .watch(.stalledReading):
             reason = "a frame has not got on for \(limits.readStallTimeout ?? .zero), or too slowly"
@@ -151,10 +151,10 @@ extension ServerConnection {
             reason = "pushes are not read"
             self.hot.machine.statistics.slowClientsClosed += 1
         case .silence:
-            reason = "connections run short, and nothing has come on this one for longest"
+            reason = "connections are scarce, and this one has been silent longest"
             self.hot.machine.statistics.silentEvictions += 1
         case .frameFlood:
-            reason = "too many of its frames ask for nothing"
+            reason = "too many of its frames are unproductive"
             self.hot.machine.statistics.frameFloods += 1
         case .cancels:
             reason = "too many requests were cancelled"

@@ -240,7 +240,7 @@ final class MessageSession: LinkHost {
         if let limit = limits.readStallTimeout, isStalled, silence >= limit {
             self.loop.counters.count(\.readStalls)
             self.close(
-                WebSocketClose(code: 1_008, reason: "a message has not got on for \(limit)"),
+                WebSocketClose(code: 1_008, reason: "a message has made no progress for \(limit)"),
                 .tooSlow,
                 in: &turn
             )
@@ -293,7 +293,7 @@ extension MessageSession: SilentConnection {
     func closeForNewcomer(in turn: inout Turn) {
         guard self.link.phase == .open else { return self.kill() }
         self.loop.counters.count(\.silentEvictions)
-        self.close(WebSocketClose(code: 1_001, reason: "connections run short, and this one was silent"), in: &turn)
+        self.close(WebSocketClose(code: 1_001, reason: "connections are scarce, and this one was silent"), in: &turn)
         _ = self.loop.socketLoop.setTimer(turn.now + LoopSilence.lastWordTime) { _ in self.kill() }
     }
 }

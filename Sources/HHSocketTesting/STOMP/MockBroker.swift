@@ -175,7 +175,7 @@ public final class MockBroker: Sendable {
         guard hasBegun else {
             throw SocketError(
                 .invalidArgument,
-                message: "\(destination) is no destination: it is neither /queue/… nor /topic/…"
+                message: "\(destination) is not a destination: it is neither /queue/… nor /topic/…"
             )
         }
     }

@@ -26,7 +26,7 @@ struct WebSocketDialect: MessageDialect {
         self.configuration.socket.servers.first { !$0.isWebSocket }.map { server in
             SocketError(
                 .invalidArgument,
-                message: "\(server) is no URL of a WebSocket; write ws://\(server)/path",
+                message: "\(server) is not the URL of a WebSocket; write ws://\(server)/path",
                 endpoint: server
             )
         }

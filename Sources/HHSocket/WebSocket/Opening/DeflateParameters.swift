@@ -18,9 +18,9 @@ extension DeflateFault: CustomStringConvertible {
         switch self {
         case .unknownParameter: "a parameter is unknown"
         case .repeatedParameter: "a parameter occurs twice"
-        case .unexpectedValue: "a parameter has a value that has none"
+        case .unexpectedValue: "a parameter that takes no value has one"
         case .missingValue: "a parameter has no value"
-        case .windowBits: "a window has not 8 to 15 bits"
+        case .windowBits: "a window does not have 8 to 15 bits"
         case .exceedsOffer: "it goes beyond what was offered"
         }
     }

@@ -137,7 +137,7 @@ final class MeasuredStream: Sendable {
         for try await item in stream.items {
             count += 1
             guard item.readableBytes == length else {
-                throw EchoFailure("item \(count) has \(item.readableBytes) bytes, and not \(length)")
+                throw EchoFailure("item \(count) has \(item.readableBytes) bytes instead of \(length)")
             }
             guard goesOn(item) else { break }
         }

@@ -39,7 +39,7 @@ final class DescriptorSink: TransferSink, @unchecked Sendable {
                 .sourceChanged,
                 """
                 \(self.what): the store's file was replaced when \(self.length) bytes of the old one had been written, \
-                which cannot be taken back; get it once more
+                which cannot be taken back; get it again
                 """
             )
         }
@@ -70,7 +70,7 @@ final class DescriptorSink: TransferSink, @unchecked Sendable {
         guard self.length == 0 || self.file?.sha256 == TransferDigest(self.hash) else {
             throw TransferError(
                 .wrongHash,
-                "\(self.what): what has been written has another hash than the server said"
+                "\(self.what): the written content has another hash than the server announced"
             )
         }
         return self.file?.sha256 == TransferDigest(self.hash)

@@ -116,7 +116,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
             return
         }
         guard status.kind == .plain else {
-            let kind = status.kind == .folder ? "a folder" : "no plain file, and is not replaced"
+            let kind = status.kind == .folder ? "a folder" : "not a regular file, and is not replaced"
             throw TransferError(.fileFailed, "\(self.what): \(self.path) is \(kind)")
         }
     }

@@ -149,7 +149,7 @@ final class FileSource: TransferSource, @unchecked Sendable {
         guard now.modifiedSeconds == status.modifiedSeconds, now.modifiedNanoseconds == status.modifiedNanoseconds
         else { throw self.changed("it was modified") }
         // A removed file is still open here.
-        if let there, !there.isSameFile(as: status) { throw self.changed("another file has taken its place") }
+        if let there, !there.isSameFile(as: status) { throw self.changed("another file has replaced it") }
     }
 
     private func changed(_ how: String) -> TransferError {

@@ -135,7 +135,10 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
             return self.end(error)
         case .wrongHash where self.hadWrongHash:
             return self.end(
-                TransferError(.wrongHash, "\(self.what): what came has twice had another hash than the server said")
+                TransferError(
+                    .wrongHash,
+                    "\(self.what): the received content has twice had another hash than the server announced"
+                )
             )
         case .wrongHash:
             self.hadWrongHash = true
@@ -223,7 +226,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     /// The server has sent an invalid message.
     mutating func receivedNonsense() -> [Action] {
         guard case .receiving = self.phase else { return [] }
-        return self.broken("the server sent what is no message of transfers")
+        return self.broken("the server sent a message that does not belong to transfers")
     }
 
     /// Bytes of the stream have arrived, in complete items or not.
@@ -241,7 +244,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
             error
             ?? SocketError(
                 .protocolViolation,
-                message: "\(self.what): the server ended the stream before all content had come",
+                message: "\(self.what): the server ended the stream before all content had arrived",
                 delivery: .answered
             )
         switch TransferVerdict(error, of: self.what) {

@@ -162,7 +162,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
                 .failure(
                     TransferError(
                         .wrongHash,
-                        "\(self.what): twice the server had another hash of what was sent than this machine"
+                        "\(self.what): the server computed another hash of the sent content twice"
                     )
                 )
             )
@@ -249,7 +249,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         // The sent bytes did not continue at the server's offset.
         sending.mismatches += 1
         guard sending.mismatches <= Self.maximumMismatches else {
-            return self.failed(self.error("the server reports offset \(offset) again and again"), now: now)
+            return self.failed(self.error("the server reports offset \(offset) repeatedly"), now: now)
         }
         let underWay = sending.sent > offset ? sending.sent - offset : 0
         sending.answersToCome = underWay / self.pieceLength(sending)

@@ -51,7 +51,7 @@ final class PutRun: TransferRun, @unchecked Sendable {
 
     override func received(_ item: ByteBuffer, in turn: inout Turn) {
         guard let message = try? Hhsocket_PutReport(serializedBytes: item.readableBytesView) else {
-            let error = TransferError(.invalidRequest, "the server sent a report that is none")
+            let error = TransferError(.invalidRequest, "the server sent an invalid report")
             return self.perform(self.machine.failed(error), in: &turn)
         }
         let report = Machine.Report(

@@ -34,7 +34,7 @@ public struct TLSRevocationList: Sendable {
         let bytes: [UInt8]
         let place: String
         switch self.source {
-        case .bytes(let given): (bytes, place) = (given, "the bytes given")
+        case .bytes(let given): (bytes, place) = (given, "the given bytes")
         case .file(let path):
             place = "the file \(path)"
             do {

@@ -55,7 +55,7 @@ final class TLSService: Sendable {
             throw SocketError(
                 .invalidArgument,
                 message: """
-                    revocation lists are of no use where clients show no certificate (ServerTLS.clientCertificates)
+                    revocation lists have no effect where clients present no certificate (ServerTLS.clientCertificates)
                     """
             )
         }
@@ -116,7 +116,7 @@ final class TLSService: Sendable {
     private static func noProtocol(_ name: String) -> SocketError {
         SocketError(
             .invalidArgument,
-            message: "\"\(name)\" is no application protocol: it takes 1 to 255 characters of ASCII"
+            message: "\"\(name)\" is not an application protocol, which has 1 to 255 characters of ASCII"
         )
     }
 

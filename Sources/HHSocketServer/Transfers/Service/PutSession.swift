@@ -75,7 +75,7 @@ struct PutSession: Sendable {
     mutating func received(_ item: ByteBuffer) -> Step {
         if let part = TransferPart(item: item) { return self.received(part) }
         guard let message: Hhsocket_PutRequest = try? item.message() else {
-            return .fail(Self.invalid("an item is no PutRequest"))
+            return .fail(Self.invalid("an item is not a PutRequest"))
         }
         switch message.kind {
         case .begin(let begin): return self.received(begin)
@@ -138,7 +138,7 @@ extension TransferError {
         TransferError(
             .invalidID,
             """
-            \(PeerLog.printable(String(text.prefix(200)))) is no id: 1 to \(TransferID.maximumLength) of A-Z a-z 0-9 \
+            \(PeerLog.printable(String(text.prefix(200)))) is not an id, which has 1 to \(TransferID.maximumLength) of A-Z a-z 0-9 \
             . _ -, and neither . nor ..
             """
         )

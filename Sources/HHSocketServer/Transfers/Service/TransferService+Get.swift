@@ -27,7 +27,7 @@ extension TransferService {
 
     private func send(_ stream: ServerStream, _ context: ServerContext) async throws {
         guard let request: Hhsocket_GetRequest = try? stream.request.body.message() else {
-            throw TransferError(.invalidRequest, "the server was sent no GetRequest")
+            throw TransferError(.invalidRequest, "the server was sent a message other than GetRequest")
         }
         let id = try await self.admit(.get, request.id, nil, context)
         var busy = Hhsocket_GetItem()

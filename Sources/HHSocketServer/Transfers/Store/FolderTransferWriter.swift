@@ -119,7 +119,7 @@ extension FolderTransferStore {
         guard digest == file.sha256 else {
             let error = TransferError(
                 .wrongHash,
-                "the content that came has the SHA-256 \(digest), and \(file.sha256) was announced; it was discarded"
+                "the received content has the SHA-256 \(digest) instead of \(file.sha256) and was discarded"
             )
             self.remove(live, error)
             throw error

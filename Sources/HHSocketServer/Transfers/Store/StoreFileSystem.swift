@@ -43,13 +43,13 @@ struct SystemError: Error, Hashable, CustomStringConvertible {
         if self.isShortage {
             return TransferError(
                 .noRoom,
-                "the server's disk is full; what it had of the file was removed. Free space there, and send it again"
+                "the server's disk is full; the received part was removed. Free space there, and send the file again"
             )
         }
         if self.isReadOnly {
             return TransferError(
                 .readOnly,
-                "the server's store cannot be written; what it has of unfinished files is kept for a later attempt"
+                "the server's store cannot be written; received parts of unfinished files are kept for a later attempt"
             )
         }
         if self.isDescriptorShortage { return StatusError(.overloaded) }

@@ -70,7 +70,10 @@ struct UnfinishedContent: Sendable {
     mutating func append(_ parts: [ByteBuffer], _ fileSystem: any StoreFileSystem) throws {
         for part in parts {
             guard UInt64(part.readableBytes) <= self.file.size - self.offset else {
-                throw TransferError(.invalidRequest, "content came beyond the file's size of \(self.file.size) bytes")
+                throw TransferError(
+                    .invalidRequest,
+                    "content arrived beyond the file's size of \(self.file.size) bytes"
+                )
             }
             try part.withUnsafeReadableBytes { bytes in
                 try fileSystem.writeAll(self.descriptor, bytes, at: self.offset)
@@ -91,7 +94,7 @@ struct UnfinishedContent: Sendable {
         let start = self.hash.position
         try self.hash.read(self.descriptor, upTo: self.offset, limit: limit, fileSystem)
         guard self.isHashed || self.hash.position > start else {
-            throw SystemError(failingTo: "read an unfinished file, which is shorter than it was")
+            throw SystemError(failingTo: "read an unfinished file, which has become shorter")
         }
     }
 

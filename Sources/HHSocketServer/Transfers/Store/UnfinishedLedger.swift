@@ -164,7 +164,7 @@ struct UnfinishedLedger: Sendable {
             throw TransferError(
                 .quota,
                 """
-                with \(size) bytes more this client's unfinished files would exceed the server's limit of \
+                with \(size) more bytes this client's unfinished files would exceed the server's limit of \
                 \(limits.maximumBytesPerIdentity) bytes
                 """
             )
@@ -172,7 +172,7 @@ struct UnfinishedLedger: Sendable {
         let others = self.entries.count - (entry == nil ? 0 : 1)
         let held = self.heldBytes &- (entry?.held ?? 0)
         guard others < limits.maximumFiles, Self.fits(size, beside: held, limit: limits.maximumBytes) else {
-            throw TransferError(.quota, "the server has as many unfinished files as it may; try again another day")
+            throw TransferError(.quota, "the server has as many unfinished files as allowed; try again later")
         }
     }
 

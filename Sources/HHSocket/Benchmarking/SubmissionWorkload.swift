@@ -12,7 +12,7 @@ import NIOPosix
 @_spi(Benchmarks) public final class SubmissionWorkload: Sendable {
     /// Counts the submissions still to be performed.
     private final class Work: SubmittedWork, @unchecked Sendable {
-        // Proof of Sendable: the count is touched on the socket thread alone.
+        // Proof of Sendable: the count is accessed only on the socket's thread.
         private var remaining: Int
         private let done: @Sendable () -> Void
 

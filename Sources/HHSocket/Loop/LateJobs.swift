@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 /// Runs the jobs of a loop that has been closed: one after the other, on the system's threads.
 final class LateJobs: Sendable {
     private struct State {
-        /// Those that wait for the loop's last turn to end.
+        /// The jobs that wait for the loop's last turn to end.
         var waiting: [SocketJob] = []
         /// Set once that has ended.
         var queue: DispatchQueue?

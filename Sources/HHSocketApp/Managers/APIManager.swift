@@ -115,7 +115,7 @@ public final class APIManager: Sendable {
         } onCancel: {
             calls.cancel(caller)
         }
-        // Whoever resumed this has held the lock before, which the thread sanitizer sees.
+        // The thread that resumed this task has held the lock before, which the thread sanitizer sees.
         if ThreadSanitizer.isRunning { _ = calls.statistics }
         return Self.response(result, request, key, calls)
     }

@@ -37,7 +37,7 @@ struct TaskFlight {
     struct Moment {
         private var time = NIODeadline.distantPast
 
-        /// The time; nil until it has come.
+        /// The time; nil until it has been set.
         var date: NIODeadline? { self.hasCome ? self.time : nil }
         var hasCome: Bool { self.time > .distantPast }
 

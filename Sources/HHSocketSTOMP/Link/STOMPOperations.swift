@@ -37,7 +37,7 @@ struct STOMPOperations {
     /// The operations whose frame was sent and whose receipt has not arrived.
     var unconfirmed: [STOMPOperation] { self.receipts.values.filter(\.hasLeft) }
 
-    /// Those whose time is up.
+    /// Returns the operations that have timed out.
     func late(now: NIODeadline) -> [STOMPOperation] {
         self.deadlines.prefix { $0.time <= now }.map(\.operation).filter(\.isOpen)
     }

@@ -21,11 +21,11 @@ struct AuthenticationLine: Sendable {
         case refused
     }
 
-    /// Those that wait from one address.
+    /// The authentications that wait, from one address.
     private struct Queue: Sendable {
         /// The tickets, the oldest first, possibly including abandoned ones.
         var tickets: Deque<Ticket> = []
-        /// The number of those that wait.
+        /// The number of waiting authentications.
         var count = 0
     }
 

@@ -26,7 +26,7 @@ final class Authentications: Sendable {
         self.state = NIOLockedValueBox(State(line: line))
     }
 
-    /// Those that run, and those that wait.
+    /// The numbers of running and of waiting authentications.
     var counts: (running: Int, waiting: Int) {
         self.state.withLockedValue { ($0.line.runningCount, $0.line.waitingCount) }
     }

@@ -49,7 +49,7 @@ struct KeptShares {
         var last: IdempotencyOwner?
     }
 
-    /// Those with an identity, or those without.
+    /// The owners with an identity, or those without.
     private struct Group {
         var amount = Amount()
         var levels = Array(repeating: Level(), count: Int.bitWidth + 1)

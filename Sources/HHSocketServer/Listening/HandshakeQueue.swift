@@ -22,7 +22,7 @@ struct HandshakeQueue<Element> {
     /// The waiting connections, in order, including some that have left.
     private var order = CircularBuffer<Number>()
     private var counting: Set<Number> = []
-    /// Those that count, in the order in which they began, with the event loop's time at that; and some that are over.
+    /// The counted handshakes, in the order of their start, with its time; some entries may be over.
     private var begun = CircularBuffer<(number: Number, at: NIODeadline)>()
     private var lastNumber: Number = 0
     private var starts = (since: NIODeadline.uptimeNanoseconds(0), count: 0)

@@ -51,7 +51,7 @@ public enum Admission: Hashable, Sendable {
 /// (504).
 ///
 /// Answers that were kept for an idempotency key are not refusals; ``ServerStatistics/idempotentRepeats`` counts them.
-/// Nor are requests whose time ends while their handler runs: middleware sees those.
+/// Requests that time out while their handler runs are no refusals either: middleware sees them.
 public protocol RefusalObserver: RouterLayer {
     /// A request has been refused. Called on the connection's event loop, or in the request's task; it must not block.
     func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession)

@@ -21,7 +21,7 @@ public struct ServerStatistics: Hashable, Sendable {
     public var proxyHeaderFailures = 0
     /// Connections closed because TLS could not be agreed on, or took too long.
     public var tlsFailures = 0
-    /// Those closed because of a client's certificate that is in a list, or whose issuer has no current list
+    /// Connections closed because a client's certificate is revoked, or its issuer has no current list
     /// (``ServerTLS/revocationLists``).
     public var clientCertificatesRevoked = 0
     /// Requests with a right checksum, however they were answered.
@@ -34,26 +34,27 @@ public struct ServerStatistics: Hashable, Sendable {
     /// Requests answered 303: a reserved serial, or one that was still in flight; or 301, with a body that is longer
     /// than allowed; or 405: a stranger's, compressed.
     public var illegalRequests = 0
-    /// Requests refused by an admission (``ServerAdmission``), such as for want of an identity.
+    /// Requests refused by an admission (``ServerAdmission``), for example because the client has no identity.
     public var refusedByAdmission = 0
     /// Connections closed because their bytes were invalid: a length over the limit, an implausible header after a
     /// wrong checksum, several wrong checksums in a row, or a header that the wire format does not have.
     public var protocolErrors = 0
     /// Requests answered 503, because a limit was reached; the next six are among them.
     public var overloads = 0
-    /// Those because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or
+    /// Overloads because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or
     /// ``ServerLimits/maximumBufferedBytesPerConnection``).
     public var overloadsOfMemory = 0
-    /// Those because the connection, its address or its identity had made too many (``ServerLimits/requestRate``,
-    /// ``ServerLimits/requestRatePerAddress``, ``ServerLimits/requestRatePerIdentity``).
+    /// Overloads because the connection, its address or its identity exceeded its rate of requests
+    /// (``ServerLimits/requestRate``, ``ServerLimits/requestRatePerAddress``, ``ServerLimits/requestRatePerIdentity``).
     public var overloadsOfRate = 0
-    /// Those refused because more would have had to queue (``ServerLimits/concurrency``).
+    /// Overloads because the adaptive limit on concurrency was reached (``ServerLimits/concurrency``).
     public var overloadsOfConcurrency = 0
-    /// Those because too many of their type were in flight (``RouteLimits/maximumInFlight``).
+    /// Overloads because too many requests of the type were in flight (``RouteLimits/maximumInFlight``).
     public var overloadsOfType = 0
-    /// Those because too many of their client's identity were in flight (``ServerLimits/maximumInFlightPerIdentity``).
+    /// Overloads because too many requests of the client's identity were in flight
+    /// (``ServerLimits/maximumInFlightPerIdentity``).
     public var overloadsOfIdentity = 0
-    /// Those because as many streams were open on their connection as may be
+    /// Overloads because the maximum number of streams was open on the connection
     /// (``SocketServer/Configuration/streams``).
     public var overloadsOfStreams = 0
     /// Requests answered 408 because their deadline had passed before they were begun, or passed while their handler

@@ -55,8 +55,8 @@ struct FastPath {
 /// Synchronous requests: the slow path, which handles every case, and the fast path, which nearly all requests take.
 ///
 /// The invariant: the fast path may be taken only where it does exactly what the slow path does. It omits checks that
-/// cannot matter for the requests it takes; whoever adds a check to the slow path has to find out whether it can matter
-/// for them:
+/// cannot matter for the requests it takes; anyone who adds a check to the slow path has to find out whether it can
+/// matter for them:
 ///
 /// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous
 ///   and whose rules exclude no request (``RouteRules/isOpen``), and with a serial of requests. Such a frame is no

@@ -5,7 +5,7 @@ import NIOCore
 struct ForwardedFor: Hashable, Sendable {
     /// The client's address; nil if the field has no valid one.
     var client: SocketAddress?
-    /// The element at which reading has stopped, as it is not an address.
+    /// The element at which reading has stopped, because it is not an address.
     var malformed: String?
 
     /// Reads the field from its end, as each proxy appends the address that it sees.

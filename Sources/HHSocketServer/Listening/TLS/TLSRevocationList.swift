@@ -136,7 +136,7 @@ struct RevocationList: Sendable {
 struct CertificateRevocations: Sendable {
     private struct Issuer {
         var serialNumbers: Set<[UInt8]> = []
-        /// That of the newest list; `Int64.max` if the list does not contain it.
+        /// The next update of the newest list; `Int64.max` if the list does not contain it.
         var nextUpdate = Int64.min
     }
 

@@ -31,7 +31,7 @@ struct PutSession: Sendable {
 
     private enum Phase: Hashable, Sendable { case waiting, opening, receiving }
 
-    /// The number of bytes after which the client is sent a report, once no more input is there.
+    /// The number of bytes after which the client is sent a report, once no more input is available.
     static let reportInterval: UInt64 = 128 << 10
     /// The number of bytes after which the client is sent a report at the latest.
     static let longestInterval: UInt64 = 512 << 10

@@ -5,8 +5,8 @@ DESTDIR ?=
 # More options for every swift build and test, e.g. SWIFTFLAGS="-Xswiftc -warnings-as-errors".
 SWIFTFLAGS ?=
 
-# SwiftPM plans each build anew: with a cached plan, a build of the tests after one of a product would compile the protoc that
-# swift-protobuf contains, which takes ten minutes.
+# SwiftPM must not cache the build plan: with a cached plan, a build of the tests after one of a product would compile
+# the protoc that swift-protobuf contains, which takes ten minutes.
 common_options = --disable-build-manifest-caching $(SWIFTFLAGS)
 # One configuration for all targets, because other traits cause a full rebuild.
 swift_options = --traits Development $(common_options)
@@ -84,7 +84,7 @@ test-fast: build-tests ## build everything, and run the tests that need no socke
 
 build-tests: programs = python3 openssl protoc:protobuf-compiler sqlite3.h:libsqlite3-dev
 # The product is named because --build-tests would build the generator a second time, for the plugins, on which no test depends.
-build-tests: dependencies ## build what make test runs, without running it
+build-tests: dependencies ## build everything that make test runs, without running it
 	$(needs_python)
 	swift build --product hhsocketPackageTests $(swift_options)
 
@@ -98,7 +98,7 @@ test-plugins: programs = protoc:protobuf-compiler
 test-plugins: dependencies ## build and run a package that uses the SwiftPM plugins
 	sh Scripts/test-plugins $(SWIFTFLAGS)
 
-test-activemq: build-tests ## test STOMP against an ActiveMQ of its own, which needs Java and Debian's package activemq, or ACTIVEMQ_HOME
+test-activemq: build-tests ## test STOMP against a separate ActiveMQ, which needs Java and Debian's package activemq, or ACTIVEMQ_HOME
 	$(if $(ACTIVEMQ_HOME),,@$(MAKE) --silent dependencies programs='java:default-jre-headless activemq')
 	python3 Tests/OtherPrograms/brokers.py activemq -- Scripts/test all ActiveMQTests
 
@@ -135,7 +135,7 @@ test-stomp: dependencies ## build Examples/STOMP; with rabbitmq-server, run it a
 	sh Scripts/test-stomp $(swift_options)
 
 stomp-broker: programs = python3 rabbitmq-server
-stomp-broker: dependencies ## run a RabbitMQ of its own on stomp://127.0.0.1:61613 and ws://127.0.0.1:15674/ws, until control-C
+stomp-broker: dependencies ## run a separate RabbitMQ on stomp://127.0.0.1:61613 and ws://127.0.0.1:15674/ws, until control-C
 	$(needs_python)
 	@python3 -B Tests/OtherPrograms/brokers.py rabbitmq stomp=61613 webSocket=15674 -- \
 		sh -c 'echo "stomp://127.0.0.1:61613 and ws://127.0.0.1:15674/ws are ready; control-C ends them"; exec sleep 2147483647'
@@ -145,12 +145,12 @@ test-dissector: dependencies ## read recorded captures with Tools/wireshark/hhso
 	Tools/wireshark/test
 
 test-deployment: programs = curl promtool:prometheus
-test-deployment: dependencies ## check the files of Examples/Deployment, as far as their checkers are there, and run their servers
+test-deployment: dependencies ## check the files of Examples/Deployment, as far as their checkers are installed, and run their servers
 	@swift build $(swift_options) --quiet --product hhsocket-cli
 	@Scripts/test-deployment "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
 
 test-browser: programs = $(if $(BROWSER),node:nodejs chromium)
-test-browser: dependencies ## test the JavaScript client of Examples/browser in node, if there is one; with BROWSER=1 its page in Chromium too
+test-browser: dependencies ## test the JavaScript client of Examples/browser in node, if it is installed; with BROWSER=1 its page in Chromium too
 	sh Scripts/test-browser $(swift_options)
 
 conformance: dependencies ## run Autobahn's WebSocket cases (PyPI's kosoku) against the command: the brief selection, or CASES=all
@@ -188,7 +188,7 @@ soak: build-tests ## run the randomised tests with fifty times the repetitions, 
 	Scripts/test-sanitized address
 	$(MAKE) test-checked
 
-test-delayed: build-tests ## run the tests with threads that are delayed at random where they give way, on Linux
+test-delayed: build-tests ## run the tests with threads that are delayed at random where they yield, on Linux
 	cc -O2 -shared -fPIC -o .build/delays.so Tools/delays/delays.c -ldl
 	DELAY_ODDS=30 Scripts/test parallel --preload "$(CURDIR)/.build/delays.so" --results .build/delayed-results
 
@@ -198,7 +198,7 @@ test-checked: dependencies ## build the tests for release with every check of ex
 	$(build_checked)
 	SWIFT_TEST_BUNDLE=.build-checked/release/hhsocketPackageTests.xctest Scripts/test all --results .build-checked/test-results
 
-attack-report: dependencies ## measure what attacks do to a server, built for release, and write the figures into the documentation
+attack-report: dependencies ## measure the effects of attacks on a server, built for release, and write the figures into the documentation
 	$(build_checked)
 	HHSOCKET_HOSTILE_SECONDS=60 SWIFT_TEST_BUNDLE=.build-checked/release/hhsocketPackageTests.xctest \
 		Scripts/test all DefaultConfigurationAttackTests HostileCrowdTests --results .build-checked/attack-results
@@ -251,7 +251,7 @@ bench-streams: $(command_for_release) ## compare streams with a C program, gRPC 
 	Scripts/bench-streams --program "$(command_for_release)" $(STREAMS)
 
 bench-stomp: programs = rabbitmq-server node:nodejs libdeflate.h:libdeflate-dev
-bench-stomp: build-release ## compare STOMP clients with one RabbitMQ: ours, stomp.py, stompjs, and what STOMP="--client NAME=COMMAND" adds
+bench-stomp: build-release ## compare STOMP clients with one RabbitMQ: ours, stomp.py, stompjs, and those that STOMP="--client NAME=COMMAND" adds
 	$(needs_python)
 	Scripts/bench-stomp --client "hhsocket=$(RELEASE_FOLDER)/release/STOMPBenchmark" $(STOMP)
 
@@ -270,7 +270,7 @@ counts: $(command_for_release) ## count a call's requests to Swift's runtime and
 	$(needs_python)
 	Scripts/counts --program "$(command_for_release)" $(COUNTS)
 
-api-diff: dependencies ## compare the public API with that of the commit BASE; fails if something that compiled before does not compile any more
+api-diff: dependencies ## compare the public API with that of the commit BASE; fails if something that compiled before no longer compiles
 	swift package $(swift_options) diagnose-api-breaking-changes "$(BASE)" \
 		$(foreach product,$(library_products),--products $(product))
 
@@ -293,7 +293,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/release-check --self-test
 	Scripts/test-session --self-test
 
-build-fuzz: dependencies ## build what make fuzz runs, without running it
+build-fuzz: dependencies ## build everything that make fuzz runs, without running it
 	sh Fuzz/run build
 
 fuzz: dependencies ## run the decoders on inputs of libFuzzer, for FUZZ_SECONDS (60)
@@ -321,16 +321,16 @@ install: dependencies ## install the command hhsocket into PREFIX/bin (PREFIX is
 	install -m 755 "$$(swift build $(static_options) --show-bin-path)/hhsocket-cli" "$(DESTDIR)$(PREFIX)/bin/hhsocket"
 
 docs: programs = python3 sqlite3.h:libsqlite3-dev
-docs: dependencies ## make the site of the documentation, in .build-docs/site, and follow its links
+docs: dependencies ## build the documentation site in .build-docs/site, and check its links
 	$(needs_python)
 	@for library in $(documented); do swift build $(swift_options) --quiet --target $$library || exit 1; done
 	@Scripts/docs --modules "$$(swift build $(swift_options) --show-bin-path)" $(DOCS)
 
-docs-serve: docs ## show the site of the documentation at http://127.0.0.1:8080, or another PORT, until control-C
+docs-serve: docs ## serve the documentation site at http://127.0.0.1:8080, or another PORT, until control-C
 	@echo 'http://127.0.0.1:$(PORT)/; control-C ends it'
 	@python3 -m http.server --bind 127.0.0.1 --directory .build-docs/site $(PORT)
 
-lint: ## check the format of the sources, the prose of their comments, and the lines with the licence
+lint: ## check the format of the sources, the prose of their comments, and the licence headers
 	Scripts/lint-prose
 	Scripts/license-headers --check
 	swift format lint --strict --parallel --recursive $(FORMATTED)
@@ -341,10 +341,10 @@ format: ## format the sources
 dependencies: ## install the system libraries that are missing
 	@sh Scripts/install-dependencies $(programs)
 
-license-headers: ## give each source file the line that names its licence
+license-headers: ## add the licence header to each source file
 	Scripts/license-headers
 
-release-check: ## check what must hold before a release is tagged; QUICK=1 leaves out what has to be built
+release-check: ## run the checks before a release is tagged; QUICK=1 omits those that need a build
 	$(needs_python)
 	Scripts/release-check $(if $(QUICK),--quick)
 

@@ -3,13 +3,13 @@
 
 import PackageDescription
 
-// A package of its own, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
+// A separate package, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
 // It compiles the sources of HHSocket, HHSocketMessage, HHSocketProtobufC and HHSocketSTOMP once more, through symbolic
 // links, as modules with counters at every edge, for the address sanitizer and with optimisation. Everything below them
 // is as it is: this package shares the build folder of everything else.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
-// What imports the module names it as users do.
+// Code that imports the module uses its public name.
 let messageModule = ["-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"]
 let modules = messageModule + ["-module-alias", "HHSocket=InstrumentedHHSocket"]
 
@@ -88,7 +88,7 @@ let package = Package(
             ],
             swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + modules + instrumented)]
         ),
-        // What `make generate` makes of Protos.
+        // The code that `make generate` generates from Protos.
         .target(
             name: "FuzzedMessages",
             dependencies: ["InstrumentedHHSocketMessage"],

@@ -14,7 +14,7 @@ SCRIPTS = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(SCRIPTS)
 REQUIREMENTS = os.path.join(SCRIPTS, "conformance-requirements.txt")
 ENVIRONMENT = os.path.join(ROOT, ".build-python-conformance")
-# What `hhsocket ws-serve` prints first. An IPv6 address has brackets.
+# The first line that `hhsocket ws-serve` prints. An IPv6 address has brackets.
 LISTENING = r"listening on (\S+:\d+)"
 
 

@@ -3,8 +3,8 @@
 
 import PackageDescription
 
-// A chat for Apple's platforms: a package as an app has it. Its model knows no views, and is tested on Linux too, by
-// make test-app. An app's project in Xcode adds this package, and shows the scene of ChatViews.
+// A chat for Apple's platforms: a package as an app would use it. Its model is independent of views, and is tested on
+// Linux too, by make test-app. An app's project in Xcode adds this package, and shows the scene of ChatViews.
 let package = Package(
     name: "hhsocket-app",
     platforms: [.macOS(.v14), .iOS(.v17)],

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 
-/// Somebody in the room: says what they type, and hears what is said.
+/// A person in the room: sends the lines that they type, and receives those of others.
 struct ChatClient: Sendable {
     let author: String
     /// A `Chat_Chat.MockClient` in the tests of an app.
     let chat: any Chat_Chat.ClientProtocol
 
-    /// Prints what was said before, and from now on.
+    /// Prints earlier and new lines.
     func listen() async throws {
         let notes = self.chat.pushes(Chat_Note.self)
         for note in try await self.chat.recall(Google_Protobuf_Empty()).notes { self.show(note) }
@@ -23,7 +23,7 @@ struct ChatClient: Sendable {
         tell("(sent as \(receipt.number))")
     }
 
-    /// Tells the others whether one types, and prints when they do, as long as the connection lasts.
+    /// Shares whether this person is typing, and prints when others are, as long as the connection lasts.
     func share(_ typing: AsyncStream<Bool>) async throws(SocketError) {
         var options = CallOptions()
         options.waitsForConnectivity = true

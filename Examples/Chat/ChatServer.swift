@@ -2,15 +2,15 @@
 import Foundation
 import HHSocketServer
 
-/// The room: remembers what was said last, and tells everybody what is said.
+/// The room: keeps the last lines, and sends each line to everybody.
 actor ChatServer: Chat_Chat.ServiceProtocol {
     private var notes: [Chat_Note] = []
     private var server: SocketServer?
-    /// Those who hear who is typing.
+    /// The clients that are notified of typing.
     private var listeners: [Int: AsyncStream<Chat_Typing>.Continuation] = [:]
     private var lastListener = 0
 
-    /// Opens the room and returns its address, with the port that the system chose where the listener's is 0.
+    /// Opens the room and returns its address, with the port that the system chose if the listener's is 0.
     func open(at listener: ServerListener) async throws -> Endpoint? {
         var router = Router()
         // Methods that wait for this actor and compute little need no other thread.
@@ -46,7 +46,7 @@ actor ChatServer: Chat_Chat.ServiceProtocol {
         to responses: MessageWriter<Chat_Typing>,
         context: ServerContext
     ) async throws {
-        // Who does not read misses the oldest, and holds up nobody.
+        // A client that does not read misses the oldest, and delays nobody.
         let (heard, sink) = AsyncStream.makeStream(of: Chat_Typing.self, bufferingPolicy: .bufferingNewest(16))
         self.lastListener += 1
         let number = self.lastListener
@@ -54,7 +54,7 @@ actor ChatServer: Chat_Chat.ServiceProtocol {
         var last = Chat_Typing()
         defer {
             self.listeners[number] = nil
-            // Nobody types who has gone.
+            // A client that has left is not typing.
             last.isTyping = false
             if !last.author.isEmpty { self.tell(last, from: number) }
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// Reads what is typed, and notices a line before it ends.
+/// Reads the keyboard, and notices a line before it is complete.
 struct Keyboard {
     enum Event {
-        /// A line has begun, or what had been typed of it is erased.
+        /// A line has begun, or all of it was erased.
         case typing(Bool)
         case line(String)
     }
@@ -15,7 +15,7 @@ struct Keyboard {
     private var events: [Event] = []
     private var hasEnded = false
 
-    /// Waits for and returns what happens next; nil at the end of the input.
+    /// Waits for and returns the next event; nil at the end of the input.
     mutating func next() async -> Event? {
         while self.events.isEmpty, !self.hasEnded {
             // Reading blocks its thread.
@@ -52,7 +52,7 @@ struct Keyboard {
         if self.line.last == UInt8(ascii: "\r") { self.line.removeLast() }
         self.events.append(.line(String(decoding: self.line, as: UTF8.self)))
         self.line = []
-        // Who has said something does not type any more, which needs no telling.
+        // After a complete line nobody needs to be told that the typing has ended.
         self.isTyping = false
     }
 
@@ -63,18 +63,18 @@ struct Keyboard {
     }
 }
 
-/// A terminal that hands over each character as it is typed, in the place of whole lines.
+/// A terminal that delivers each character as it is typed, instead of whole lines.
 final class Terminal {
     private let original: termios
     private let signals: [any DispatchSourceSignal]
 
-    /// Nil if standard input is none.
+    /// Nil if standard input is not a terminal.
     init?() {
         var settings = termios()
         guard isatty(STDIN_FILENO) == 1, tcgetattr(STDIN_FILENO, &settings) == 0 else { return nil }
         let original = settings
         self.original = original
-        // Also when it is interrupted it is left as it was.
+        // The terminal's settings are restored even if the program is interrupted.
         self.signals = [SIGINT, SIGTERM].map { number in
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number)

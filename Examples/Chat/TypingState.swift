@@ -18,6 +18,6 @@ actor TypingState {
         self.sink?.yield(isTyping)
     }
 
-    /// A line was said: everybody knows that it is typed no more.
+    /// A line was sent, so everybody knows that the typing has ended.
     func hasSaid() { self.isTyping = false }
 }

@@ -15,7 +15,7 @@ import Foundation
 import HHSocketRPC
 import HHSocketServer
 
-/// Prints a line at once, for whoever reads along.
+/// Prints a line and flushes the output.
 func tell(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }
@@ -34,7 +34,7 @@ func serve(_ address: String, origins: [String]) async throws {
 
 func visit(_ server: Endpoint, as author: String) async {
     var configuration = SocketClient.Configuration(servers: [server])
-    // Streams, such as that of who is typing, are agreed on by hello.
+    // Streams, which share who is typing, require hello.
     configuration.hello = HelloPolicy()
     configuration.streams = StreamPolicy()
     let connection = SocketClient(configuration: configuration)

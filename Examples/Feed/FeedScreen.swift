@@ -12,7 +12,7 @@ actor FeedScreen {
     private var recorder = PageRecorder(.cursor(pageSize: 5))
     private(set) var posts: [Feed_Post] = []
     private(set) var profile = Feed_Profile()
-    /// Where the last page came from: the server, or the cache.
+    /// The source of the last page: the server or the cache.
     private(set) var source = ResponseSource.network
 
     /// - Parameters:
@@ -50,7 +50,7 @@ actor FeedScreen {
         return request
     }
 
-    /// Loads the profile and the first page at once.
+    /// Loads the profile and the first page concurrently.
     func open() async throws {
         async let profile = self.calls.value(for: self.profileRequest())
         // A screen is shown with what was there, if that came within the last minute.
@@ -58,7 +58,7 @@ actor FeedScreen {
         self.profile = try await profile
     }
 
-    /// Loads the first page anew; if it has not changed, the server only says so.
+    /// Loads the first page again; if it has not changed, the server only confirms that.
     func refresh() async throws {
         try await self.load(self.recorder.beginRefresh(now: .now()), validFor: .zero)
     }

@@ -2,7 +2,7 @@
 #if Outbox
 import HHSocketServer
 
-/// The server: twelve posts, and who likes them. It has no memory beyond its life.
+/// The server: twelve posts and their likes, kept only in memory.
 actor FeedServer: Feed_Feed.ServiceProtocol {
     private var posts: [Feed_Post] = (1...12).map { number in
         var post = Feed_Post()
@@ -28,7 +28,7 @@ actor FeedServer: Feed_Feed.ServiceProtocol {
         return server
     }
 
-    /// Throws 304 where the client has what it would be told.
+    /// Throws 304 if the client already has the current revision.
     private func checkRevision(_ context: ServerContext) throws {
         context.answerMetadata["revision"] = "\(self.revision)"
         if context.metadata["revision"] == "\(self.revision)" { throw StatusError(.notModified) }

@@ -12,7 +12,7 @@ import HHSocketApp
 import HHSocketRPC
 import HHSocketServer
 
-/// Prints a line at once, for whoever reads along.
+/// Prints a line and flushes the output.
 func tell(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }

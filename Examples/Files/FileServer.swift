@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketServer
 
-/// Keeps files in a folder. Everybody may put and get, but nobody may replace what is there.
+/// Keeps files in a folder. Everybody may put and get, but nobody may replace an existing file.
 struct FileServer {
     /// The largest file, in bytes.
     static let maximumSize: UInt64 = 1 << 30
@@ -20,7 +20,7 @@ struct FileServer {
         router.register(
             TransferService(store: self.store) { [store] request, _ in
                 guard let file = request.file, let there = try await store.find(request.id) else { return }
-                // The same content again is what a client sends whose last answer was lost.
+                // A client whose last answer was lost sends the same content again.
                 guard there.file == file else { throw TransferError(.denied, "\(request.id) is there already") }
             }
         )

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 
-/// Puts and gets files, and tells how far it is.
+/// Puts and gets files, and prints the progress.
 struct FileVisitor {
     struct WrongUsage: Error, CustomStringConvertible {
         var description: String

@@ -6,12 +6,12 @@
 //     swift run files-example 127.0.0.1 7200 get ID copy.jpg
 //     swift run files-example 127.0.0.1 7200 find ID
 //
-// Run a put or a get that was interrupted again, and it goes on where it was.
+// An interrupted put or get resumes when it is run again.
 import Foundation
 import HHSocketRPC
 import HHSocketServer
 
-/// Prints a line at once, for whoever reads along.
+/// Prints a line and flushes the output.
 func tell(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }

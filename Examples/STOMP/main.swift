@@ -6,7 +6,7 @@
 import Foundation
 import HHSocketSTOMP
 
-/// Prints a line at once, for whoever reads along.
+/// Prints a line and flushes the output.
 func tell(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }
@@ -31,7 +31,7 @@ func trade(at url: String) async throws {
     let orders = try client.subscribe(to: "/queue/example-orders", ack: .clientIndividual, window: 1)
     let invoices = try client.subscribe(to: "/queue/example-invoices")
 
-    // One attempt, so that it ends if there is no broker. Without a number it goes on until there is one.
+    // One attempt, so that it ends if there is no broker. Without a number it keeps trying until there is one.
     client.connect(attempts: 1)
     try await orders.waitUntilConfirmed()
     for await case .opened(let agreement) in events {

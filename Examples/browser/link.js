@@ -163,7 +163,7 @@ export class Link {
             return;
         }
         try {
-            // Where a message ends means nothing.
+            // The ends of messages have no meaning.
             this.#decoder.append(new Uint8Array(data));
             for (;;) {
                 const frame = this.#decoder.next();
@@ -263,13 +263,13 @@ export class Link {
     #beat() {
         const ping = this.#ping;
         if (ping === undefined) {
-            // One timer, which is not started anew for each message.
+            // One timer, which is not restarted for each message.
             const idleSince = Math.min(this.#lastSent, this.#lastReceived);
             const left = idleSince + this.#settings.heartbeatInterval - this.#clock.now();
             if (left > 0) this.#beatLater(left);
             else this.#sendPing(0);
         } else if (this.#socket.bufferedAmount < ping.buffered) {
-            // The ping stands behind what is leaving.
+            // The ping is queued behind the data being sent.
             ping.buffered = this.#socket.bufferedAmount;
             this.#beatLater(this.#settings.heartbeatTimeout);
         } else if (ping.missed === 0) {
@@ -298,7 +298,7 @@ export class Link {
         if (this.#isEnded) return;
         this.#isEnded = true;
         this.#clock.clearTimeout(this.#timer);
-        // What this socket reports from now on is of no link any more.
+        // Events of this socket no longer belong to a link.
         this.#socket.onopen = null;
         this.#socket.onmessage = null;
         this.#socket.onclose = null;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The controls of a long connection, whatever its protocol: those that ``Socket`` and `SocketClient` of HHSocketRPC
+/// The controls of a persistent connection, whatever its protocol, which ``Socket`` and `SocketClient` of HHSocketRPC
 /// have in common.
 ///
 /// All methods may be called from any thread and return at once.
@@ -20,9 +20,9 @@ public struct ControlledDriver: Sendable {
 }
 
 extension ConnectionControl {
-    /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. While waiting to reconnect it
-    /// tries at once; while connected or connecting it does nothing. If the network monitor reports no network, one
-    /// round of attempts is made all the same, since monitors err.
+    /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. During a wait it tries at
+    /// once; while connected or connecting it has no effect. If the network monitor reports no network, one round of
+    /// attempts is made nevertheless, since monitors can be wrong.
     public func connect() {
         self._driver.submit { $0.connect(in: &$1) }
     }
@@ -44,30 +44,30 @@ extension ConnectionControl {
 
     /// Fails over to the next best server, as soon as a connection to it is ready. Calls in flight are still answered
     /// by the old server, for ``SocketConfiguration/drainTimeout`` at most. If no other server can be reached the
-    /// present connection is kept.
+    /// current connection is kept.
     public func switchServer() {
         self._driver.submit { $0.switchServer(to: nil, in: &$1) }
     }
 
     /// Fails over to `endpoint`, which is added to the list if it is new, as soon as a connection to it is ready. If it
-    /// cannot be reached the present connection is kept.
+    /// cannot be reached the current connection is kept.
     public func switchServer(to endpoint: Endpoint) {
         self._driver.submit { $0.switchServer(to: endpoint, in: &$1) }
     }
 
-    /// Replaces the list of servers. The scores of servers that stay are kept. If the present server is not in the new
+    /// Replaces the list of servers. The scores of servers that stay are kept. If the current server is not in the new
     /// list the connection fails over, as by ``switchServer()``.
     public func setServers(_ servers: [Endpoint]) {
         self._driver.submit { $0.replaceServers(with: servers, in: &$1) }
     }
 
-    /// Reports that the network has gone, has come back, or has changed its path.
+    /// Reports that the network was lost, has returned, or has changed its path.
     ///
-    /// Without a network nothing is attempted, unless a server in the list is on this machine. When a network comes
-    /// back or changes, a pending attempt starts at once, and a connection that looks alive is probed.
+    /// Without a network no attempts are made, unless a server in the list is on this machine. When a network returns
+    /// or changes, a pending attempt starts at once, and a connection that looks alive is probed.
     ///
-    /// For an app that knows better than ``SocketConfiguration/networkMonitor``; the latest report counts, so the
-    /// monitor should then be nil.
+    /// For an app that has better information than ``SocketConfiguration/networkMonitor``; the latest report counts, so
+    /// the monitor should then be nil.
     ///
     /// - Parameters:
     ///   - isReachable: Whether there is a network.
@@ -77,7 +77,7 @@ extension ConnectionControl {
         self._driver.submit { $0.networkChanged(isReachable: isReachable, label: name, in: &$1) }
     }
 
-    /// Reports that the app goes into the background; ``SocketConfiguration/backgroundPolicy`` decides what follows.
+    /// Reports that the app goes into the background; ``SocketConfiguration/backgroundPolicy`` determines the effect.
     public func applicationDidEnterBackground() {
         self._driver.submit { $0.didEnterBackground(in: &$1) }
     }
@@ -88,12 +88,12 @@ extension ConnectionControl {
         self._driver.submit { $0.willEnterForeground(in: &$1) }
     }
 
-    /// Reads certificates and keys anew, on the calling thread: later connections use them; the present one is kept
+    /// Reads certificates and keys again, on the calling thread: later connections use them; the current one is kept
     /// until it is lost or ``switchServer()`` is called. For client certificates that are replaced while the process
     /// runs.
     ///
-    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names what cannot be read, or if the
-    ///   configuration has no TLS; the certificates and keys read before stay in use.
+    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names the file that cannot be read, or if
+    ///   the configuration has no TLS; the certificates and keys read before stay in use.
     public func reloadTLS() throws(SocketError) {
         try self._driver.driver.reloadTLS()
     }

@@ -7,8 +7,8 @@ import NIOCore
 public struct SocketConfiguration: Sendable {
     /// The servers to choose from; equally good ones are tried in this order.
     public var servers: [Endpoint]
-    /// Finds the servers at run time; nil by default, for ``servers`` alone. If it is set, ``servers`` are used until
-    /// it has answered once, and may be empty.
+    /// Finds the servers at run time; nil by default, for only ``servers``. If it is set, ``servers`` are used until it
+    /// has answered once, and may be empty.
     public var resolver: ServerResolver?
     /// The rules by which a server that behaved badly is passed over.
     public var serverPolicy = ServerPolicy()
@@ -18,13 +18,13 @@ public struct SocketConfiguration: Sendable {
     /// by default.
     ///
     /// It applies to host names, to IP addresses in ``servers``, to the servers that a resolver finds, and to redirects
-    /// of WebSockets. Among equally good servers, IP addresses of the other family come last. An attempt at one of a
-    /// family that is off fails with ``SocketError/Code/invalidArgument``, and one at a name without an allowed address
-    /// with ``SocketError/Code/hostNotFound``. With a ``proxy`` it applies to the proxy's own address, and the proxy
-    /// chooses how it reaches servers.
+    /// of WebSockets. Among equally good servers, IP addresses of the other family come last. An attempt at an address
+    /// of an excluded family fails with ``SocketError/Code/invalidArgument``, and one at a name without an allowed
+    /// address with ``SocketError/Code/hostNotFound``. With a ``proxy`` it applies to the proxy's own address, and the
+    /// proxy chooses how it reaches servers.
     public var addressFamilies = AddressFamilies.any
-    /// TLS; nil by default: anyone on the path can then read and change what is sent. A server whose URL begins with
-    /// `wss` has it in any case, and one whose URL begins with `ws` cannot have it.
+    /// TLS; nil by default: anyone on the path can then read and change the data. A server whose URL begins with `wss`
+    /// always has TLS, and one whose URL begins with `ws` cannot have it.
     public var tls: ClientTLS?
     /// The proxy through which servers are reached; nil by default, for none. Unix domain sockets are always reached
     /// directly.
@@ -38,11 +38,11 @@ public struct SocketConfiguration: Sendable {
     public var connectTimeout: Duration = .seconds(10)
     /// The waits between rounds of attempts.
     public var backoff = Backoff()
-    /// The time that a connection which fails over may take to drain. 30 s by default.
+    /// The time limit for draining a connection after a failover. 30 s by default.
     public var drainTimeout: Duration = .seconds(30)
-    /// The monitor that reports whether there is a network, and changes of its path. Without a network nothing is
-    /// attempted, unless a server in the list is on this machine; when the path changes a live connection is probed,
-    /// and a pending attempt starts at once. The system's by default; with nil only
+    /// The monitor that reports whether there is a network, and changes of its path. Without a network no attempts are
+    /// made, unless a server in the list is on this machine; when the path changes a live connection is probed, and a
+    /// pending attempt starts at once. The system's by default; with nil only
     /// ``Socket/networkDidChange(isReachable:name:)`` reports changes.
     public var networkMonitor: (any NetworkMonitor)? = SystemNetworkMonitor.shared
     /// The treatment of the connection when the app goes into the background.
@@ -50,8 +50,7 @@ public struct SocketConfiguration: Sendable {
     /// The rules by which to ping and to consider the server dead; nil never pings. A server's pings are answered
     /// either way.
     public var heartbeat: HeartbeatPolicy? = HeartbeatPolicy()
-    /// The store for what an adaptive heartbeat has learned about each network; by default it lasts as long as the
-    /// process.
+    /// The store for the results of adaptive heartbeats on each network; by default it lasts as long as the process.
     public var heartbeatStorage: (any HeartbeatStorage)? = InMemoryHeartbeatStorage()
     /// The layout of frames; the standard format by default. In a format in which clients do not ping, ``heartbeat``
     /// has no effect.
@@ -71,9 +70,8 @@ public struct SocketConfiguration: Sendable {
     public var writePolicy = WritePolicy()
     /// The window in which a stalled connection is detected: it is lost if bytes wait and fewer than 128 a second reach
     /// the server within the window. That is one to two windows after they stop, and never on a link that is merely
-    /// slow. 30 s by default.
-    /// In a format whose frames end with separators it is also the window after which a push is given up that does not
-    /// make progress.
+    /// slow. 30 s by default. In a format whose frames end with separators, a push that makes no progress within this
+    /// window is abandoned too.
     public var writeStallTimeout: Duration = .seconds(30)
     /// The logger for events of the connection, with the metadata `server`, `attempt`, `cause` and `error`, never with
     /// payloads; at `debug` and `trace`, and at `warning` when attempts stop. Nil by default, for no logging.

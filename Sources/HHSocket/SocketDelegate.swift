@@ -12,12 +12,13 @@ public protocol SocketDelegate: AnyObject, Sendable {
     func socket(_ socket: Socket, didGiveUpWith error: SocketError)
     /// ``Socket/disconnect()`` was called.
     func socketDidClose(_ socket: Socket)
-    /// A response or a push came. Heartbeats are answered by the socket itself. While more than 8 MiB of frames wait
+    /// A response or a push arrived. Heartbeats are answered by the socket itself. While more than 8 MiB of frames wait
     /// for the callback queue, reading from the network is suspended.
     func socket(_ socket: Socket, didReceive frame: Frame)
-    /// A frame came whose checksum is wrong; its payload must not be used.
+    /// A frame with a wrong checksum arrived; its payload must not be used.
     func socket(_ socket: Socket, didReceiveCorrupt frame: Frame)
-    /// Bytes came that are no frame, in a format whose frames end with separators: reading goes on behind the next one.
+    /// Bytes that are not a frame arrived, in a format whose frames end with separators: reading continues after the
+    /// next one.
     func socket(_ socket: Socket, didReceiveMalformed error: FrameError)
 }
 

@@ -9,7 +9,7 @@ public import Foundation
 
 /// The failure of a call, a connection or a setting.
 ///
-/// Compare ``code``; read ``message``, which says what failed, where, why, and what can be done.
+/// Compare ``code``; ``message`` describes what failed, where, why, and what to do.
 public struct SocketError: Error, Sendable {
     /// The kind of failure. New codes may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
@@ -84,14 +84,14 @@ public struct SocketError: Error, Sendable {
         public static let cancelled = Self(Name.cancelled)
         /// The connection ended while the call was in flight.
         public static let connectionLost = Self(Name.connectionLost)
-        /// The host is there, but nothing listens on the port.
+        /// The host answers, but nothing listens on the port.
         public static let connectionRefused = Self(Name.connectionRefused)
         /// The server did not accept the connection in time.
         public static let connectTimeout = Self(Name.connectTimeout)
         /// The host name has no address.
         public static let hostNotFound = Self(Name.hostNotFound)
-        /// The proxy is there, but did not connect us to the server; ``SocketError/underlying`` is a ``ProxyFailure``.
-        /// A proxy that is not there has the same codes as a server that is not, and a message that says so.
+        /// The proxy answers, but did not connect to the server; ``SocketError/underlying`` is a ``ProxyFailure``. If
+        /// the proxy itself cannot be reached, the codes are those for a server, and the message names the proxy.
         public static let proxyFailed = Self(Name.proxyFailed)
         /// TLS could not be agreed on, or one end did not accept the other; ``SocketError/underlying`` is a
         /// ``TLSFailure``.
@@ -104,11 +104,11 @@ public struct SocketError: Error, Sendable {
         public static let handshakeTimeout = Self(Name.handshakeTimeout)
         /// Every server was tried for as many rounds as allowed; ``SocketError/underlying`` is ``UnreachableServers``.
         public static let noServerReachable = Self(Name.noServerReachable)
-        /// The answer came with a wrong checksum.
+        /// The answer has a wrong checksum.
         public static let checksumMismatch = Self(Name.checksumMismatch)
         /// A frame is larger than `maximumPayloadLength`.
         public static let frameTooLarge = Self(Name.frameTooLarge)
-        /// The peer sent something the protocol does not allow.
+        /// The peer sent something that the protocol does not allow.
         public static let protocolViolation = Self(Name.protocolViolation)
         /// A broker of STOMP has answered with ERROR; ``SocketError/underlying`` is a `STOMPServerError`.
         public static let brokerError = Self(Name.brokerError)
@@ -118,20 +118,20 @@ public struct SocketError: Error, Sendable {
         public static let queueFull = Self(Name.queueFull)
         /// A setting or a request cannot work; see the message.
         public static let invalidArgument = Self(Name.invalidArgument)
-        /// An interceptor threw an error of its own; see ``SocketError/underlying``.
+        /// An interceptor threw another error; see ``SocketError/underlying``.
         public static let interceptorFailed = Self(Name.interceptorFailed)
         /// The request requires a feature that the connection's two ends have not agreed on by hello; not sent.
         public static let featureNotAgreed = Self(Name.featureNotAgreed)
         /// A server cannot listen on its address.
         public static let bindFailed = Self(Name.bindFailed)
-        /// The answer came, but cannot be decoded into the requested type; see ``SocketError/underlying``.
+        /// The answer cannot be decoded as the requested type; see ``SocketError/underlying``.
         public static let decodingFailed = Self(Name.decodingFailed)
         /// The first page of a list is empty: there is nothing to show.
         public static let noData = Self(Name.noData)
         /// A later page of a list is empty: there is nothing more to show.
         public static let noMoreData = Self(Name.noMoreData)
 
-        /// The status behind a code that has no name of its own.
+        /// The status of a code without its own name.
         public var serverStatus: Status? { self.status.flatMap { $0.name == nil ? $0 : nil } }
 
         /// The status of answers that fail with this code; nil for failures found on this side.
@@ -157,7 +157,7 @@ public struct SocketError: Error, Sendable {
     public enum Delivery: Hashable, Sendable {
         /// No byte of it was sent.
         case notSent
-        /// Bytes were sent and no answer came, in this attempt or one before: the server may have run it.
+        /// Bytes were sent and no answer arrived, in this attempt or an earlier one: the server may have run it.
         case sentUnknown
         /// The server answered it.
         case answered
@@ -242,7 +242,7 @@ public struct SocketError: Error, Sendable {
         set { self.uniqueStorage().code = newValue }
     }
 
-    /// A description of what failed, where, why, and what can be done, in one line.
+    /// A description of what failed, where, why, and what to do, in one line.
     public var message: String {
         get { self.storage.message }
         set { self.uniqueStorage().message = newValue }
@@ -260,7 +260,7 @@ public struct SocketError: Error, Sendable {
         set { self.uniqueStorage().endpoint = newValue }
     }
 
-    /// The serial of the call concerned, if it was given one.
+    /// The serial of the call concerned, if it had one.
     public var serial: UInt32? {
         get { self.storage.serial }
         set { self.uniqueStorage().serial = newValue }
@@ -278,7 +278,7 @@ public struct SocketError: Error, Sendable {
         set { self.uniqueStorage().body = newValue }
     }
 
-    /// The metadata of an answer with an error status, by name; empty where there is none.
+    /// The metadata of an answer with an error status, by name; empty if there is none.
     public var metadata: [String: String] {
         get { self.storage.metadata }
         set { self.uniqueStorage().metadata = newValue }

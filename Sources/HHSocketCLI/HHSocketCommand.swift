@@ -74,7 +74,7 @@ struct HHSocketCommand: AsyncParsableCommand {
         return nil
     }
 
-    /// The subcommand that is called by these names; nil if there is none.
+    /// The subcommand at this path; nil if there is none.
     private static func subcommand(at path: String) -> (any ParsableCommand.Type)? {
         path.split(separator: " ").reduce(Self.self as (any ParsableCommand.Type)?) { command, name in
             command?.configuration.subcommands.first { $0.configuration.commandName ?? "" == name }

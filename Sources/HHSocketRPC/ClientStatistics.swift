@@ -21,7 +21,7 @@ public struct ClientStatistics: Sendable, Hashable {
     public var openedStreams = 0
     /// Items of streams that were handed over to be sent.
     public var sentItems = 0
-    /// Items of streams that have come.
+    /// The number of received items of streams.
     public var receivedItems = 0
     /// Pushes received.
     public var pushes = 0
@@ -30,7 +30,7 @@ public struct ClientStatistics: Sendable, Hashable {
     public var droppedPushes = 0
     /// The number of times that a handler of pushes threw an error.
     public var failedPushHandlers = 0
-    /// The number of pushes that were left out of a sequence of messages because they could not be decoded, or that
+    /// The number of pushes that were omitted from a sequence of messages because they could not be decoded, or that
     /// were dropped because their envelope could not be opened.
     public var malformedPushes = 0
 }

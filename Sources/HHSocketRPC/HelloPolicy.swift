@@ -3,18 +3,17 @@ import HHSocket
 import NIOCore
 
 /// The hello that a client sends first on each new connection: its version of the protocol, and the features that it
-/// offers. The features that the server accepts hold for the connection.
+/// offers. The connection uses the features that the server accepts.
 ///
 /// ```swift
 /// configuration.hello = HelloPolicy()
 /// ```
-/// Only for servers that know hello: one that does not may leave it unanswered, and then every attempt ends with
+/// Only for servers that support hello: another one may leave it unanswered, and then every attempt ends with
 /// `handshakeTimeout`. `Docs/Protocol.md` describes its format.
 public struct HelloPolicy: Sendable {
     /// The features offered to the server; all known ones by default, 64 at most.
     /// ``/HHSocket/ProtocolFeature/idempotency`` requires ``/HHSocket/ProtocolFeature/metadata``.
-    /// ``/HHSocket/ProtocolFeature/streams`` is offered where ``SocketClient/Configuration/streams`` is set, and only
-    /// there.
+    /// ``/HHSocket/ProtocolFeature/streams`` is offered if and only if ``SocketClient/Configuration/streams`` is set.
     public var features: Set<ProtocolFeature>
     /// The oldest version of the protocol that is accepted; 1 by default. A server that speaks only older ones is not
     /// used. If it is higher than the version of this client, 1, every attempt to connect and every call fails with
@@ -23,11 +22,11 @@ public struct HelloPolicy: Sendable {
     /// Whether a server that answers hello with an error is not used. False by default: the connection then works
     /// without the features of hello.
     public var isRequired: Bool
-    /// The client's identity, as the application defines it, for servers that ask for one; 64 KiB at most. Called for
+    /// The client's identity, as the application defines it, for servers that require one; 64 KiB at most. Called for
     /// each new connection. If it throws, the attempt fails with that error; a ``/HHSocket/HandshakeRefusal``
     /// determines what follows. Nil by default.
     public var sessionToken: (@Sendable () async throws -> [UInt8])?
-    /// The time that hello may take, the session token included; 10 s by default. The time of a gate,
+    /// The time limit of hello, including the session token; 10 s by default. The time limit of a gate,
     /// ``/HHSocket/HandshakeGate/timeout``, which follows, is added to it.
     public var timeout: Duration
 
@@ -35,7 +34,7 @@ public struct HelloPolicy: Sendable {
     ///   - features: The features offered to the server; all known ones by default.
     ///   - minimumVersion: The oldest version of the protocol that is accepted; 1 by default.
     ///   - isRequired: Whether a server that answers hello with an error is not used; false by default.
-    ///   - timeout: The time that hello may take; 10 s by default.
+    ///   - timeout: The time limit of hello; 10 s by default.
     ///   - sessionToken: The client's identity; nil by default.
     public init(
         features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency],
@@ -74,15 +73,15 @@ public struct HelloPolicy: Sendable {
         return nil
     }
 
-    /// Returns a gate that says hello and then runs `gate`. Requires that ``refusal(in:)`` is nil.
+    /// Returns a gate that performs hello and then runs `gate`. Requires that ``refusal(in:)`` is nil.
     ///
-    /// - Parameter streams: The policy of the streams that hello asks for; nil for none.
+    /// - Parameter streams: The policy of the streams that hello requests; nil for none.
     func gate(
         before gate: HandshakeGate?,
         maximumPayloadLength: Int,
         streams: StreamPolicy? = nil
     ) -> HandshakeGate {
-        // Half of what a Duration's components can express, so that the sum of two "no limit" can be expressed too.
+        // Half of the largest duration, so that the sum of two "no limit" can be represented.
         let longest = Duration.seconds(Int64.max / 2)
         let timeout = min(self.timeout, longest) + min(gate?.timeout ?? .zero, longest)
         return HandshakeGate(timeout: timeout) { handshake in

@@ -135,7 +135,7 @@ public final class SocketClient: ConnectionControl {
 
     /// Makes a task for `request`, resumes it, and returns its identifier, for ``cancelTask(withIdentifier:)``.
     ///
-    /// The cheapest way to call from a handler that runs on the socket thread: there the call has no task.
+    /// The cheapest way to call from a handler that runs on the socket thread, where the call has no task.
     @discardableResult
     public func dispatch(
         _ request: consuming SocketRequest,
@@ -208,7 +208,7 @@ public final class SocketClient: ConnectionControl {
         throw SocketError(.cancelled, message: what)
     }
 
-    /// Disconnects as ``disconnect()`` does, and returns when the connection is closed, after a second at most.
+    /// Disconnects like ``disconnect()``, and returns when the connection is closed, after a second at most.
     public func close() async {
         await withCheckedContinuation { continuation in
             let isAlive = self.driver.submit(
@@ -221,15 +221,15 @@ public final class SocketClient: ConnectionControl {
         }
     }
 
-    /// Closes the connection for good, once the calls that were resumed before have completed. Returns at once.
+    /// Closes the connection permanently, once the calls that were resumed before have completed. Returns at once.
     ///
-    /// Calls that are resumed later complete with `cancelled`, those of interceptors included. ``events`` ends when
+    /// Calls that are resumed later complete with `cancelled`, including those of interceptors. ``events`` ends when
     /// everything is closed. A call that is not answered ends by its own timeout.
     public func finishTasksAndInvalidate() {
         self.driver.submit(.closure { [core, driver] _ in core.finishTasks { driver.invalidate() } })
     }
 
-    /// The events of the connection from now on. Each call makes a stream of its own, which keeps the latest 256 events
+    /// The events of the connection from now on. Each access makes a separate stream, which keeps the latest 256 events
     /// for its reader and ends with the client.
     public var events: AsyncStream<SocketEvent> { self.core.streams.makeStream() }
 

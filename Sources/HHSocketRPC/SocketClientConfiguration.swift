@@ -24,11 +24,11 @@ extension SocketClient {
         /// Whether a call waits, within its timeout, if there is no connection and no attempt in progress; for requests
         /// that do not set it. False by default: it fails at once with `notConnected`.
         public var waitsForConnectivity = false
-        /// The rate of wrong calls at which the client fails over to another server, while there is a network. With a
-        /// single server it only reports ``/HHSocket/SocketEvent/serverFails(_:wrong:calls:)``. Nil: neither.
+        /// The rate of failed calls at which the client fails over to another server, while there is a network. With a
+        /// single server it only reports ``/HHSocket/SocketEvent/serverFails(_:wrong:calls:)``. Nil disables both.
         public var errorRatePolicy: ErrorRatePolicy? = ErrorRatePolicy()
         /// The time within which the first byte of an answer must arrive after the request was sent, for requests that
-        /// set none. Nil by default: as long as the whole call.
+        /// set none. Nil by default: limited only by the call's timeout.
         public var firstResponseTimeout: Duration?
         /// The policy for sending failed calls again, for requests that set none. Nil by default: they are not sent
         /// again.
@@ -38,28 +38,27 @@ extension SocketClient {
         /// The interceptors around each call. The first is the outermost: it sees a request first and the answer last.
         /// Retries by ``retryPolicy`` happen within the innermost. None by default.
         public var interceptors: [any SocketInterceptor] = []
-        /// The tracer with which a span for each call begins; nil, the default, for the one that
-        /// `InstrumentationSystem.bootstrap` was given.
+        /// The tracer that begins a span for each call; nil, the default, for the one given to
+        /// `InstrumentationSystem.bootstrap`.
         public var tracer: (any Tracer)?
-        /// The hello that is sent on each new connection before anything else, to agree on metadata, compression and
-        /// the like; before ``/HHSocket/SocketConfiguration/gate``, where there is one. Nil, the default, sends none,
-        /// as suits any server. In a wire format that has no room for it, every attempt to connect and every call fails
-        /// with `invalidArgument`.
+        /// The hello that is sent first on each new connection, to agree on metadata, compression and other features;
+        /// before ``/HHSocket/SocketConfiguration/gate``, if there is one. Nil, the default, sends none, which suits
+        /// any server. In a wire format that cannot carry it, every attempt to connect and every call fails with
+        /// `invalidArgument`.
         public var hello: HelloPolicy?
-        /// The limits of streams, which each new connection then asks for by hello; where ``hello`` is nil, a
-        /// ``HelloPolicy`` with its defaults says it. Nil, the default, asks for none: every stream then fails with
-        /// `featureNotAgreed`. In a wire format that cannot have streams, every attempt to connect and every call fails
-        /// with `invalidArgument`.
+        /// The limits of streams, which each new connection then requests by hello; if ``hello`` is nil, a default
+        /// ``HelloPolicy`` is used. Nil, the default, requests none: every stream then fails with `featureNotAgreed`.
+        /// In a wire format that cannot carry streams, every attempt to connect and every call fails with
+        /// `invalidArgument`.
         public var streams: StreamPolicy?
         /// The policy for compressing the bodies of requests that do not set ``CallOptions/compresses``, on connections
         /// that have agreed on ``/HHSocket/ProtocolFeature/compression``. Nil by default: none are compressed.
         public var compression: CompressionPolicy?
-        /// The bounds of messages of typed calls, streams and pushes that are decoded, since their bytes may be a
-        /// stranger's; ``/HHSocketMessage/MessageLimits/standard`` by default. Messages of swift-protobuf have a depth
-        /// alone.
+        /// The bounds for decoding messages of typed calls, streams and pushes, since their bytes may not be trusted;
+        /// ``/HHSocketMessage/MessageLimits/standard`` by default. Only the depth applies to swift-protobuf's messages.
         public var messageLimits = MessageLimits.standard
-        /// The number of serials of timed-out and cancelled calls that are remembered, so that late answers are known
-        /// as such. 4,096 by default.
+        /// The number of serials of timed-out and cancelled calls that are remembered, so that late answers are
+        /// recognised. 4,096 by default.
         public var maximumTombstones = 4_096
 
         public init(servers: [Endpoint]) {

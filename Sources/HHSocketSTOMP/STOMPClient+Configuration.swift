@@ -12,13 +12,13 @@ extension STOMPClient {
         /// The header `host` of CONNECT, a virtual host of the broker. Nil, the default: the host of the address.
         /// RabbitMQ wants its own name for it, as a rule `/`.
         public var host: String?
-        /// Returns the user of the broker, for each connection anew: so a token may be fresh. Nil, the default: none.
-        /// If it throws, the attempt fails, and the next one follows after the back-off.
+        /// Returns the user of the broker. It is called for each connection, so a token may be fresh. Nil, the default:
+        /// none. If it throws, the attempt fails, and the next one follows after the back-off.
         public var credentials: (@Sendable () async throws -> STOMPCredentials)?
         /// Further headers of CONNECT. None by default.
         public var connectHeaders = STOMPHeaders()
-        /// The heart-beats that are offered. Every 10 s in both directions by default. The broker is taken for lost
-        /// after twice the agreed interval without a byte.
+        /// The heart-beats to offer. Every 10 s in both directions by default. The broker is considered lost after
+        /// twice the agreed interval without a byte.
         public var heartbeats = STOMPHeartbeats()
         /// The time that the broker may take to answer CONNECT. 10 s by default.
         public var connectTimeout = Duration.seconds(10)
@@ -28,18 +28,18 @@ extension STOMPClient {
         /// The time that the broker may take to confirm DISCONNECT. 5 s by default.
         public var disconnectTimeout = Duration.seconds(5)
         /// The number of messages that may wait for a connection. 10,000 by default. Their bytes are bounded by
-        /// ``/HHSocket/SocketConfiguration/maximumQueuedBytes``. One more fails with `queueFull`.
+        /// ``/HHSocket/SocketConfiguration/maximumQueuedBytes``. Further messages fail with `queueFull`.
         public var maximumWaitingMessages = 10_000
         /// The number of received bytes that may wait to be read while an operation waits for the broker's answer,
-        /// which may stand behind messages. 64 MiB by default; else 1 MiB for each subscription.
+        /// which may follow messages. 64 MiB by default; at other times 1 MiB for each subscription.
         public var maximumBufferedBytes = 64 << 20
         /// The limits of frames that arrive. A larger one ends the connection with `protocolViolation`.
         public var limits = STOMPLimits()
-        /// Whether texts leave without `content-length`. False by default. ActiveMQ and bridges to JMS take messages
-        /// that have one for binary; a text with a zero byte is refused then.
+        /// Whether texts are sent without `content-length`. False by default. ActiveMQ and bridges to JMS treat
+        /// messages that have one as binary; a text with a zero byte is refused then.
         public var omitsContentLengthOfText = false
-        /// Whether a connection is made anew after the broker has ended one with this ERROR. By default it is. In
-        /// answer to CONNECT it never is.
+        /// Returns whether to reconnect after the broker has ended a connection with this ERROR. By default it does. It
+        /// never reconnects after an ERROR in answer to CONNECT.
         public var reconnects: @Sendable (STOMPServerError) -> Bool = { _ in true }
 
         /// - Parameter socket: Its servers are hosts and ports, or URLs of WebSockets.
@@ -52,8 +52,8 @@ extension STOMPClient {
             self.init(socket: SocketConfiguration(servers: servers))
         }
 
-        /// - Parameter url: `stomp://host:port`, with 61613 for no port; `stomps://host:port` for TLS, with 61614;
-        ///   `ws://host:port/path` or `wss://…` for a WebSocket.
+        /// - Parameter url: `stomp://host:port`, with 61613 as the default port; `stomps://host:port` for TLS, with
+        ///   61614; `ws://host:port/path` or `wss://…` for a WebSocket.
         /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`, whose message does not quote the URL.
         public init(url: String) throws(SocketError) {
             for (scheme, port) in [("stomp", 61_613), ("stomps", 61_614)] where url.hasPrefix("\(scheme)://") {
@@ -93,7 +93,7 @@ extension STOMPClient {
             return endpoint
         }
 
-        /// Why this configuration cannot work; nil: it can.
+        /// The reason why this configuration cannot work; nil if it can.
         var refusal: SocketError? {
             guard self.versions.isEmpty else { return nil }
             return SocketError(.invalidArgument, message: "there is no version of STOMP to choose (versions)")
@@ -104,8 +104,8 @@ extension STOMPClient {
     public enum Event: Sendable {
         /// A broker has accepted the connection.
         case opened(STOMPAgreement)
-        /// An accepted connection has ended, by this error; nil: by the user, which is told when the connection is
-        /// gone. The error's `underlying` is a ``STOMPServerError`` where the broker has sent ERROR.
+        /// An accepted connection has ended, by this error; nil: the user ended it, and is told when the connection is
+        /// closed. The error's `underlying` is a ``STOMPServerError`` if the broker has sent ERROR.
         case closed(SocketError?)
         /// A message of no subscription has arrived.
         case unclaimed(STOMPMessage)

@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 public import NIOCore
 
 /// A client of message brokers that speak STOMP 1.0, 1.1 or 1.2, over one long connection to one of several servers: it
-/// connects, reconnects with jitter, keeps heart-beats, and makes subscriptions again.
+/// connects, reconnects with jitter, sends and checks heart-beats, and restores subscriptions.
 ///
 /// ```swift
 /// let client = STOMPClient(configuration: try .init(url: "stomp://example.com"))
@@ -13,9 +13,10 @@ public import NIOCore
 /// try await client.send("hello", to: "/queue/orders", receipt: true)
 /// for try await message in orders { print(message.text ?? "binary") }
 /// ```
-/// It is one object for all connections: while none is ready, messages wait in order, and leave after the next one was
-/// accepted. There are never two connections at once. All methods may be called from any thread and in any state. When
-/// the last reference is released the connection is closed and the thread ends.
+///
+/// It is one object for all connections: while none is ready, messages wait in order, and are sent after the next one
+/// was accepted. There are never two connections at the same time. All methods may be called from any thread and in any
+/// state. When the last reference is released the connection is closed and the thread ends.
 public final class STOMPClient: ConnectionControl {
     /// The content type of texts.
     public static let textType = "text/plain"
@@ -45,13 +46,13 @@ public final class STOMPClient: ConnectionControl {
 
     public var _driver: ControlledDriver { ControlledDriver(self.link.driver) }
 
-    /// The number of the accepted connection; 0 where there is none.
+    /// The number of the accepted connection; 0 if there is none.
     package var connectionNumber: UInt64 { self.core.connectionNumber }
 
     /// The executor of the client's thread, for Swift tasks and actors that run there.
     public var executor: SocketExecutor { self.link.driver.executor }
 
-    /// The delegate, which is notified of events, and of messages of the subscriptions that are made while it is there;
+    /// The delegate, which is notified of events, and of messages of the subscriptions that are made while it is set;
     /// held weakly. Set it before ``connect()``.
     public var delegate: (any STOMPClientDelegate)? {
         get { self.link.session.delegation.delegate }
@@ -63,12 +64,12 @@ public final class STOMPClient: ConnectionControl {
 
     // MARK: Sending
 
-    /// Sends a message, and returns when its last byte was handed to the system, or with a receipt when the broker has
-    /// confirmed it.
+    /// Sends a message, and returns when its last byte was handed to the system, or, with a receipt, when the broker
+    /// has confirmed it.
     ///
-    /// While no connection is ready the message waits, in order, and leaves after the next one was accepted. Cancelling
-    /// the calling task takes it back while it waits. A message that had begun to leave when the connection was lost is
-    /// not sent again.
+    /// While no connection is ready the message waits, in order, and is sent after the next one was accepted.
+    /// Cancelling the calling task withdraws it while it waits. A message that had begun to leave when the connection
+    /// was lost is not sent again.
     ///
     /// - Parameters:
     ///   - body: The bytes of the body.
@@ -76,12 +77,12 @@ public final class STOMPClient: ConnectionControl {
     ///   - headers: Further headers, in order. None by default.
     ///   - contentType: The header `content-type`. Nil, the default: none, and the body is just bytes.
     ///   - receipt: Whether to wait for the broker's receipt. False by default.
+    ///
     /// - Throws: ``/HHSocket/SocketError``. Its `delivery` says whether the message may have arrived. Codes:
-    ///   `connectionLost`, with an `underlying` ``STOMPServerError`` where the broker has ended the connection by an
-    ///   ERROR that does not say what it is about, as RabbitMQ's; `timeout` (``Configuration/timeout``); `queueFull`
-    ///   (too much waits); `brokerError` (the broker refuses it); `invalidArgument` (a header that the broker's version
-    ///   cannot carry); `cancelled`; `notConnected` after ``disconnect()``; and the code with which attempts
-    ///   stopped.
+    ///   `connectionLost`, with an `underlying` ``STOMPServerError`` if the broker has ended the connection by an ERROR
+    ///   that does not say what it refers to, as RabbitMQ's; `timeout` (``Configuration/timeout``); `queueFull` (too
+    ///   much waits); `brokerError` (the broker refuses it); `invalidArgument` (a header that the broker's version
+    ///   cannot carry); `cancelled`; `notConnected` after ``disconnect()``; and the code with which attempts stopped.
     public func send(
         _ body: ByteBuffer,
         to destination: String,
@@ -99,7 +100,7 @@ public final class STOMPClient: ConnectionControl {
         }
     }
 
-    /// Sends a text, with the content type `text/plain` unless told otherwise.
+    /// Sends a text, with the content type `text/plain` unless specified otherwise.
     ///
     /// - Throws: ``/HHSocket/SocketError``.
     public func send(
@@ -116,12 +117,12 @@ public final class STOMPClient: ConnectionControl {
     ///
     /// - Parameters:
     ///   - body: The body.
-    ///   - destination: The destination, in the form that the broker has for it.
-    ///   - headers: More headers; none by default.
+    ///   - destination: The destination, in the broker's notation.
+    ///   - headers: Further headers; none by default.
     ///   - contentType: The header `content-type`; none by default.
     ///   - receipt: Whether to wait for the broker's receipt; false by default.
     ///   - completion: Called once, on the callback queue, when the asynchronous version would return or throw; nil:
-    ///     nobody is told, and there is no receipt.
+    ///     there is no completion and no receipt.
     public func send(
         _ body: ByteBuffer,
         to destination: String,
@@ -151,18 +152,20 @@ public final class STOMPClient: ConnectionControl {
 
     /// Subscribes to a destination, now or as soon as there is a connection, and again on each that follows.
     ///
-    /// Its messages are read from the result, which it lives as long as. Where the client has a ``delegate`` that gets
-    /// them instead, and the subscription lives until ``STOMPSubscription/unsubscribe(headers:)``.
+    /// Its messages are read from the result, and the subscription ends when the result is released. If the client has
+    /// a ``delegate``, the delegate gets the messages instead, and the subscription lasts until
+    /// ``STOMPSubscription/unsubscribe(headers:)``.
     ///
     /// - Parameters:
     ///   - destination: The header `destination`.
     ///   - ack: How messages are acknowledged. ``STOMPAckMode/auto`` by default.
     ///   - window: The number of messages that may be delivered and not settled: the broker is asked for no more by the
-    ///     headers `prefetch-count` (RabbitMQ) and `activemq.prefetchSize`, and where it sends more, reading is
-    ///     suspended. Nil, the default: the broker is asked for nothing, and reading is suspended with more than
-    ///     65,536. It has no effect with ``STOMPAckMode/auto``.
-    ///   - headers: Further headers, in order. `id` among them is the id of the subscription, in place of one that is
-    ///     made up.
+    ///     headers `prefetch-count` (RabbitMQ) and `activemq.prefetchSize`, and if it sends more, reading is suspended.
+    ///     Nil, the default: the broker is asked for nothing, and reading is suspended with more than 65,536. It has no
+    ///     effect with ``STOMPAckMode/auto``.
+    ///   - headers: Further headers, in order. A header `id` among them is the id of the subscription, in place of a
+    ///     generated one.
+    ///
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for headers that no version can carry, and a
     ///   window below 1.
     public func subscribe(
@@ -183,16 +186,17 @@ public final class STOMPClient: ConnectionControl {
         }
     }
 
-    /// Subscribes as ``subscribe(to:ack:window:headers:)`` does, and has messages handed to `handler`, until
+    /// Subscribes as ``subscribe(to:ack:window:headers:)`` does, and passes messages to `handler`, until
     /// ``STOMPSubscription/unsubscribe(headers:)``.
     ///
     /// - Parameters:
-    ///   - destination: The destination, in the form that the broker has for it.
+    ///   - destination: The destination, in the broker's notation.
     ///   - ack: How messages are acknowledged; `auto` by default.
     ///   - window: As in ``subscribe(to:ack:window:headers:)``.
-    ///   - headers: More headers; none by default.
-    ///   - handler: It runs on the socket's thread, which it must not block: the fastest way, for handlers that are
-    ///     short. What it sends leaves with the flush of the read that brought the message.
+    ///   - headers: Further headers; none by default.
+    ///   - handler: It runs on the socket's thread, which it must not block: the fastest way, for short handlers.
+    ///     Frames that it sends leave with the flush of the read that brought the message.
+    ///
     /// - Throws: ``/HHSocket/SocketError`` as the other does.
     @discardableResult
     public func subscribe(
@@ -244,14 +248,14 @@ public final class STOMPClient: ConnectionControl {
 
     // MARK: Transactions
 
-    /// Has what `body` sends and acknowledges by its argument take effect together, when it returns, or not at all,
-    /// when it throws.
+    /// Performs a transaction: the messages and acknowledgements that `body` sends by its argument take effect together
+    /// when it returns, or not at all when it throws.
     ///
-    /// It waits for a connection where there is none, and for the broker's receipt at the end. A transaction belongs to
-    /// one connection: where that is lost, nothing of it takes effect.
+    /// It waits for a connection if there is none, and for the broker's receipt at the end. A transaction belongs to
+    /// one connection: if the connection is lost, nothing of the transaction takes effect.
     ///
     /// - Throws: The error that `body` throws; ``/HHSocket/SocketError``. Codes: `connectionLost`, whose `delivery` is
-    ///   `sentUnknown` where it is not known whether the broker has committed; `timeout`, `brokerError`, `cancelled`,
+    ///   `sentUnknown` if it is unknown whether the broker has committed; `timeout`, `brokerError`, `cancelled`,
     ///   `notConnected`.
     public func transaction<Value>(
         isolation: isolated (any Actor)? = #isolation,
@@ -280,15 +284,15 @@ public final class STOMPClient: ConnectionControl {
 
     // MARK: Ending
 
-    /// Waits until the broker has confirmed all that awaits a receipt, sends DISCONNECT, waits for its receipt, and
-    /// closes the connection, which stays closed until ``connect()``. So the broker has dealt with all that was sent
-    /// before. Subscriptions stay, and are made again after ``connect()``.
+    /// Waits until the broker has confirmed everything that awaits a receipt, sends DISCONNECT, waits for its receipt,
+    /// and closes the connection, which stays closed until ``connect()``. The broker has then processed everything that
+    /// was sent before. Subscriptions are kept, and restored after ``connect()``.
     ///
     /// RabbitMQ sends no receipts for DISCONNECT over a WebSocket: there its close frame counts.
     ///
     /// - Throws: ``/HHSocket/SocketError`` with code `timeout` if the broker does not confirm it within
     ///   ``Configuration/disconnectTimeout``, or `connectionLost` if it does not before the connection ends: then it is
-    ///   not known whether all that was sent has been dealt with. The connection is closed all the same.
+    ///   unknown whether everything that was sent has been processed. The connection is closed in any case.
     public func disconnect() async throws(SocketError) {
         let (core, driver) = (self.core, self.link.driver)
         let wasConnected = await withCheckedContinuation { (waiter: CheckedContinuation<Bool, Never>) in

@@ -40,9 +40,9 @@ extension STOMPCore {
         )
     }
 
-    /// Checks a frame of the user's before there is a version to check it for.
+    /// Checks a frame of the user before the version is known.
     ///
-    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for what no version can carry.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for a frame that no version can carry.
     func check(_ frame: STOMPFrame) throws(SocketError) {
         if let name = Self.reserved.first(where: { frame.headers.contains(name: $0) }) {
             throw SocketError(

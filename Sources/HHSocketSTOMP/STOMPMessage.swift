@@ -5,7 +5,7 @@ public import NIOCore
 /// A message that a broker has delivered.
 public struct STOMPMessage: Sendable {
     private let frame: STOMPFrame
-    /// Nil for a message that no subscription has asked for.
+    /// Nil for a message that belongs to no subscription.
     let delivery: STOMPDelivery?
     let core: STOMPCore
 
@@ -21,9 +21,9 @@ public struct STOMPMessage: Sendable {
     public var body: ByteBuffer { self.frame.body }
     /// The body as text; nil if it is not UTF-8.
     public var text: String? { self.frame.body.utf8Text }
-    /// The header `destination`; empty if the broker left it out.
+    /// The header `destination`; empty if the broker omitted it.
     public var destination: String { self.headers["destination"] ?? "" }
-    /// The header `message-id`; empty if the broker left it out.
+    /// The header `message-id`; empty if the broker omitted it.
     public var messageID: String { self.headers["message-id"] ?? "" }
     /// The id of the subscription that the message belongs to; nil if it belongs to none.
     public var subscriptionID: String? { self.delivery?.subscription ?? self.headers["subscription"] }
@@ -34,22 +34,24 @@ public struct STOMPMessage: Sendable {
     /// nothing.
     ///
     /// - Parameters:
-    ///   - headers: Further headers, such as those that a broker invents. None by default.
+    ///   - headers: Further headers, such as extensions of the broker. None by default.
     ///   - receipt: Whether to wait until the broker has confirmed it; false by default: it returns once the
-    ///     acknowledgement is on its way. If the connection is lost before it arrives, the message is delivered again.
+    ///     acknowledgement is being sent. If the connection is lost before it arrives, the message is delivered again.
+    ///
     /// - Throws: ``/HHSocket/SocketError``. Codes: `connectionLost` if the connection that delivered the message is
-    ///   gone, so that the broker delivers it again; `invalidArgument` with ack mode ``STOMPAckMode/auto``, or after
+    ///   closed, so that the broker delivers it again; `invalidArgument` with ack mode ``STOMPAckMode/auto``, or after
     ///   the end of the subscription; `timeout` without a receipt in time; `cancelled` if the client was released.
     public func ack(headers: STOMPHeaders = [:], receipt: Bool = false) async throws(SocketError) {
         try await self.settle(isAcknowledged: true, headers, receipt)
     }
 
-    /// Rejects the message, and with ack mode ``STOMPAckMode/client`` those before it: the broker does with it what it
-    /// is configured to. STOMP 1.1 and 1.2 only.
+    /// Rejects the message, and with ack mode ``STOMPAckMode/client`` those before it: the broker then acts as it is
+    /// configured. STOMP 1.1 and 1.2 only.
     ///
     /// - Parameters:
     ///   - headers: Further headers, such as RabbitMQ's `requeue`. None by default.
-    ///   - receipt: As that of ``ack(headers:receipt:)``.
+    ///   - receipt: As in ``ack(headers:receipt:)``.
+    ///
     /// - Throws: ``/HHSocket/SocketError`` as ``ack(headers:receipt:)`` does; `invalidArgument` also for a message that
     ///   is settled, and with STOMP 1.0.
     public func nack(headers: STOMPHeaders = [:], receipt: Bool = false) async throws(SocketError) {
@@ -58,14 +60,14 @@ public struct STOMPMessage: Sendable {
 
     /// Acknowledges the message as ``ack(headers:receipt:)`` does, without waiting.
     ///
-    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    /// - Parameter completion: Called once, on the callback queue; nil: there is no completion.
     public func ack(completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
         self.settle(isAcknowledged: true, completion)
     }
 
     /// Rejects the message as ``nack(headers:receipt:)`` does, without waiting.
     ///
-    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    /// - Parameter completion: Called once, on the callback queue; nil: there is no completion.
     public func nack(completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
         self.settle(isAcknowledged: false, completion)
     }

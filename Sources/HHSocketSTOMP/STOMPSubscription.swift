@@ -10,13 +10,14 @@ import NIOCore
 ///     try await message.ack()
 /// }
 /// ```
-/// It is made on each connection again, with its id. It ends by ``unsubscribe(headers:)``, when its last reference is
-/// released, and with an error where the broker refuses it or attempts to connect stop. With several readers each
-/// message goes to one of them. While 256 messages, or 1 MiB, wait to be read, nothing more is taken from the network,
-/// unless an operation waits for the broker's answer.
 ///
-/// Messages that were delivered by a connection that is gone, and that would have to be acknowledged, are left out: the
-/// broker delivers them again.
+/// It is made again on each connection, with its id. It ends by ``unsubscribe(headers:)``, when its last reference is
+/// released, and with an error if the broker refuses it or attempts to connect stop. With several readers each message
+/// goes to one of them. While 256 messages, or 1 MiB, wait to be read, nothing more is read from the network, unless an
+/// operation waits for the broker's answer.
+///
+/// Messages that were delivered by a connection that is closed, and that would have to be acknowledged, are omitted:
+/// the broker delivers them again.
 public final class STOMPSubscription: AsyncSequence, Sendable {
     public typealias Element = STOMPMessage
     public typealias Failure = SocketError
@@ -56,14 +57,14 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
         try await self.core.run { core, turn, completion in core.whenSubscribed(route, in: &turn, completion) }
     }
 
-    /// Ends the subscription, and returns once the broker has confirmed that; at once without a connection. Messages
-    /// that have arrived can still be read, and can be acknowledged no more: RabbitMQ delivers them again when this
-    /// connection has ended, ActiveMQ at once.
+    /// Ends the subscription, and returns once the broker has confirmed that; immediately without a connection.
+    /// Messages that have arrived can still be read, but not acknowledged: RabbitMQ delivers them again when this
+    /// connection has ended, ActiveMQ immediately.
     ///
-    /// - Parameter headers: Further headers of UNSUBSCRIBE, as RabbitMQ wants them for durable subscriptions. None by
+    /// - Parameter headers: Further headers of UNSUBSCRIBE, which RabbitMQ requires for durable subscriptions. None by
     ///   default.
     /// - Throws: ``/HHSocket/SocketError`` with code `connectionLost`, `timeout` or `brokerError`: the subscription has
-    ///   ended on this side all the same.
+    ///   ended on this side in any case.
     public func unsubscribe(headers: STOMPHeaders = [:]) async throws(SocketError) {
         let route = self.route
         try await self.core.run { core, turn, completion in
@@ -73,7 +74,7 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
 
     /// Ends the subscription as ``unsubscribe(headers:)`` does, without waiting.
     ///
-    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    /// - Parameter completion: Called once, on the callback queue; nil: there is no completion.
     public func unsubscribe(completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
         let route = self.route
         self.core.run(completion) { core, turn, completion in
@@ -93,8 +94,8 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
 
         public mutating func next() async throws -> STOMPMessage? { try await self.next(isolation: nil) }
 
-        /// Waits for the next message; nil if there will be none, because the user has ended the subscription or the
-        /// client is released.
+        /// Waits for the next message; returns nil if there will be none, because the user has ended the subscription
+        /// or the client is released.
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(SocketError) -> STOMPMessage? {
             while let message = await self.reader?.next(isolation: actor) {
                 if self.subscription.isCurrent(message) { return message }

@@ -2,8 +2,8 @@
 public import HHSocket
 public import NIOCore
 
-/// A transaction of a broker, on one connection: what is sent and acknowledged in it takes effect together, or not at
-/// all. ``STOMPClient/transaction(isolation:_:)`` makes it.
+/// A transaction of a broker, on one connection: the messages and acknowledgements sent in it take effect together, or
+/// not at all. ``STOMPClient/transaction(isolation:_:)`` creates it.
 public struct STOMPTransaction: Sendable {
     /// The header `transaction`.
     public let id: String
@@ -16,6 +16,7 @@ public struct STOMPTransaction: Sendable {
     ///   - destination: The header `destination`.
     ///   - headers: Further headers; none by default.
     ///   - contentType: The header `content-type`; nil, the default: none, and the body is just bytes.
+    ///
     /// - Throws: ``/HHSocket/SocketError`` as
     ///   ``STOMPClient/send(_:to:headers:contentType:receipt:)-(ByteBuffer,_,_,_,_)`` does; `connectionLost` if the
     ///   transaction has ended with its connection: nothing of it took effect.
@@ -35,7 +36,7 @@ public struct STOMPTransaction: Sendable {
         }
     }
 
-    /// Sends a text as part of the transaction, with the content type `text/plain` unless told otherwise.
+    /// Sends a text as part of the transaction, with the content type `text/plain` unless specified otherwise.
     ///
     /// - Throws: ``/HHSocket/SocketError``.
     public func send(

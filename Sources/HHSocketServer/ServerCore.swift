@@ -17,12 +17,12 @@ final class ServerCore: Sendable {
     let limits: ServerLimits
     let heartbeat: HeartbeatPolicy?
     let answersInOrder: Bool
-    /// Nil where hello does not agree on streams.
+    /// The limits on streams; nil if hello does not agree on streams.
     let streams: StreamPolicy?
     let hello: ServerHello
     let idempotentAnswers: IdempotentAnswers
     let authentications: Authentications
-    /// The rates of requests by address and by identity; nil where there are none.
+    /// The rates of requests by address and by identity; nil if there are none.
     let addressRates: SharedRates<ClientAddress>?
     let identityRates: SharedRates<String>?
     let logger: Logger
@@ -75,7 +75,7 @@ final class ServerCore: Sendable {
         self.maximumDeadline.map { min(time, $0) } ?? time
     }
 
-    /// Whether a client takes an answer of this length. The log says that it does not.
+    /// Returns whether a client accepts an answer of this length, and logs if it does not.
     func takes(answerOf length: Int, type: UInt32, _ session: ServerSession) -> Bool {
         let limit = self.limits.maximumAnswerLength
         guard length > limit else { return true }
@@ -88,7 +88,7 @@ final class ServerCore: Sendable {
         return false
     }
 
-    /// Whether a client must become known, and so is a stranger at first.
+    /// Whether a client is a stranger until its hello or its identity is accepted.
     var hasStrangers: Bool { self.hello.isRequired || self.requiresIdentity }
 
     /// Whether each request is counted against a rate.
@@ -105,11 +105,11 @@ final class ServerCore: Sendable {
 final class ListenerSettings: Sendable {
     /// Its place among the listeners.
     let index: Int
-    /// The address that it is asked to listen on.
+    /// The address that it is configured to listen on.
     let endpoint: Endpoint
     let proxies: ServerProxies
     let format: WireFormat
-    /// The custom header fields of frames that answer no request, and of those fields that a request does not have.
+    /// The custom header fields of frames that answer no request, and of fields that a request does not have.
     let customFields: [UInt8]?
     let times: SessionWatch.Times
     let encoder: FrameEncoder
@@ -118,12 +118,12 @@ final class ListenerSettings: Sendable {
     let sharesReceiveBuffers: Bool
     /// The memory that a connection costs by itself, in bytes.
     let connectionCost: Int
-    /// Whether clients may take frames of type 4 for what they are, though no hello was said.
+    /// Whether clients understand frames of type 4 even without a hello.
     let isStandard: Bool
     let supportsHello: Bool
     private let maximumPushLength: Int
 
-    /// - Throws: If the header has a field that the format does not have, or a value of another width.
+    /// - Throws: An error if the header has a field that the format does not have, or a value of another width.
     init(
         index: Int,
         _ listener: ServerListener,
@@ -149,7 +149,7 @@ final class ListenerSettings: Sendable {
         self.linkSettings = Self.linkSettings(
             self.format,
             configuration,
-            // What carries the frames of WebSockets reads into buffers of its own.
+            // The channel that carries the frames of WebSockets reads into its own buffers.
             sharesReceiveBuffers: listener.tls == nil && listener.webSocket == nil
         )
         self.connectionCost = listener.tls == nil ? ConnectionCost.plain : ConnectionCost.tls
@@ -158,8 +158,8 @@ final class ListenerSettings: Sendable {
         self.maximumPushLength = limits.maximumAnswerLength
     }
 
-    /// How links behave: nothing is read from a client that does not read, and what it holds and how long is bounded by
-    /// ``ServerLimits``.
+    /// The settings of links: a link does not read from a client that does not read, and ``ServerLimits`` bounds what
+    /// it holds and for how long.
     private static func linkSettings(
         _ format: WireFormat,
         _ configuration: SocketServer.Configuration,
@@ -172,10 +172,10 @@ final class ListenerSettings: Sendable {
             maximumPayloadLength: configuration.limits.maximumAnswerLength
         )
         settings.readsOnlyWhileWritable = true
-        // One system call for what a read brings, as long as no more than 1 MiB is held for it.
+        // One system call for the answers to a read, as long as no more than 1 MiB is held for it.
         settings.outputLimit = 1 << 20
         settings.gathersPieces = true
-        // Then it is found out what the client has not taken.
+        // The link then finds out what the client has not taken.
         settings.tellsOfRoomAfter = LinkChannel.uncheckedBytes
         settings.sharesReceiveBuffers = sharesReceiveBuffers
         settings.partingTime = nil
@@ -183,8 +183,8 @@ final class ListenerSettings: Sendable {
         return settings
     }
 
-    /// A push, encoded; nil in a format that has none, where the type is the protocol's, and of one that clients do not
-    /// take or a codec does not encode.
+    /// Encodes a push. Nil if the format has no pushes, if the type is reserved for the protocol, if clients do not
+    /// accept the push, or if a codec does not encode it.
     func push(type: UInt32, body: ByteBuffer) -> PushQueue.Push? {
         guard body.readableBytes <= self.maximumPushLength, let push = self.format.push(type: type, payload: body)
         else { return nil }
@@ -194,7 +194,7 @@ final class ListenerSettings: Sendable {
         return PushQueue.Push(bytes: bytes, cut: self.cut(push))
     }
 
-    /// How a long push leaves where streams are agreed on; nil for one that leaves as it is.
+    /// How a long push is split where streams are agreed on; nil for a push that is sent whole.
     private func cut(_ push: Frame) -> PushQueue.Cut? {
         guard push.payload.readableBytes > StreamFrames.maximumPieceLength, self.supportsHello, !push.isMarkedAsPush,
             push.serial == FrameSerial.push, !self.encoder.usesCodec

@@ -4,15 +4,16 @@ import NIOCore
 
 /// The treatment of clients when a server shuts down.
 public struct ShutdownPolicy: Sendable {
-    /// The time that requests in flight may take, and that clients may stay after their go-away. 10 s by default. The
-    /// rest is then cancelled and closed.
+    /// The time that requests in flight may take, and that clients may stay after their go-away. 10 s by default.
+    /// Remaining requests are then cancelled and connections closed.
     public var gracePeriod = Duration.seconds(10)
-    /// Each client is asked to avoid this server for a random time in this range, so that not all come back at once.
-    /// From 0 to 2 s by default, and no more than ``gracePeriod``. Other servers they may use at once.
+    /// The range of the random time for which each client is asked to avoid this server, so that not all return at
+    /// once. From 0 to 2 s by default, and no more than ``gracePeriod``. Clients may use other servers immediately.
     public var retryAfter = Duration.zero...Duration.seconds(2)
-    /// Servers that may be used instead, best first. None by default: those that clients know themselves.
+    /// Servers that may be used instead, best first. Empty by default: clients use the servers that they know
+    /// themselves.
     public var otherEndpoints: [Endpoint] = []
-    /// Why, for people to read.
+    /// The reason, as text for people.
     public var reason = "the server shuts down"
 
     public init() {}

@@ -2,7 +2,7 @@
 import HHSocket
 
 extension SocketServer.Configuration {
-    /// Checks what cannot work, before anything is opened.
+    /// Checks for settings that cannot work, before anything is opened.
     ///
     /// - Throws: ``/HHSocket/SocketError/Code/invalidArgument``.
     func check(for router: Router) throws(SocketError) {

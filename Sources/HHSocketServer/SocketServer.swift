@@ -19,11 +19,12 @@ public import ServiceLifecycle
 ///     logger: logger
 /// ).run()
 /// ```
-/// Without a service group, ``start()`` and ``shutdown(gracePeriod:)`` do the same.
+///
+/// Without a service group, use ``start()`` and ``shutdown(gracePeriod:)``.
 ///
 /// Heartbeats are answered; a wrong checksum is answered with status 302 and an unknown type with 401, and the
-/// connection stays. A client that does not read its answers is not read from either, until it does. What else bounds a
-/// client, ``ServerLimits`` tells.
+/// connection stays open. The server stops reading from a client that does not read its answers until it does.
+/// ``ServerLimits`` describes the other limits on clients.
 public final class SocketServer: Service {
     private struct Running {
         var listeners: [BoundListener]
@@ -47,7 +48,8 @@ public final class SocketServer: Service {
 
     private enum State {
         case idle
-        /// With those who wait for it to have started, or not, so that they can shut it down.
+        /// Starting, with the callers that wait for the start to succeed or fail, so that they can shut the server
+        /// down.
         case starting([CheckedContinuation<Void, Never>])
         case running(Running)
         case stopping(Stopping)
@@ -59,7 +61,7 @@ public final class SocketServer: Service {
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
     private let routes = NIOLockedValueBox<[WebSocketAcceptance.Route]>([])
-    /// Of listeners that the system has closed, the first.
+    /// The first error of a listener that the system has closed.
     private let lostListeners = AsyncStream<SocketError>.makeStream(bufferingPolicy: .bufferingOldest(1))
     private let tls: ServerTLSReload
 
@@ -73,7 +75,7 @@ public final class SocketServer: Service {
     }
 
     deinit {
-        // Nobody can shut it down any more.
+        // It can no longer be shut down by anyone else.
         guard case .running(let running) = self.state.withLockedValue({ $0 }) else { return }
         for channel in running.listeners.flatMap(\.channels) { channel.close(promise: nil) }
         let drained = running.loops.map { $0.drain(self.configuration.shutdown) }
@@ -85,7 +87,7 @@ public final class SocketServer: Service {
         self.tls.end()
         running.core.peerLog.end()
         guard let ownGroup = running.ownGroup else { return }
-        // Only then: a job that an event loop is given after its end is lost.
+        // Only then: a job that is submitted to an event loop after its end is lost.
         EventLoopFuture.andAllComplete(drained, on: ownGroup.any()).whenComplete { _ in
             ownGroup.shutdownGracefully { _ in }
         }
@@ -93,14 +95,14 @@ public final class SocketServer: Service {
 
     // MARK: WebSockets
 
-    /// Serves messages at a path, on every listener that has WebSockets (``ServerListener/webSocket``). To be called
-    /// before ``start()``.
+    /// Serves messages at a path, on every listener that has WebSockets (``ServerListener/webSocket``). Call it before
+    /// ``start()``.
     ///
     /// - Parameters:
-    ///   - path: The path, compared exactly and without the query; nil: all that no other route has.
-    ///   - options: Who may connect, and the limits of messages.
-    ///   - handler: Called for each connection, in a task of its own. The connection is closed when it returns, with
-    ///     1000, or with 1011 when it throws; and its task is cancelled when the connection ends.
+    ///   - path: The path, compared exactly and without the query; nil: all paths that no other route has.
+    ///   - options: Who may connect, and the limits on messages.
+    ///   - handler: Called for each connection, in its own task. The connection is closed when it returns, with 1000,
+    ///     or with 1011 when it throws; its task is cancelled when the connection ends.
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`.
     public func webSocket(
         _ path: String?,
@@ -110,9 +112,9 @@ public final class SocketServer: Service {
         try self.add(options.route(path, WebSocketRoute(.task(handler), options)))
     }
 
-    /// Serves messages at a path as ``webSocket(_:options:_:)`` does, by a handler that is called for each message on
-    /// the connection's thread, which it must not block: the fastest way. What it sends leaves with the flush of the
-    /// read that brought the message.
+    /// Serves messages at a path as ``webSocket(_:options:_:)`` does, with a handler that is called for each message on
+    /// the connection's thread, which it must not block: the fastest way. Messages that it sends leave with the flush
+    /// of the read that brought the message.
     ///
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`.
     public func webSocket(
@@ -125,7 +127,7 @@ public final class SocketServer: Service {
 
     private func add(_ route: WebSocketAcceptance.Route) throws(SocketError) {
         self.routes.withLockedValue { routes in
-            // One without a path is asked last.
+            // A route without a path is asked last.
             let index = route.rules.path == nil ? routes.count : routes.firstIndex { $0.rules.path == nil }
             routes.insert(route, at: index ?? routes.count)
         }
@@ -133,11 +135,11 @@ public final class SocketServer: Service {
 
     // MARK: Life
 
-    /// Serves until the task's graceful shutdown, such as by SIGTERM in a `ServiceGroup`, and then shuts down as
-    /// ``Configuration/shutdown`` says. When the task is cancelled everything is closed at once.
+    /// Serves until the task's graceful shutdown, for example by SIGTERM in a `ServiceGroup`, and then shuts down as
+    /// ``Configuration/shutdown`` describes. When the task is cancelled everything is closed immediately.
     ///
-    /// - Throws: As ``start()``. Also, after it has shut down, ``/HHSocket/SocketError`` with code `bindFailed` when
-    ///   the system has closed a listener: then it is time to start anew.
+    /// - Throws: The errors of ``start()``. Also, after it has shut down, ``/HHSocket/SocketError`` with code
+    ///   `bindFailed` if the system has closed a listener: the server should then be started again.
     public func run() async throws {
         try await self.start()
         let lost = await withTaskGroup(of: SocketError?.self) { group in
@@ -160,7 +162,7 @@ public final class SocketServer: Service {
             guard let self, case .running = self.state.withLockedValue({ $0 }) else { return }
             let error = SocketError(
                 .bindFailed,
-                message: "the system has closed the listener at \(listener.address); start the server anew",
+                message: "the system has closed the listener at \(listener.address); start the server again",
                 endpoint: listener.address
             )
             configuration.logger.critical(
@@ -176,7 +178,7 @@ public final class SocketServer: Service {
     ///
     /// - Throws: ``/HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not
     ///   allowed or not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a
-    ///   setting cannot work or the server has been started before. Nothing is listened to then.
+    ///   setting cannot work or the server has been started before. The server does not listen then.
     public func start() async throws(SocketError) {
         try self.configuration.check(for: self.router)
         let mayStart = self.state.withLockedValue { state in
@@ -210,12 +212,12 @@ public final class SocketServer: Service {
         for continuation in waiting { continuation.resume() }
     }
 
-    /// Whether it is neither running yet nor idle any more.
+    /// Whether the server is starting: neither idle nor running.
     var isStarting: Bool {
         if case .starting = self.state.withLockedValue({ $0 }) { true } else { false }
     }
 
-    /// Returns when it is not starting, or not any more.
+    /// Returns as soon as the server is not starting.
     private func waitWhileStarting() async {
         await withCheckedContinuation { continuation in
             let waits = self.state.withLockedValue { state in
@@ -307,7 +309,7 @@ public final class SocketServer: Service {
         )
     }
 
-    /// Tells of limits that the process cannot keep, unless it was said that there is none.
+    /// Warns of limits that the process cannot keep, unless the limits were disabled explicitly.
     private func warn(of quota: ConnectionQuota.Limits, _ descriptors: Int?) {
         guard let descriptors, quota.maximum < .max, quota.maximum > descriptors - DescriptorLimit.fewest else {
             return
@@ -318,8 +320,8 @@ public final class SocketServer: Service {
         )
     }
 
-    /// How often to look after what takes too long: a quarter of the shortest time, but at most every 10 ms, and every
-    /// second at least.
+    /// The interval of the checks for timeouts: a quarter of the shortest timeout, but at least 10 ms and at most a
+    /// second.
     private var sweepInterval: TimeAmount {
         let limits = self.configuration.limits
         let times = [
@@ -331,17 +333,17 @@ public final class SocketServer: Service {
         return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
     }
 
-    /// Stops accepting, tells clients to go away, finishes what is in flight, and returns when every connection is
+    /// Stops accepting, tells clients to go away, finishes the requests in flight, and returns when every connection is
     /// closed.
     ///
-    /// A client that can be told, in the standard format, is told to go away, and its connection stays open until it
-    /// closes that itself or the grace is over; others are closed as soon as nothing is in flight. A request that
-    /// arrives meanwhile is answered ``/HHSocket/Status/draining`` (504). What is still running when the grace is over
-    /// is cancelled and its connection closed. Calling it again shortens the grace; a server that does not run is left
-    /// alone, and one that is just starting is shut down once it has.
+    /// In the standard format a client is told to go away, and its connection stays open until the client closes it or
+    /// the grace period is over; other connections are closed as soon as nothing is in flight. A request that arrives
+    /// meanwhile is answered ``/HHSocket/Status/draining`` (504). Requests that are still running when the grace period
+    /// is over are cancelled and their connections closed. Calling it again shortens the grace period; it has no effect
+    /// on a server that does not run, and a server that is starting is shut down once it has started.
     ///
-    /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything at once; nil, the default:
-    ///   what ``Configuration/shutdown`` says.
+    /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything immediately; nil, the
+    ///   default: the grace period of ``Configuration/shutdown``.
     public func shutdown(gracePeriod: Duration? = nil) async {
         await self.waitWhileStarting()
         let grace = TimeAmount(clamping: gracePeriod ?? self.configuration.shutdown.gracePeriod)
@@ -371,7 +373,7 @@ public final class SocketServer: Service {
         }
     }
 
-    /// Closes every connection at once, unless that is over.
+    /// Closes every connection immediately, unless the server has stopped.
     private func kill() {
         // Submitted under the lock: once the server has stopped, the event loops may be gone.
         self.state.withLockedValue { state in
@@ -395,15 +397,15 @@ public final class SocketServer: Service {
         try? await running.ownGroup?.shutdownGracefully()
     }
 
-    /// Reads certificates and keys anew: connections that are accepted from now on get the new ones, those that are
-    /// open stay.
+    /// Reads certificates and keys again: connections that are accepted from now on get the new ones, open connections
+    /// keep the old ones.
     ///
-    /// Clients may resume their TLS sessions all the same if nothing but certificates and keys of the server, lists of
-    /// revoked certificates and times has changed; else they begin new ones.
+    /// Clients can still resume their TLS sessions if nothing but the server's certificates and keys, lists of revoked
+    /// certificates and times has changed; otherwise they begin new ones.
     ///
-    /// - Parameter tls: What every listener with TLS is to use from now on, with all its settings; nil, the default:
-    ///   what each uses, whose files are read again.
-    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that no
+    /// - Parameter tls: The settings that every listener with TLS uses from now on; nil, the default: each listener
+    ///   keeps its settings, whose files are read again.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says which file cannot be read, or that no
     ///   listener has TLS; the old ones stay.
     public func reloadTLS(_ tls: ServerTLS? = nil) throws(SocketError) {
         try self.tls.reload(tls)
@@ -453,17 +455,17 @@ public final class SocketServer: Service {
     /// The requests in flight now; those are not counted that are answered on the event loop.
     public var requestsInFlight: Int { self.core?.ledger.requestsInFlight ?? 0 }
 
-    /// The bytes held now: of frames that are arriving, of requests in flight, of answers and pushes that are not
-    /// taken, at what they cost in memory. Without those that connections cost by themselves, and kept answers; see
+    /// The bytes held now for arriving frames, for requests in flight, and for answers and pushes that are not taken,
+    /// at their cost in memory. The cost of connections themselves and kept answers are not included; see
     /// ``heldBytes``.
     public var bufferedBytes: Int {
         guard let ledger = self.core?.ledger else { return 0 }
         return ledger.bytes - ledger.connectionBytes
     }
 
-    /// The bytes held now, as ``bufferedBytes``, with those that connections cost by themselves and with answers that
-    /// are kept for idempotency keys. What ``ServerLimits/maximumBufferedBytes`` bounds. The process' resident memory
-    /// grows by at most twice as many, and 64 MiB.
+    /// The bytes held now: ``bufferedBytes`` plus the cost of connections themselves and of answers that are kept for
+    /// idempotency keys. ``ServerLimits/maximumBufferedBytes`` bounds this number. The resident memory of the process
+    /// grows by at most twice this number plus 64 MiB.
     public var heldBytes: Int { self.core?.ledger.bytes ?? 0 }
 
     /// Returns the largest number of bytes that were held since the last call, nearly. For tests.
@@ -506,10 +508,11 @@ public final class SocketServer: Service {
         self.core?.registry.sessions(of: identity) ?? []
     }
 
-    /// The clients that are connected now, in no order: all but WebSockets that carry messages. Empty unless it runs.
+    /// The clients that are connected now, in no order: all but WebSockets that carry messages. Empty unless the server
+    /// runs.
     ///
-    /// It costs an array of them, and holds up no event loop. ``ConnectionPolicy/onConnect`` and
-    /// ``ConnectionPolicy/onClose`` tell of changes.
+    /// The property creates an array, and blocks no event loop. ``ConnectionPolicy/onConnect`` and
+    /// ``ConnectionPolicy/onClose`` report changes.
     public var sessions: [ServerSession] { self.core?.sessions.all ?? [] }
 
     /// The WebSockets that carry messages now, as ``sessions``.
@@ -517,7 +520,7 @@ public final class SocketServer: Service {
 
     /// Sends a push to every connection of one client.
     ///
-    /// - Returns: How many connections took it; 0: it is not here.
+    /// - Returns: The number of connections that accepted it; 0 if the client is not connected.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer, to identity: String) async -> Int {
         var count = 0
@@ -527,18 +530,18 @@ public final class SocketServer: Service {
 
     /// Sends a push (in the standard format serial 1, status 200) to every connection.
     ///
-    /// The frame is encoded once for each listener's format. A client that is so far behind that
-    /// ``ServerLimits/maximumWaitingPushes`` or ``ServerLimits/maximumWaitingPushBytes`` wait for it does not get it;
-    /// ``ServerStatistics/pushesDropped`` counts that.
+    /// The frame is encoded once for each listener's format. A client for which ``ServerLimits/maximumWaitingPushes``
+    /// or ``ServerLimits/maximumWaitingPushBytes`` already wait does not get it; ``ServerStatistics/pushesDropped``
+    /// counts such pushes.
     ///
     /// - Parameters:
-    ///   - type: One that the wire formats leave to applications, in the standard format 16 to 0x1FFFFFFF.
+    ///   - type: A type that the wire formats leave to applications, in the standard format 16 to 0x1FFFFFFF.
     ///   - body: The payload.
-    /// - Returns: How many connections took it; those of a wire format without pushes, or that keeps `type` for itself,
-    ///   do not.
+    /// - Returns: The number of connections that accepted it; connections whose wire format has no pushes or reserves
+    ///   `type` do not.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Int {
-        // Submitted under the lock: once it stops, the event loops may be gone.
+        // Submitted under the lock: once the server stops, the event loops may be gone.
         let counts = self.state.withLockedValue { state -> [EventLoopFuture<Int>] in
             guard case .running(let running) = state else { return [] }
             let pushes = running.settings.map { settings in

@@ -18,7 +18,7 @@ extension MessageBody where Self: SwiftProtobuf.Message {
     ///
     /// - Parameters:
     ///   - messageBytes: The payload.
-    ///   - limits: Of these, swift-protobuf knows the depth alone.
+    ///   - limits: Of these, only the depth applies to swift-protobuf.
     /// - Throws: `BinaryDecodingError` if the bytes are not such a message, or it is nested too deeply.
     public init(messageBytes: UnsafeRawBufferPointer, limits: MessageLimits) throws {
         var options = BinaryDecodingOptions()

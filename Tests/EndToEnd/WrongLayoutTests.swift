@@ -65,7 +65,7 @@ import Testing
         #expect(
             error.message.contains(
                 """
-                the 14 bytes that have come on this connection make no frame; the header 000F4240ACDC000100000007 is read \
+                the 14 bytes that have arrived on this connection form no frame; the header 000F4240ACDC000100000007 is read \
                 as length 1000000, type 2900099073, serial 7; is the wire format company the server's?
                 """
             ),
@@ -76,13 +76,15 @@ import Testing
     @Test func tooFewBytesForAHeaderAreShown() async throws {
         let error = try await self.call(answeredWith: [0xCA, 0xFE]) { $0.timeout = .milliseconds(500) }
         #expect(
-            error.message.contains("the 2 bytes that have come on this connection make no frame; they begin with CAFE"),
+            error.message.contains(
+                "the 2 bytes that have arrived on this connection form no frame; they begin with CAFE"
+            ),
             "\(error.message)"
         )
     }
 
     @Test func silenceIsToldToo() async throws {
         let error = try await self.call(answeredWith: []) { $0.timeout = .milliseconds(500) }
-        #expect(error.message.contains("no byte has come on this connection"), "\(error.message)")
+        #expect(error.message.contains("no byte has arrived on this connection"), "\(error.message)")
     }
 }

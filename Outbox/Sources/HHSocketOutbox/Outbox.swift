@@ -26,7 +26,7 @@ public import HHSocketRPC
 /// next process sends it again, with the same key.
 ///
 /// Only one outbox at a time can open a file. It holds a strong reference to its client. Without ``close()`` it ends
-/// after its last reference is released, but not at once.
+/// after its last reference is released, but not immediately.
 public final class Outbox: Sendable {
     private let core: OutboxCore
     /// The path to which a damaged file was renamed, by ``OutboxConfiguration/CorruptionPolicy/setAside``; nil if there

@@ -107,7 +107,7 @@ public struct OutboxEntry: Sendable, Hashable, Identifiable {
     public let byteCount: Int
     /// The time at which it was enqueued, by the clock of this device.
     public let enqueued: Date
-    /// The time after which it is not sent any more; nil for never.
+    /// The time after which it is no longer sent; nil for never.
     public internal(set) var expires: Date?
     /// The number of attempts that failed after the request was sent, at least in part, including those of earlier
     /// processes.

@@ -20,8 +20,8 @@ final class OutboxObservers: Sendable {
         self.make(\.events, .bufferingNewest(Self.bufferLimit)) { _ in }
     }
 
-    /// Makes a stream that yields at once, and whenever the state may have changed. It keeps one element, which stands
-    /// for all changes.
+    /// Makes a stream that yields immediately, and whenever the state may have changed. It keeps one element, which
+    /// stands for all changes.
     func makeChanges() -> AsyncStream<Void> {
         self.make(\.changes, .bufferingNewest(1)) { $0.yield() }
     }

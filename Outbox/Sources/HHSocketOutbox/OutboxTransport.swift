@@ -11,8 +11,8 @@ public protocol OutboxTransport: Sendable {
     /// - Throws: `SocketError`, whose `delivery` tells how far the request got.
     func send(_ request: SocketRequest) async throws(SocketError) -> SocketResponse
 
-    /// A new stream of whether messages can be sent: at once, and each time a connection is ready (true) or lost
-    /// (false). True after true is another connection. After its end nothing is sent any more.
+    /// A new stream of whether messages can be sent: immediately, and each time a connection is ready (true) or lost
+    /// (false). True after true is another connection. After its end nothing is sent.
     var connectivity: AsyncStream<Bool> { get }
 }
 

@@ -7,12 +7,12 @@ import NIOPosix
 
 /// Submissions from other threads to a socket's own thread, for the package `Benchmarks`.
 ///
-/// It is here because submissions are not public: whoever uses this package from outside can submit only as part of a
-/// call or a write, which cost many times as much.
+/// The workload is in this module because submissions are not public: other modules can submit only as part of a call
+/// or a write, which cost many times as much.
 @_spi(Benchmarks) public final class SubmissionWorkload: Sendable {
-    /// Counts what it is asked for.
+    /// Counts the submissions still to be performed.
     private final class Work: SubmittedWork, @unchecked Sendable {
-        // Proof of Sendable: the count is touched on the socket thread alone.
+        // Proof of Sendable: the count is accessed only on the socket's thread.
         private var remaining: Int
         private let done: @Sendable () -> Void
 
@@ -47,7 +47,7 @@ import NIOPosix
     /// Has each thread submit `count` times; returns when all of it has run on the socket thread.
     public func submit(_ count: Int) {
         let submitters = Array(self.submitters.makeIterator())
-        // A lock to wait for: nothing here is asynchronous for those who measure.
+        // The measurement is synchronous, so it waits for a lock.
         let isDone = ConditionLock(value: false)
         let work = Work(count: count * submitters.count) {
             isDone.lock()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The race between the addresses of one host name, as in RFC 8305 (Happy Eyeballs): one attempt after the other
-/// begins, each as soon as the one before has failed or has had its head start, and the first connection wins.
+/// The race between the addresses of one host name, as in RFC 8305 (Happy Eyeballs): attempts begin one after the
+/// other, each as soon as the previous one has failed or has had its head start, and the first connection wins.
 struct AddressRace {
     /// The next thing to do.
     enum Step: Equatable {
-        /// Connect to this address, and come back at ``AddressRace/nextStart``.
+        /// Connect to this address, and call again at ``AddressRace/nextStart``.
         case connect(String)
         /// Wait for attempts that are in progress.
         case wait
@@ -26,7 +26,7 @@ struct AddressRace {
         self.waiting = addresses[...]
     }
 
-    /// Begins. To be called once.
+    /// Begins the race. Must be called once.
     mutating func begin(now: NIODeadline) -> Step { self.next(now: now) }
 
     mutating func timerFired(now: NIODeadline) -> Step {

@@ -3,7 +3,7 @@ import NIOCore
 
 /// Performs an ``AddressRace``, and completes with the channel that has won.
 final class AddressRacer: @unchecked Sendable {
-    // Proof of Sendable: created and used on the event loop alone, on which its closures are called too.
+    // Proof of Sendable: created and used only on the event loop, on which its closures are called too.
     private let eventLoop: any EventLoop
     private var race: AddressRace
     private var errors: [any Error] = []
@@ -13,8 +13,8 @@ final class AddressRacer: @unchecked Sendable {
     private let connect: (String) -> EventLoopFuture<any Channel>
 
     /// - Parameters:
-    ///   - isWanted: Whether the attempt goes on.
-    ///   - connect: Connects to an address. Where the attempt is given up, its futures fail.
+    ///   - isWanted: Whether the attempt continues.
+    ///   - connect: Connects to an address. If the attempt is abandoned, its futures fail.
     init(
         _ addresses: [String],
         on eventLoop: any EventLoop,
@@ -27,10 +27,10 @@ final class AddressRacer: @unchecked Sendable {
         self.connect = connect
     }
 
-    /// Begins the race. To be called once.
+    /// Begins the race. Must be called once.
     ///
-    /// - Returns: The first connection; the most telling error if there is none. Attempts that have lost are not
-    ///   closed here until they have connected.
+    /// - Returns: The first connection; if there is none, the most informative error. Attempts that have lost are not
+    ///   closed before they have connected.
     func run() -> EventLoopFuture<any Channel> {
         let promise = self.eventLoop.makePromise(of: (any Channel).self)
         self.promise = promise
@@ -48,7 +48,7 @@ final class AddressRacer: @unchecked Sendable {
             let nextStart = self.race.nextStart
             self.connect(address).whenComplete { self.ended($0) }
             guard let nextStart else { return }
-            // Weakly: a race that is over is not kept.
+            // Weak, so that a finished race is not retained.
             self.eventLoop.scheduleTask(deadline: nextStart) { [weak self] in
                 guard let self else { return }
                 self.perform(self.race.timerFired(now: self.eventLoop.now))

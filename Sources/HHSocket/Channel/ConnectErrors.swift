@@ -32,8 +32,8 @@ extension SocketError {
         )
     }
 
-    /// Returns the error that says most, where several addresses have been tried: a refusal says more than a missing
-    /// route. Nil if there is none.
+    /// Returns the most informative of the errors of several addresses: a refusal is more informative than a missing
+    /// route. Nil if there are none.
     static func mostTelling(of errors: [any Error]) -> (any Error)? {
         errors.first { self.classify($0, timeout: .zero).0 == .connectionRefused } ?? errors.last
     }
@@ -76,7 +76,7 @@ extension SocketError {
         case ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL:
             (.networkUnreachable, "the network cannot reach it (\(error.systemReason))")
         case ENOENT:
-            (.connectionRefused, "there is no such socket; see that the server runs, and the path")
+            (.connectionRefused, "there is no such socket; check the path and that the server runs")
         case EACCES, EPERM:
             (.connectFailed, "permission denied")
         case ETIMEDOUT:
@@ -88,7 +88,7 @@ extension SocketError {
 }
 
 extension Proxy? {
-    /// The words that name the proxy behind the server in an error's message.
+    /// The words that name the proxy in an error's message.
     var through: String { self.map { " through \($0)" } ?? "" }
 }
 

@@ -11,8 +11,8 @@ import Network
 extension Dialer {
     /// Connects to a server, or to a proxy.
     ///
-    /// Where the system's order of address families is wanted, the bootstrap looks a name up and races its addresses;
-    /// otherwise both is done here.
+    /// If the system's order of address families is requested, the bootstrap looks up the name and races its addresses;
+    /// otherwise this is done here.
     func connect(_ id: ConnectionID, _ endpoint: Endpoint, hasTLS: Bool) -> EventLoopFuture<any Channel> {
         if let path = endpoint.unixPath { return self.bootstrap(id, hasTLS).connect(unixDomainSocketPath: path) }
         let families = self.configuration.addressFamilies
@@ -53,7 +53,7 @@ extension Dialer {
 
     private func bootstrap(_ id: ConnectionID, _ hasTLS: Bool) -> any NIOClientTCPBootstrapProtocol {
         self.bootstrap(hasTLS)
-            // Ours ends all of the attempt, and knows how far it got.
+            // The dialer's timeout covers the whole attempt, and its error names the stage that was reached.
             .connectTimeout(.hours(24))
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
@@ -65,15 +65,15 @@ extension Dialer {
 
     /// The greatest number of bytes that are read at once.
     private static let longestRead = 256 << 10
-    /// The greatest number where there is TLS, which decrypts what has come into one buffer. It is used again only if
-    /// nothing of it is kept: if more were read, whole frames would be in it, whose payloads keep it. From less the
-    /// payloads of long frames are put together, in buffers of their own.
+    /// The largest read on a connection with TLS, which decrypts the received bytes into one buffer. The buffer is
+    /// reused only if none of it is retained: after larger reads it would contain whole frames, whose payloads retain
+    /// it. With smaller reads the payloads of long frames are assembled in separate buffers.
     private static let longestSealedRead = 64 << 10
 
     private func bootstrap(_ hasTLS: Bool) -> any NIOClientTCPBootstrapProtocol {
         if let world = self.world { return world.makeBootstrap() }
         #if canImport(NIOTransportServices)
-        // Network.framework's event loops have connections of their own.
+        // Network.framework's event loops use their own kind of connections.
         if let bootstrap = NIOTSConnectionBootstrap(validatingGroup: self.eventLoop) {
             let options = NWProtocolTCP.Options()
             options.noDelay = true

@@ -85,7 +85,7 @@ extension Dialer {
             case .success(.accepted(let agreement)):
                 do {
                     try self.accept(agreement, channel, id)
-                    // The link is added by what waits for this.
+                    // The callback of this promise adds the link.
                     done.succeed(nil)
                 } catch {
                     done.fail(error)

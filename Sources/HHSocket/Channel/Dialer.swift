@@ -4,13 +4,13 @@ import NIOSSL
 
 /// Opens connections, and closes those that are no longer needed. Lives on the socket thread.
 final class Dialer: @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable themselves; the variables are touched on the event loop alone.
+    // Proof of Sendable: the constants are Sendable themselves; the variables are accessed only on the event loop.
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration
     let maker: any LinkMaker
     /// The clock, network and chance, where they are not the system's.
     let world: DriverWorld?
-    /// Why no attempt can succeed; nil: it can.
+    /// The reason why no attempt can succeed; nil if attempts can.
     private let refusal: SocketError?
     /// The configuration's TLS; nil where it has none.
     let tls: ClientTLSContext?
@@ -18,11 +18,11 @@ final class Dialer: @unchecked Sendable {
     private lazy var defaultTLS = ClientTLSContext(ClientTLS())
     var openings = OpeningOrder()
     var attempts: [ConnectionID: Attempt] = [:]
-    /// Attempts whose future is still to come, abandoned ones included.
+    /// The number of attempts whose future is not completed, including abandoned ones.
     private var unfinished = 0
     private var finishedPromise: EventLoopPromise<Void>?
 
-    /// Given the agreement on a WebSocket, where there is one.
+    /// Makes the link's handler, given the agreement on a WebSocket if there is one.
     typealias MakeLink = (OpeningAgreement?) throws(SocketError) -> any ChannelHandler & DrivenLink
 
     struct Attempt {
@@ -34,11 +34,11 @@ final class Dialer: @unchecked Sendable {
         var agreement: OpeningAgreement?
     }
 
-    /// How far an attempt got: what is said when it fails or its time is up.
+    /// The stage that an attempt has reached, for the error when it fails or times out.
     enum Stage {
-        /// To the proxy, where there is one.
+        /// Connecting, to the proxy if there is one.
         case connecting
-        /// The proxy is there, and has not connected us yet.
+        /// Connected to the proxy, which has not connected to the server yet.
         case proxy
         case tls
         /// The server has not answered the request to open a WebSocket.
@@ -60,10 +60,10 @@ final class Dialer: @unchecked Sendable {
         self.tls = configuration.tls.map { ClientTLSContext($0) }
     }
 
-    /// Opens a connection, proxy, TLS, WebSocket and all.
+    /// Opens a connection, including proxy, TLS and WebSocket.
     ///
     /// - Parameters:
-    ///   - makeLink: Makes what goes to the end of the pipeline of a channel that is connected.
+    ///   - makeLink: Makes the last handler of the pipeline of a connected channel.
     ///   - completion: Called once, on the socket thread and after this method has returned; never once the attempt is
     ///     abandoned.
     func dial(
@@ -104,7 +104,7 @@ final class Dialer: @unchecked Sendable {
                 self.unfinished -= 1
                 self.openings.finish(id)
                 if let attempt = self.attempts.removeValue(forKey: id) {
-                    // Where nobody has closed it, such as after a TLS handler that could not be made.
+                    // The channel may still be open, for example if the TLS handler could not be made.
                     if case .failure = result { for channel in attempt.channels { channel.close(promise: nil) } }
                     completion.value(result.map { $0.value }.mapError { self.error(plan, attempt.stage, $0) })
                 } else if case .success(let link) = result {
@@ -140,11 +140,11 @@ final class Dialer: @unchecked Sendable {
         var proxy: Proxy?
         /// The exchange with the proxy, if there is one.
         var negotiation: (any ProxyNegotiation)?
-        /// TLS; nil where there is none.
+        /// The TLS settings; nil without TLS.
         var tls: ClientTLS?
-        /// For the certificate; nil: the address that is connected to.
+        /// The name that the certificate must have; nil for the address that is connected to.
         var serverName: String?
-        /// The address of the WebSocket, and how it was found; nil where there is none to open.
+        /// The address of the WebSocket, and the redirects that led to it; nil without a WebSocket.
         var redirects: RedirectRules?
     }
 
@@ -207,11 +207,11 @@ final class Dialer: @unchecked Sendable {
         endpoint.unixPath == nil ? self.configuration.proxy : nil
     }
 
-    /// Prepares the TLS context, before a connection is opened; nil where there is no TLS.
+    /// Prepares the TLS context before a connection is opened; nil without TLS.
     private func prepareTLS(_ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<NIOSSLContext?> {
         guard plan.tls != nil else { return self.eventLoop.makeSucceededFuture(nil) }
         return (self.tls ?? self.defaultTLS).get(on: self.eventLoop).flatMapThrowing { context in
-            // It may have been given up while files were read.
+            // The attempt may have been abandoned while files were read.
             guard self.attempts[id] != nil else { throw CancellationError() }
             return context
         }
@@ -229,19 +229,19 @@ final class Dialer: @unchecked Sendable {
         }
         if let name = endpoint.serverName, !name.isEmpty, !Endpoint(host: name, port: 1).isAddress { return name }
         if endpoint.unixPath == nil, !endpoint.isAddress { return endpoint.host }
-        // An address is looked for among the certificate's addresses; the channel must know it then. Behind a proxy it
-        // knows the proxy's: a certificate for that would do for any server.
+        // An address is searched among the certificate's addresses, so the channel must have it. Behind a proxy the
+        // channel's address is the proxy's, and a certificate for that would be accepted for any server.
         let proxy = self.proxy(for: endpoint)
         guard endpoint.unixPath != nil || proxy != nil, !tls.insecurelySkipsVerification else { return nil }
         throw SocketError(
             .invalidArgument,
             message:
-                "cannot connect to \(endpoint)\(proxy.through): there is no name to look for in a "
+                "cannot connect to \(endpoint)\(proxy.through): there is no name to verify in the "
                 + "certificate; set ClientTLS.serverName"
         )
     }
 
-    /// Has the proxy connect us, where there is one.
+    /// Requests the connection to the server from the proxy, if there is one.
     private func tunnel(_ channel: any Channel, _ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<Void> {
         guard let negotiation = plan.negotiation else { return self.eventLoop.makeSucceededVoidFuture() }
         self.attempts[id]?.stage = .proxy
@@ -270,7 +270,7 @@ final class Dialer: @unchecked Sendable {
             let handler = try NIOSSLClientHandler(context: context, serverHostname: plan.serverName)
             let name = tls.insecurelySkipsVerification ? nil : plan.serverName.map { HostName($0) }
             let handshake = TLSHandshake(name: name, pins: tls.pins, done: done)
-            // It first, or the handshake might be over before it is there.
+            // This handler first, because otherwise the handshake might finish before it is added.
             try channel.pipeline.syncOperations.addHandler(handshake)
             try channel.pipeline.syncOperations.addHandler(handler, position: .first)
         } catch {
@@ -309,10 +309,10 @@ final class Dialer: @unchecked Sendable {
                 "no answer from the proxy within \(timeout); its host may be down or behind a firewall"
             case .connecting: "no answer within \(timeout); the host may be down or behind a firewall"
             case .proxy:
-                "the proxy did not connect us within \(timeout); the server may be down, or what answers be no proxy"
-            case .tls: "the TLS handshake was not over within \(timeout); see that it speaks TLS on this port"
+                "the proxy did not connect us within \(timeout); the server may be down, or the peer may not be a proxy"
+            case .tls: "the TLS handshake was not over within \(timeout); check that it speaks TLS on this port"
             case .opening:
-                "the server did not open a WebSocket within \(timeout); see that it speaks WebSocket on this port"
+                "the server did not open a WebSocket within \(timeout); check that it speaks WebSocket on this port"
             }
         for channel in attempt.channels { channel.close(promise: nil) }
         completion(
@@ -326,7 +326,7 @@ final class Dialer: @unchecked Sendable {
         )
     }
 
-    /// Gives up an attempt that is in progress. False if there is none of this name.
+    /// Abandons an attempt in progress. Returns false if there is none with this ID.
     func abandon(_ id: ConnectionID) -> Bool {
         guard let attempt = self.attempts.removeValue(forKey: id) else { return false }
         self.openings.finish(id)
@@ -334,8 +334,8 @@ final class Dialer: @unchecked Sendable {
         return true
     }
 
-    /// Completes when no attempt is in progress any more, abandoned ones included: a thread that ended before could
-    /// never be told the result of a name's resolution. To be called once, and no attempt is begun after it.
+    /// Completes when no attempt is in progress any more, including abandoned ones: a thread that ended earlier could
+    /// not receive the result of a name lookup. Must be called once; no attempt may begin after it.
     func whenFinished() -> EventLoopFuture<Void> {
         let promise = self.eventLoop.makePromise(of: Void.self)
         self.finishedPromise = promise

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The order of attempts that are to open a WebSocket: one at a time, since only the winner of a race does. Others
-/// begin where the one before has failed.
+/// The order of attempts that open a WebSocket: one at a time, since only the winner of a race opens one. The next
+/// attempt begins when the previous one has failed.
 struct OpeningOrder {
     private var current: ConnectionID?
     private var waiting: [(id: ConnectionID, promise: EventLoopPromise<Void>)] = []
@@ -21,7 +21,7 @@ struct OpeningOrder {
     /// The attempt has an end.
     mutating func finish(_ id: ConnectionID) {
         if let index = self.waiting.firstIndex(where: { $0.id == id }) {
-            // Whoever waits for it may ask for another: after this.
+            // Removed first: the promise's callback may request another opening.
             let promise = self.waiting.remove(at: index).promise
             promise.futureResult.eventLoop.execute { promise.fail(CancellationError()) }
         }

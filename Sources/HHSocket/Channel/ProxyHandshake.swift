@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Stands alone in the pipeline until the proxy has connected us.
+/// The only handler of the pipeline until the proxy has connected to the server.
 final class ProxyHandshake: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -12,9 +12,9 @@ final class ProxyHandshake: ChannelInboundHandler, RemovableChannelHandler {
     private var hasBegun = false
     private var isDone = false
 
-    /// - Parameter done: Succeeds when the server is at the other end, fails with ``ProxyFailure`` otherwise. What
-    ///   comes after it must be in the pipeline when its callbacks return: it is given what came directly behind the
-    ///   proxy's answer.
+    /// - Parameter done: Succeeds when the connection reaches the server, fails with ``ProxyFailure`` otherwise. Its
+    ///   callbacks must add the following handlers before they return, because these receive the bytes that arrived
+    ///   directly after the proxy's answer.
     init(_ negotiation: any ProxyNegotiation, done: EventLoopPromise<Void>) {
         self.negotiation = negotiation
         self.done = done
@@ -58,8 +58,8 @@ final class ProxyHandshake: ChannelInboundHandler, RemovableChannelHandler {
         self.isDone = true
         pipeline.removeHandler(context: context, promise: nil)
         self.done.succeed()
-        // From the pipeline's beginning: handed on from here it would pass by TLS, which goes to the front, and whoever
-        // is on the path could speak for the server.
+        // From the beginning of the pipeline: if they were forwarded from here, they would bypass TLS, which is
+        // inserted at the front, and an attacker on the path could impersonate the server.
         if self.received.readableBytes > 0 { pipeline.fireChannelRead(NIOAny(self.received)) }
     }
 

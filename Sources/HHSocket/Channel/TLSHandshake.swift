@@ -3,7 +3,7 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
-/// Stands behind the TLS handler until the handshake is over, and checks name and pins before anything is sent.
+/// Follows the TLS handler until the handshake is over, and checks name and pins before anything is sent.
 final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
@@ -13,9 +13,9 @@ final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler {
     private var isDone = false
 
     /// - Parameters:
-    ///   - name: What the certificate must name, over and above what NIOSSL asks of it; nil: no more.
-    ///   - done: Succeeds when the peer has proved to be who it must be, fails with ``TLSFailure`` otherwise. What
-    ///     comes after it must be in the pipeline when its callbacks return.
+    ///   - name: The name that the certificate must have, in addition to NIOSSL's checks; nil for none.
+    ///   - done: Succeeds when the peer's identity has been verified, fails with ``TLSFailure`` otherwise. Its
+    ///     callbacks must add the following handlers before they return.
     init(name: HostName?, pins: Set<PublicKeyPin>, done: EventLoopPromise<Void>) {
         self.name = name
         self.pins = pins
@@ -48,7 +48,7 @@ final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler {
         return TLSFailure(
             .pinMismatch,
             """
-            the server's key is none of the pins (ClientTLS.pins): it shows \(shown.map { "\($0)" } ?? "none that can be read")
+            the server's key matches none of the pins (ClientTLS.pins): it shows \(shown.map { "\($0)" } ?? "none that can be read")
             """
         )
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The treatment of a connection when the app goes into the background. Systems that suspend apps cut connections off
-/// without notice; a connection that is not kept is not missed either.
+/// The treatment of a connection when the app goes into the background. Systems that suspend apps end their connections
+/// without notice, so an app need not rely on them.
 public struct BackgroundPolicy: Hashable, Sendable {
     enum Kind: Hashable, Sendable { case finishTasks, failTasks, keepConnected }
     let kind: Kind

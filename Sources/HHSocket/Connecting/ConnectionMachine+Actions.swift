@@ -5,7 +5,7 @@ import NIOCore
 extension ConnectionMachine {
     /// An action of an event after which connections may be made, or no longer be made: of nearly every one.
     enum ConnectAction: Sendable {
-        /// Ask the resolver; report ``resolved(_:_:now:)``.
+        /// Call the resolver; report ``resolved(_:_:now:)``.
         case resolve(ConnectionID)
         /// Open a connection; report ``connected(_:now:)`` or ``connectFailed(_:_:now:)``.
         case open(ConnectionID, Endpoint)
@@ -13,13 +13,13 @@ extension ConnectionMachine {
         case close(ConnectionID)
         /// The server of the ready connection is about to end: calls wait for a successor, which will be made.
         case goAway(ConnectionID)
-        /// The connection is left for another, and may not overlap with it: close it, and report that it is lost once
-        /// it is gone.
+        /// The connection is replaced by another, with which it must not overlap: close it, and report its loss once it
+        /// is closed.
         case part(ConnectionID, SocketError)
         /// Nothing is ready, and a connection is being made.
         case beingMade
-        /// The next round begins later, by itself; whoever waits for it calls ``reconnectSooner(isCall:now:)``. It is
-        /// the last action of its event.
+        /// The next round begins later, automatically; to have it sooner, call ``reconnectSooner(isCall:now:)``. The
+        /// last action of its event.
         case reconnectDeferred
         /// Nothing is ready and nothing is being made.
         case offline(SocketError)
@@ -29,9 +29,9 @@ extension ConnectionMachine {
 
     /// An action of ``disconnect(now:)``.
     enum DisconnectAction: Sendable {
-        /// Close the connection, or abandon the attempt or the handshake. What is queued may be sent first.
+        /// Close the connection, or abandon the attempt or the handshake. Queued bytes may be sent first.
         case close(ConnectionID)
-        /// The connection that was ready, or draining, is no more.
+        /// The connection that was ready or draining has ended.
         case lost(ConnectionID, SocketError)
         case offline(SocketError)
         case report(SocketEvent)
@@ -39,7 +39,7 @@ extension ConnectionMachine {
 
     /// An action of ``connected(_:now:)``.
     enum ConnectedAction: Sendable {
-        /// Close it: it is not wanted any more.
+        /// Close it, because it is not needed any more.
         case close(ConnectionID)
         /// Abandon the attempts that lost the race, and run the handshake gate; report
         /// ``handshakeSucceeded(_:now:)`` or ``handshakeFailed(_:_:_:now:)``.
@@ -52,20 +52,20 @@ extension ConnectionMachine {
     struct Readiness: Sendable {
         var id: ConnectionID
         var endpoint: Endpoint
-        /// Lets it finish what is in flight; report ``drained(_:)``.
+        /// The previous connection, which drains; report ``drained(_:)``.
         var predecessor: Connection?
     }
 
     /// An action of ``connectionLost(_:_:_:now:)``.
     enum LossAction: Sendable {
-        /// The connection that was ready, or draining, is no more.
+        /// The connection that was ready or draining has ended.
         case lost(ConnectionID, SocketError)
         case connect(ConnectAction)
     }
 
     /// An action of ``networkChanged(isReachable:now:)``.
     enum NetworkAction: Sendable {
-        /// Find out at once whether the connection still lives; report ``connectionLost(_:_:_:now:)`` if it does not.
+        /// Probe at once whether the connection still lives; report ``connectionLost(_:_:_:now:)`` if it does not.
         case probe(ConnectionID)
         case connect(ConnectAction)
     }
@@ -75,7 +75,7 @@ extension ConnectionMachine {
         /// Notify the heartbeat's strategy.
         case applicationIsInactive
         case pauseHeartbeat(ConnectionID)
-        /// The ready connection is given up: its calls fail.
+        /// The ready connection is abandoned: its calls fail.
         case lose(ConnectionID, SocketError)
         case connect(ConnectAction)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// News of attempts, and of the handshake of the one that won.
+/// Events of attempts, and of the handshake of the attempt that won.
 extension ConnectionMachine {
     mutating func connected(_ id: ConnectionID, now: NIODeadline) -> ConnectedAction {
         guard var making = self.making, case .racing(let race) = making.stage,
@@ -37,7 +37,7 @@ extension ConnectionMachine {
         self.proceed(making)
     }
 
-    /// - Returns: Nil for a connection that is not wanted any more.
+    /// - Returns: Nil for a connection that is no longer wanted.
     mutating func handshakeSucceeded(_ id: ConnectionID, now: NIODeadline) -> Readiness? {
         guard let (_, attempt) = self.handshake(of: id) else { return nil }
         return self.becomeReady(attempt, now: now)
@@ -56,7 +56,7 @@ extension ConnectionMachine {
         case .tryAnotherServer:
             return [.close(id)] + self.attemptFailed(making, attempt.endpoint, error, now: now)
         case .trySameServer:
-            // It is no fault of the server's, so nothing is held against it; and no other one is asked before it.
+            // Not the server's fault, so it does not affect the score; and no other server is tried before it.
             self.note(error, of: attempt.endpoint)
             self.servers.prefer(attempt.endpoint)
             return [.close(id), .report(.connectFailed(error))] + self.roundFailed(making, error, now: now)
@@ -94,10 +94,10 @@ extension ConnectionMachine {
         self.allowedRounds = nil
         self.insists = false
         self.lastErrors = [:]
-        // What went wrong before it has nothing to do with what goes wrong from now on.
+        // Earlier errors are unrelated to those from now on.
         self.lastError = nil
         if let predecessor {
-            // At its departure, what it tells of its server has been noted.
+            // A departing connection was judged at its departure.
             if predecessor.departure == nil { self.judge(predecessor.connection, now: now) }
             self.draining.insert(predecessor.connection.id)
         }

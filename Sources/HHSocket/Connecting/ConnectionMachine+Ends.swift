@@ -3,9 +3,9 @@ import NIOCore
 
 /// Ends of connections that were made.
 extension ConnectionMachine {
-    /// A connection ended without our doing.
+    /// A connection ended unexpectedly.
     ///
-    /// - Parameter verdict: What follows from it, where its language or the peer said so.
+    /// - Parameter verdict: The consequences, as determined by its language or by the peer.
     mutating func connectionLost(
         _ id: ConnectionID,
         _ error: SocketError,
@@ -38,7 +38,7 @@ extension ConnectionMachine {
     ) -> [ConnectAction] {
         let connection = ready.connection
         self.judge(connection, now: now)
-        // What the network or a pause of ours did is not held against the server.
+        // Failures caused by the network or by a suspension do not affect the server's score.
         if verdict.isServersFault, self.canBeReached(connection.endpoint), !self.isInBackground, !connection.isSuspect {
             self.servers.failed(connection.endpoint, now: now, using: &self.generator)
         }
@@ -57,16 +57,16 @@ extension ConnectionMachine {
         }
     }
 
-    /// The connection that was left is lost before it had a successor. That is no fault of the server's.
+    /// The departing connection is lost before it has a successor. That is not the server's fault.
     private mutating func lost(
         _ ready: Ready,
         _ departure: PendingDeparture,
         _ error: SocketError,
         now: NIODeadline
     ) -> [ConnectAction] {
-        // One that takes connections only to send them away is not called any sooner than it wants.
+        // A server that accepts connections only to send them away is not tried sooner than it requested.
         if !departure.wasStable { self.servers.forbidEarlyRetry(ready.connection.endpoint) }
-        // Rounds that failed while the server was ending say nothing of the one that takes its place.
+        // Rounds that failed while the server was shutting down do not concern its successor.
         self.failures = min(self.failures, departure.failuresBefore)
         if let successor = ready.successor { return self.replaceLost(with: successor) }
         self.phase = .idle
@@ -80,7 +80,7 @@ extension ConnectionMachine {
         return [.beingMade]
     }
 
-    /// Notes what a connection that ends tells of its server.
+    /// Updates the server's score when a connection ends.
     mutating func judge(_ connection: Connection, now: NIODeadline) {
         guard connection.isProved || Duration(now - connection.since) >= self.settings.backoff.resetAfter else {
             return
@@ -106,7 +106,7 @@ extension ConnectionMachine {
         return []
     }
 
-    /// A connection that had a successor has finished, and is closed.
+    /// A draining connection has finished, and is closed.
     mutating func drained(_ id: ConnectionID) {
         self.draining.remove(id)
     }

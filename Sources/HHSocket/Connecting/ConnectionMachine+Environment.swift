@@ -5,34 +5,34 @@ import NIOCore
 extension ConnectionMachine {
     // MARK: The network
 
-    /// Notes the state of the network once it is known. It has not changed, so that no connection is doubted.
+    /// Records the initial state of the network. It is not a change, so no connection is probed.
     mutating func networkIsKnown(isReachable: Bool, now: NIODeadline) -> [ConnectAction] {
         guard !isReachable, self.isReachable else { return [] }
         self.isReachable = false
         guard self.needsNetwork else { return [] }
         let report = ConnectAction.report(.networkChanged(isReachable: false))
-        // Where the user has asked for a connection there is none: it is tried once.
+        // If the user has requested a connection, one round is tried nevertheless.
         guard let reason = self.reasonToHold else { return [report] }
         return [report] + self.stopAttempts(reason)
     }
 
-    /// There is no network any more, there is one again, or its path is another one.
+    /// The network was lost, has returned, or has another path.
     mutating func networkChanged(isReachable: Bool, now: NIODeadline) -> [NetworkAction] {
         guard isReachable || self.isReachable else { return [] }
         self.isReachable = isReachable
         self.insists = false
         let report = NetworkAction.connect(.report(.networkChanged(isReachable: isReachable)))
         if let reason = self.reasonToHold { return [report] + self.stopAttempts(reason).map(NetworkAction.connect) }
-        // For a server on this machine nothing has changed if the network is gone.
+        // The loss of the network does not affect a server on this machine.
         guard isReachable else { return [report] }
         let probed = self.doubtConnection().map { [NetworkAction.probe($0)] } ?? []
         return [report] + probed + self.makeAnew(now: now).map(NetworkAction.connect)
     }
 
-    /// Whether nothing but the server itself can be why it does not answer.
+    /// Whether only the server itself can be the reason why it does not answer.
     func canBeReached(_ endpoint: Endpoint) -> Bool { self.isReachable || self.isOnThisMachine(endpoint) }
 
-    /// Whether no network is needed to reach a server. To "localhost" behind a proxy elsewhere one is.
+    /// Whether a server can be reached without a network. A "localhost" behind a proxy elsewhere cannot.
     private func isOnThisMachine(_ endpoint: Endpoint) -> Bool {
         endpoint.unixPath != nil || (self.settings.proxy ?? endpoint).isOnThisMachine
     }
@@ -55,7 +55,7 @@ extension ConnectionMachine {
         error.code = .connectionLost
         error.endpoint = connection.endpoint
         self.lastError = error
-        // Its own cause is the error before, which would otherwise be kept for each trip to the background.
+        // Its own cause is the previous error, and the chain would grow with each trip to the background.
         self.lastError?.underlying = nil
         actions += [.lose(connection.id, error), .connect(.report(.disconnected(error)))]
         return actions + self.hold(reason).map(BackgroundAction.connect)
@@ -75,7 +75,7 @@ extension ConnectionMachine {
     /// Whether none of the servers is on this machine.
     private var needsNetwork: Bool { !self.servers.endpoints.contains { self.isOnThisMachine($0) } }
 
-    /// Why no attempt may be made now.
+    /// The reason why no attempt may be made now.
     var reasonToHold: SocketError? {
         if !self.isReachable, !self.insists, self.needsNetwork {
             return SocketError(
@@ -101,7 +101,7 @@ extension ConnectionMachine {
         return [.offline(reason)]
     }
 
-    /// No attempt may be made any more. A ready connection is left as it is.
+    /// Stops attempts. A ready connection is not affected.
     mutating func stopAttempts(_ reason: SocketError) -> [ConnectAction] {
         switch self.phase {
         case .idle, .closed:
@@ -118,7 +118,7 @@ extension ConnectionMachine {
         }
     }
 
-    /// The path below the ready connection may be gone.
+    /// The path of the ready connection may be broken.
     ///
     /// - Returns: The connection to probe; nil if none is ready.
     private mutating func doubtConnection() -> ConnectionID? {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Servers that say that they are about to end: they are left for another before they do, and are tried again when the
-/// time has come that they said.
+/// Servers that announce their shutdown: the client fails over to another one before that, and tries them again at the
+/// announced time.
 ///
-/// Clients of one server are notified at the same moment. So that they do not arrive at the next one together, whoever
-/// has nothing to send leaves at a random moment before that time; a call is what makes a client leave at once.
+/// All clients of a server are notified at the same time. So that they do not reach the next server together, a client
+/// without work leaves at a random time before the announced one; a call makes the client leave at once.
 extension ConnectionMachine {
     /// The server of a connection goes away.
     ///
-    /// - Parameter isAnnounced: Whether it says so by go-away, and not only by how it answers.
+    /// - Parameter isAnnounced: Whether it sent a go-away; false if only its answers show it.
     mutating func goAway(
         _ id: ConnectionID,
         _ news: GoAway,
@@ -30,7 +30,7 @@ extension ConnectionMachine {
             using: &self.generator
         )
         self.alternates = self.usable(news.endpoints, namedBy: connection.endpoint)
-        // While a round is under way the list stays; the next one begins with them.
+        // The list does not change during a round; the next one begins with them.
         if ready.successor == nil { self.addAlternates(self.alternates) }
         self.servers.passOver(connection.endpoint)
         let departure = self.noteDeparture(isAnnounced: isAnnounced, now: now)
@@ -38,7 +38,7 @@ extension ConnectionMachine {
             .report(.goAway(connection.endpoint, reason: news.reason, retryAfter: span))
         ]
         if !isKnown { actions.append(.goAway(id)) }
-        // A successor may be under way already, or be put off for another reason.
+        // A successor may be in progress already, or be deferred for another reason.
         guard ready.successor == nil, departure?.failedRounds == 0 else { return actions }
         return actions + self.scheduleDeparture(within: span, now: now)
     }
@@ -61,7 +61,7 @@ extension ConnectionMachine {
         return departure
     }
 
-    /// A server that goes away before its connection is ready.
+    /// A server goes away before its connection is ready.
     private mutating func refused(
         _ making: Making,
         _ attempt: Attempt,
@@ -78,7 +78,7 @@ extension ConnectionMachine {
         making.stage = .racing(Race())
         making.exclude(attempt.endpoint)
         self.proceed(making)
-        // It was never of use, so no call has it tried sooner.
+        // The connection was never used, so a call does not cause an earlier attempt.
         self.servers.forbidEarlyRetry(attempt.endpoint)
         self.addAlternates(self.usable(news.endpoints, namedBy: attempt.endpoint))
         let reason = news.reason.isEmpty ? "" : ": \(news.reason)"
@@ -106,7 +106,8 @@ extension ConnectionMachine {
         }
     }
 
-    /// Adds those of them that are new. None are where that is not allowed, for they have been found usable.
+    /// Adds the new ones among these servers. If that is not allowed, none of them is new, since they were found
+    /// usable.
     mutating func addAlternates(_ endpoints: [Endpoint]) {
         guard self.servers.acceptsAlternates, !endpoints.isEmpty else { return }
         self.servers.add(alternates: endpoints, keeping: self.current?.endpoint)
@@ -114,7 +115,8 @@ extension ConnectionMachine {
 
     // MARK: When the successor is made
 
-    /// When the next round begins for the successor of a connection that is left; nil if none does by itself.
+    /// The time at which the next round for the successor of a departing connection begins; nil if none begins
+    /// automatically.
     var departureDeadline: NIODeadline? {
         guard let starts = self.ready?.departure?.starts, starts < .distantFuture else { return nil }
         return self.reasonToHold == nil ? starts : nil
@@ -144,14 +146,14 @@ extension ConnectionMachine {
         return self.departAt(now.advanced(clamping: TimeAmount(.seconds(span.inSeconds * share))))
     }
 
-    /// Makes the successor at once, if there is a server for it: the reason for a departure to wait has changed.
+    /// Makes the successor at once, if there is a server for it, because the reason for waiting no longer holds.
     mutating func departNow(now: NIODeadline) -> [ConnectAction] {
         guard self.ready?.departure != nil, self.reasonToHold == nil else { return [] }
         guard !self.servers.hasPresent(now: now) else { return self.startMaking(now: now) }
         return self.departAt(self.servers.nextReturn(now: now) ?? .distantFuture)
     }
 
-    /// A call waits for the successor of the connection that is left.
+    /// A call waits for the successor of the departing connection.
     mutating func departSooner(now: NIODeadline) -> [ConnectAction] {
         guard let ready = self.ready, ready.successor == nil, let departure = ready.departure,
             !departure.isPulledForward, self.departureDeadline != nil
@@ -165,8 +167,8 @@ extension ConnectionMachine {
         return []
     }
 
-    /// The moment to which a call pulls the next round forward: a random one of the next second, if there is a server
-    /// that is not away.
+    /// The time to which a call moves the next round: a random one within the next second, if there is a server that is
+    /// not away.
     mutating func soonest(isCall: Bool = true, now: NIODeadline) -> NIODeadline {
         let share = Double.random(in: 0...1, using: &self.generator)
         let hasPresent = self.servers.isEmpty || self.servers.hasPresent(now: now)
@@ -179,7 +181,7 @@ extension ConnectionMachine {
 
     // MARK: Rounds that fail
 
-    /// No successor could be made; the connection that is left is still there.
+    /// No successor could be made; the departing connection still exists.
     mutating func departureRoundFailed(now: NIODeadline) -> [ConnectAction] {
         guard self.ready?.departure != nil else { return [] }
         let moment = now.advanced(clamping: TimeAmount(clamping: self.nextDelay()))
@@ -205,7 +207,7 @@ extension ConnectionMachine {
             + self.waitForReturn(until: moment, reason: error)
     }
 
-    /// Waits without being offline: those who wait for a connection need not know.
+    /// Waits without being offline: calls that wait for a connection are not notified.
     private mutating func waitForReturn(until time: NIODeadline, reason: SocketError) -> [ConnectAction] {
         self.phase = .waiting(Wait(until: time, reason: reason, isForReturn: true))
         return [.reconnectDeferred]
@@ -214,7 +216,7 @@ extension ConnectionMachine {
     private static func allAway(_ underlying: SocketError?) -> SocketError {
         SocketError(
             .notConnected,
-            message: "every server has said that it goes away; they are tried again when they said",
+            message: "every server has said that it goes away; they are tried again at the announced times",
             underlying: underlying
         )
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The phases of the machine, each with what exists in it alone.
+/// The phases of the machine, each with the values that exist only in it.
 extension ConnectionMachine {
     enum Phase: Sendable {
-        /// Never asked to connect.
+        /// `connect()` was never called.
         case idle
         /// Nothing is ready, and a connection is being made.
         case making(Making)
@@ -13,7 +13,7 @@ extension ConnectionMachine {
         case waiting(Wait)
         /// Without a network that is needed, or in the background: until that changes.
         case held(SocketError)
-        /// Disconnected by the user, or given up.
+        /// Disconnected by the user, or attempts have stopped.
         case closed
     }
 
@@ -26,14 +26,14 @@ extension ConnectionMachine {
     struct Race: Sendable {
         /// Oldest first.
         var attempts: [Attempt] = []
-        /// When one more attempt joins them.
+        /// The time at which one more attempt joins them.
         var nextStart: NIODeadline?
     }
 
     struct Handshake: Sendable {
         var attempt: Attempt
         var until: NIODeadline
-        /// Whether the gate waits for the answer to hello: what the error says when the time is up.
+        /// Whether the gate waits for the answer to hello, for the error message on a timeout.
         var awaitsHello = false
     }
 
@@ -46,9 +46,9 @@ extension ConnectionMachine {
         }
 
         var stage = Stage.racing(Race())
-        /// The server the user asked for.
+        /// The server that the user requested.
         var target: Endpoint?
-        /// The server the user wants to leave.
+        /// The server that the user wants to leave.
         var avoided: Endpoint?
         /// Servers of this round that were not tried yet.
         var candidates: ArraySlice<Endpoint> = []
@@ -72,7 +72,7 @@ extension ConnectionMachine {
             }
         }
 
-        /// Does not try a server in this round any more.
+        /// Excludes a server from this round.
         mutating func exclude(_ endpoint: Endpoint) {
             if self.target == endpoint { self.target = nil }
             self.candidates.removeAll { $0 == endpoint }
@@ -83,8 +83,8 @@ extension ConnectionMachine {
         var id: ConnectionID
         var endpoint: Endpoint
         var since: NIODeadline
-        /// The path below changed, or the app slept, since it was proved alive: if it is dead there is no reason to
-        /// wait.
+        /// Whether the path changed, or the app slept, since the connection was last known to be alive: if it is dead,
+        /// it is replaced without waiting.
         var isSuspect = false
         /// Whether it has been of use to those above, and counts as having been ready for long.
         var isProved = false
@@ -100,13 +100,13 @@ extension ConnectionMachine {
 
     /// The state of a ready connection whose server is about to end: when its successor is made.
     struct PendingDeparture: Sendable {
-        /// Whether it said so by go-away, which has all that is known of it.
+        /// Whether the server sent a go-away, which contains all available information.
         var isAnnounced: Bool
-        /// Whether the connection had been ready for long enough to tell well of its server.
+        /// Whether the connection was ready long enough to count in favour of its server.
         var wasStable: Bool
         /// ``ConnectionMachine/failures`` when it began.
         var failuresBefore: Int
-        /// When the next round begins while none is under way; `.distantFuture` if none does.
+        /// The time at which the next round begins while none is in progress; `.distantFuture` if none does.
         var starts = NIODeadline.distantFuture
         var isPulledForward = false
         var failedRounds = 0
@@ -117,8 +117,7 @@ extension ConnectionMachine {
         var reason: SocketError
         /// Whether a call has pulled the next round forward.
         var isPulledForward = false
-        /// Whether the floor above takes it for a connection being made: servers that said that they go away are to be
-        /// tried at its end.
+        /// Whether the consumer treats it as a connection being made: at its end, servers that went away are tried.
         var isForReturn = false
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Rounds of attempts: how one begins, whom it tries, and what follows when it fails.
+/// Rounds of attempts: how a round begins, which servers it tries, and what follows when it fails.
 extension ConnectionMachine {
-    /// Begins a round. Whatever was being made before is abandoned; a ready connection stays until it has a successor.
+    /// Begins a round. A connection being made is abandoned; a ready connection stays until it has a successor.
     mutating func startMaking(
         target: Endpoint? = nil,
         avoiding avoided: Endpoint? = nil,
@@ -39,14 +39,14 @@ extension ConnectionMachine {
             + [.part(connection.id, error), .report(.disconnected(error))]
     }
 
-    /// Closes what is being made.
+    /// Closes the connection being made.
     mutating func abandonMaking() -> [ConnectAction] {
         guard let making = self.making else { return [] }
         self.stopMaking()
         return making.attempts.map { .close($0.id) }
     }
 
-    /// The list has changed while a connection is being made: attempts at servers that are gone are given up.
+    /// The list changed while a connection is being made: attempts to removed servers are abandoned.
     mutating func adjust(_ making: Making, now: NIODeadline) -> [ConnectAction] {
         if case .resolving = making.stage { return [] }
         guard making.attempts.allSatisfy({ self.servers.contains($0.endpoint) }) else {
@@ -111,7 +111,7 @@ extension ConnectionMachine {
         var candidates = self.servers.round(now: now, using: &self.generator)
         if let target = making.target {
             candidates.removeAll { $0 == target }
-            // A user that asked for one server does not want to reach a third.
+            // A user who requested one server does not want to reach a third one.
             return self.isReady ? [target] : [target] + candidates
         }
         if let avoided = making.avoided, candidates.contains(where: { $0 != avoided }) {
@@ -166,7 +166,7 @@ extension ConnectionMachine {
             let error = SocketError(.hostNotFound, message: "the resolver found no server within \(timeout)")
             return self.resolved(id, .failure(error), now: now)
         case .racing:
-            // The attempts so far have had their head start: one more begins.
+            // The present attempts have had their head start, so one more begins.
             return self.openNext(making, now: now)
         case .handshaking(let handshake):
             return self.handshakeFailed(
@@ -208,7 +208,7 @@ extension ConnectionMachine {
         guard !self.isReady else {
             return [.report(.switchFailed(error))] + self.departureRoundFailed(now: now)
         }
-        // Without those that are away it was no whole round.
+        // Without the servers that are away it was not a whole round.
         if let time = self.servers.nextReturn(besides: making.tried, now: now), self.reasonToHold == nil {
             return self.await(time, after: error, now: now)
         }
@@ -220,15 +220,15 @@ extension ConnectionMachine {
         return self.wait(for: error, now: now)
     }
 
-    /// Stops. `reason` is the error of the calls that wait.
+    /// Stops. `reason` is the error for waiting calls.
     ///
-    /// - Parameter isVerdict: Whether it says by itself why there is no connection any more.
+    /// - Parameter isVerdict: Whether the reason alone explains why there is no connection any more.
     mutating func giveUp(_ reason: SocketError, isVerdict: Bool = false) -> [ConnectAction] {
         self.stopMaking()
         self.insists = false
         self.lastError = reason
         guard !self.isReady else {
-            // As long as it lasts the connection stays, though what waits for a successor waits in vain.
+            // The connection stays as long as it lasts, although no successor will be made for waiting calls.
             self.changeDeparture { $0.starts = .distantFuture }
             return [.report(.switchFailed(reason))]
         }
@@ -253,9 +253,9 @@ extension ConnectionMachine {
         )
     }
 
-    /// Nothing is ready any more, and nothing is being made.
+    /// No connection is ready or being made.
     ///
-    /// - Parameter time: The least that is waited, whatever the back-off says.
+    /// - Parameter time: The earliest time of the next round, whatever the back-off is.
     mutating func wait(
         for error: SocketError,
         notBefore time: Duration = .zero,

@@ -3,8 +3,8 @@ import NIOCore
 
 /// Requests of the application, and of its calls.
 extension ConnectionMachine {
-    /// - Parameter attempts: The number of rounds without a ready connection after which it stops; nil: what the
-    ///   back-off says.
+    /// - Parameter attempts: The number of rounds without a ready connection after which attempts stop; nil for the
+    ///   back-off's.
     mutating func connect(attempts: Int? = nil, now: NIODeadline) -> [ConnectAction] {
         switch self.phase {
         case .making, .ready:
@@ -19,15 +19,15 @@ extension ConnectionMachine {
         self.failedRounds = 0
         self.hasRunOut = false
         self.servers.callBack()
-        // Monitors err, so that a user who asks for a connection gets one round of attempts.
+        // Monitors can be wrong, so a user who requests a connection gets one round of attempts.
         self.insists = true
         guard let reason = self.reasonToHold else { return self.startMaking(now: now) }
         if case .held = self.phase { return [] }
         return self.hold(reason)
     }
 
-    /// Begins anew, with the first attempt at once and as many rounds as before, where attempts have stopped because
-    /// all rounds have failed.
+    /// Starts again, with an immediate first attempt and the same number of rounds, if attempts stopped because all
+    /// rounds failed.
     mutating func connectAgain(now: NIODeadline) -> [ConnectAction] {
         self.hasRunOut ? self.connect(attempts: self.allowedRounds, now: now) : []
     }
@@ -60,7 +60,7 @@ extension ConnectionMachine {
         return ids.flatMap { id -> [DisconnectAction] in [.lost(id, Self.closedByUser(nil)), .close(id)] }
     }
 
-    /// Leaves the present server for `endpoint`, or for the next best one, once that one is ready.
+    /// Fails over to `endpoint`, or to the next best server, once the new connection is ready.
     mutating func switchServer(to endpoint: Endpoint?, now: NIODeadline) -> [ConnectAction] {
         if let endpoint { self.servers.prefer(endpoint) }
         switch self.phase {
@@ -93,8 +93,8 @@ extension ConnectionMachine {
         return self.switchServer(to: nil, now: now)
     }
 
-    /// Something does not move on this connection, though it lives: leaves it for a new one, once that is ready. The
-    /// present server is asked last, and is asked, for the path to it may be what is at fault.
+    /// There is no progress on this connection, although it is alive: replaces it once a new one is ready. The present
+    /// server is tried too, as the last one, since the path may be at fault.
     mutating func leave(_ id: ConnectionID, now: NIODeadline) -> [ConnectAction] {
         guard let ready = self.ready, ready.connection.id == id, ready.successor == nil, self.reasonToHold == nil
         else { return [] }
@@ -103,7 +103,7 @@ extension ConnectionMachine {
         return self.startMaking(now: now)
     }
 
-    /// A new list. What is known of servers that stay is kept; a connection to one that does not is left for another.
+    /// Replaces the list. Scores of servers that stay are kept; a connection to a removed server is replaced.
     mutating func replaceServers(with endpoints: [Endpoint], now: NIODeadline) -> [ConnectAction] {
         self.setServers(endpoints)
         // Without a network, whether to try depends on the list.
@@ -131,14 +131,14 @@ extension ConnectionMachine {
         self.lastErrors = self.lastErrors.filter { self.servers.contains($0.key) }
     }
 
-    /// A call wants a connection: the first in a wait pulls the next round forward to a random moment of the next
-    /// second, later ones change nothing. A server that is about to end is left at once for another.
+    /// A call requests a connection: the first one during a wait moves the next round to a random time within the next
+    /// second, later ones have no effect. If the server is shutting down, the client fails over at once.
     ///
-    /// - Parameter isCall: False where it is not a call: then servers that went away are not asked any sooner.
+    /// - Parameter isCall: False if there is no call: then servers that went away are not tried sooner.
     mutating func reconnectSooner(isCall: Bool = true, now: NIODeadline) -> [ConnectAction] {
         if self.isReady { return self.departSooner(now: now) }
         guard case .waiting(var wait) = self.phase, !wait.isPulledForward else { return [] }
-        // In a long outage calls do not undo the back-off.
+        // In a long outage calls do not shorten the back-off.
         if isCall, !wait.isForReturn, self.isBackedOff { return [] }
         wait.until = min(wait.until, self.soonest(isCall: isCall, now: now))
         wait.isPulledForward = true
@@ -146,7 +146,7 @@ extension ConnectionMachine {
         return []
     }
 
-    /// Whether the wait's bound has come to a quarter of the cap.
+    /// Whether the wait's bound has reached a quarter of the cap.
     private var isBackedOff: Bool {
         let backoff = self.settings.backoff
         let bound = backoff.bound(afterFailures: max(0, self.failures - 1))

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Decides when to connect, where, and when to stop. Takes events and the time, and answers with what to
-/// do; it has no clock, no randomness of its own and no I/O, so every race is tested in virtual time.
+/// Decides when to connect, where, and when to stop. Takes events and the time, and returns actions; it has no clock,
+/// randomness or I/O, so every race can be tested in virtual time.
 ///
-/// Its ``phase`` is one of six, and each holds what exists in it alone. An event returns actions of a type that has the
-/// cases which the event may lead to, and no others.
+/// Its ``phase`` is one of six, each of which holds the values that exist only in it. An event returns actions of a
+/// type that has only the cases to which the event may lead.
 ///
-/// Offline by the user (`closed`) and offline by loss (`waiting`) are different: only loss reconnects. Events of any
-/// connection but the present ones are stale and do nothing.
+/// Being offline by the user's choice (`closed`) and by a loss (`waiting`) are different: only after a loss does it
+/// reconnect. Events of any connection but the present ones are stale and have no effect.
 ///
 /// `+Phases` has the phases, `+Actions` the actions. The other files have the events: `+User` those of the application,
-/// `+Attempts` and `+Ends` those of connections, `+Environment` those of the network and the app's life, `+GoAway`
-/// servers that are about to end. `+Rounds` has what many of them lead to: rounds of attempts.
+/// `+Attempts` and `+Ends` those of connections, `+Environment` those of the network and the app's lifecycle, `+GoAway`
+/// those of servers that shut down. `+Rounds` has the rounds of attempts, to which many events lead.
 struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     struct Settings: Sendable {
         var backoff = Backoff()
         var racing: RacingPolicy?
-        /// The exchange on each connection before it is used; nil where there is none.
+        /// The exchange on each connection before it is used; nil for none.
         var handshake: LinkHandshake?
-        /// The time that the resolver may take; nil where there is none.
+        /// The time that the resolver may take; nil without a resolver.
         var resolverTimeout: Duration?
         var background = BackgroundPolicy.finishTasks
-        /// The proxy through which all servers but Unix domain sockets are reached; nil where there is none.
+        /// The proxy through which all servers but Unix domain sockets are reached; nil for none.
         var proxy: Endpoint?
         /// The families by which servers that are IP addresses are reached.
         var addressFamilies = AddressFamilies.any
-        /// Whether a successor is made while the connection that is left is still there; else that is closed first, for
-        /// there are never two.
+        /// Whether a successor is made while the departing connection still exists; otherwise that is closed first, so
+        /// that there are never two.
         var linksMayOverlap = true
     }
 
@@ -35,7 +35,7 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     var generator: Generator
     var servers: ServerList
     var phase = Phase.idle
-    /// Connections that have a successor and still finish what is in flight.
+    /// Connections that have a successor and still finish their work in flight.
     var draining: Set<ConnectionID> = []
     /// The servers that the last one named when it went away, best first, as far as they may be used: the next rounds
     /// begin with them, until a connection is ready.
@@ -45,22 +45,21 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     var isInBackground = false
     /// Waits in a row without a stable connection: the back-off's exponent.
     var failures = 0
-    /// The number of whole rounds since the last ready connection, which the limit counts.
+    /// The number of whole rounds since the last ready connection, for the limit.
     var failedRounds = 0
     /// The number of rounds that may fail, if ``connect(attempts:now:)`` has set it.
     var allowedRounds: Int?
-    /// Whether attempts have stopped because as many rounds as are allowed have failed: ``connectAgain(now:)`` begins
-    /// anew. The user's close, a verdict and a faulty configuration are other reasons.
+    /// Whether attempts have stopped because the allowed number of rounds failed, so that ``connectAgain(now:)`` starts
+    /// again. The user's close, a verdict and an invalid configuration are other reasons.
     var hasRunOut = false
     /// Attempts since the last ready connection.
     var attempts = 0
-    /// Why each server could not be reached since the last ready connection.
+    /// The last error of each server since the last ready connection.
     var lastErrors: [Endpoint: SocketError] = [:]
     var lastError: SocketError?
     /// The ready connection that was lost last.
     var lastLost: ConnectionID?
-    /// Whether the user has asked for a connection: it is tried once, also where the monitor says that there is no
-    /// network.
+    /// Whether the user has requested a connection: one round is tried even if the monitor reports no network.
     var insists = false
 
     init(
@@ -95,7 +94,7 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         }
     }
 
-    /// When to call ``timerFired(now:)`` if nothing happens before; ask again after each event.
+    /// The time to call ``timerFired(now:)`` if no other event occurs before; changes with each event.
     var nextDeadline: NIODeadline? {
         switch self.phase {
         case .idle, .held, .closed: nil
@@ -125,7 +124,7 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         }
     }
 
-    /// The connection whose handshake is under way, if it is this one.
+    /// The connection whose handshake is in progress, if it has this ID.
     func handshake(of id: ConnectionID) -> (Making, Attempt)? {
         guard let making = self.making, case .handshaking(let handshake) = making.stage, handshake.attempt.id == id
         else { return nil }
@@ -151,7 +150,7 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         }
     }
 
-    /// Makes no connection any more. The ready one stays, if there is one.
+    /// Stops making connections. A ready one stays.
     mutating func stopMaking() {
         switch self.phase {
         case .making:

@@ -3,9 +3,9 @@ import NIOCore
 
 /// The state of a ``Socket``. Cases may be added; have a default when you switch over it.
 public enum SocketState: Sendable {
-    /// Never asked to connect.
+    /// `connect()` was never called.
     case idle
-    /// The resolver has been asked for servers.
+    /// The resolver is looking for servers.
     case resolving
     /// An attempt is in progress; `attempt` counts those since the last ready connection, from 1. While several race it
     /// is the latest.
@@ -14,8 +14,8 @@ public enum SocketState: Sendable {
     case handshaking(Endpoint)
     /// Connected; frames may be sent.
     case ready(Endpoint)
-    /// Between rounds of attempts; the next begins at `until` by itself. That is `.distantFuture` while there is no
-    /// network or the app is in the background.
+    /// Between rounds of attempts; the next one begins automatically at `until`, which is `.distantFuture` while there
+    /// is no network or the app is in the background.
     case waiting(until: NIODeadline, reason: SocketError)
     /// Disconnected by the user, or no server could be reached within the allowed rounds.
     case closed

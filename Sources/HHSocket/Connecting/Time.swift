@@ -2,7 +2,7 @@
 import NIOCore
 
 extension NIODeadline {
-    /// This moment and `span` more, or the distant future where that cannot be expressed.
+    /// This time plus `span`, or the distant future if that cannot be represented.
     package func advanced(clamping span: TimeAmount) -> NIODeadline {
         let (_, overflow) = Int64(clamping: self.uptimeNanoseconds).addingReportingOverflow(span.nanoseconds)
         return overflow ? .distantFuture : self + max(.zero, span)
@@ -10,8 +10,8 @@ extension NIODeadline {
 }
 
 extension TimeAmount {
-    /// `span`, or the nearest that can be expressed in nanoseconds. (NIO's own conversion makes the longest of a span
-    /// that is too far below zero.)
+    /// `span`, or the nearest value that can be represented in nanoseconds. (NIO's own conversion turns a span far
+    /// below zero into the longest one.)
     package init(clamping span: Duration) {
         self = span < .seconds(-9_000_000_000) ? .nanoseconds(.min / 2) : TimeAmount(span)
     }

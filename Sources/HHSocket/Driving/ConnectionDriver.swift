@@ -8,43 +8,42 @@ package protocol ConnectionDriver: AnyObject, Sendable {
     var currentEndpoint: Endpoint? { get }
     /// The last attempt's.
     var lastError: SocketError? { get }
-    /// Whether nobody reconnects any more: the user has disconnected, or attempts have stopped.
+    /// Whether no reconnect will happen: the user has disconnected, or attempts have stopped.
     var isClosed: Bool { get }
     /// Whether there is a network, as far as is known.
     var isNetworkReachable: Bool { get }
-    /// Why nothing can be sent now.
+    /// The error for sends while there is no connection.
     func notConnected() -> SocketError
     func perform(_ request: DriverRequest, in turn: inout Turn)
-    /// To be called once after each turn: what it did is measured together.
+    /// Updates the metrics. Must be called once after each turn.
     func measure()
 }
 
 /// A request of the floor above.
 package enum DriverRequest: Sendable {
-    /// Somebody found no connection and would like one soon.
+    /// A sender found no connection and requests one soon.
     case reconnectSooner
-    /// Something was not answered in time: finds out whether the connection still lives. One dead call does not kill
-    /// it.
+    /// An answer did not arrive in time: probes whether the connection still lives. One timed-out call does not end it.
     case suspect(ConnectionID)
-    /// Too many calls to the present server go wrong: leaves it, if there is another.
+    /// Too many calls to the current server fail: fails over, if there is another server.
     case serverFails(Endpoint, wrong: Int, calls: Int)
-    /// The server of this connection is about to end: leaves it for another, once that is ready.
+    /// The server of this connection is shutting down: fails over once another connection is ready.
     case goAway(ConnectionID, GoAway, isAnnounced: Bool)
-    /// Something does not move on this connection: leaves it for a new one, to the same server if there is no other.
+    /// There is no progress on this connection: replaces it, by one to the same server if there is no other.
     case leave(ConnectionID)
     /// This connection has been of use: its back-off starts over, however short it was ready.
     case proved(ConnectionID)
-    /// Nothing is in flight any more on a connection that drains.
+    /// Nothing is in flight any more on a draining connection.
     case finishDraining(ConnectionID)
-    /// Whether bytes that come are left where they are, on every connection there is and will be.
+    /// Suspends or resumes reading, on every present and future connection.
     case setReading(isSuspended: Bool)
-    /// The gate of a connection waits for the answer to hello, or has it.
+    /// Whether the gate of a connection waits for the answer to hello.
     case awaitHello(Bool)
     /// The gate of a connection has returned; nil: it lets calls through.
     case gateReturned(ConnectionID, GateRefusal?)
 }
 
-/// Why a gate let nobody through.
+/// The reason why a gate refused all connections.
 package struct GateRefusal: Sendable {
     package var error: SocketError
     package var remedy: HandshakeRefusal.Remedy
@@ -64,23 +63,23 @@ package protocol DriverHost: AnyObject {
 package enum ConnectionChange {
     /// Nothing is ready, and a connection is being made.
     case beingMade
-    /// Calls leave by this connection from now on. If another one was ready, ``draining(_:)`` comes next.
+    /// Calls are sent on this connection from now on. If another one was ready, ``draining(_:)`` comes next.
     case ready(ConnectionID, Endpoint)
-    /// The server of the ready connection is about to end: nothing new should be sent by it, and a successor will be
-    /// made. What is in flight on it may still be answered.
+    /// The server of the ready connection is shutting down: nothing new should be sent on it, and a successor will be
+    /// made. Calls in flight on it may still be answered.
     case goingAway(ConnectionID)
-    /// The next attempts to connect begin later, by themselves: whoever waits for them asks for
-    /// ``DriverRequest/reconnectSooner``.
+    /// The next attempts to connect begin later, automatically; send ``DriverRequest/reconnectSooner`` to have them
+    /// sooner.
     case reconnectDeferred
-    /// The connection has a successor. What is in flight on it may still be answered; ask for
-    /// ``DriverRequest/finishDraining(_:)`` as soon as nothing is.
+    /// The connection has a successor. Calls in flight on it may still be answered; send
+    /// ``DriverRequest/finishDraining(_:)`` as soon as there are none.
     case draining(ConnectionID)
-    /// The connection is no more; what was in flight on it will not be answered.
+    /// The connection has ended; calls in flight on it will not be answered.
     case lost(ConnectionID, SocketError)
     /// Nothing is ready and no attempt is in progress; the error is the last attempt's.
     case offline(SocketError)
     case happened(SocketEvent)
-    /// The driver is gone for good: complete what there is.
+    /// The driver was released: complete everything.
     case invalidated
 }
 
@@ -94,7 +93,7 @@ package struct WebSocketOffer: Sendable {
     package var compression: WebSocketCompression?
     /// Whether the WebSocket carries the bytes of a link; else the link speaks its frames itself.
     package var isCarriage = false
-    /// Whether the bytes may also come in text messages, which are not checked for UTF-8 then.
+    /// Whether the bytes may also arrive in text messages, which are then not checked for UTF-8.
     package var acceptsText = false
 
     package init() {}
@@ -102,7 +101,7 @@ package struct WebSocketOffer: Sendable {
 
 /// An exchange on each connection before it is used.
 package struct LinkHandshake: Sendable {
-    /// The time that it may take.
+    /// The time limit.
     package var timeout: Duration
     /// The failure when that time is up, for the error.
     package var failure: String
@@ -121,12 +120,12 @@ package struct LinkHandshake: Sendable {
     }
 }
 
-/// Makes links for a driver, which does not know what is spoken on them, and gets them ready.
+/// Makes links for a driver, which does not know their language, and gets them ready.
 package protocol LinkMaker: AnyObject {
-    /// Whether a connection may be made while another one is left. Only a language that joins answers to requests by
-    /// serial can have two.
+    /// Whether a connection may be made while another one drains. Only a language that matches answers to requests by
+    /// serial supports two.
     var linksMayOverlap: Bool { get }
-    /// The exchange on each connection before it is used; nil, the default: there is none.
+    /// The exchange on each connection before it is used; nil, the default, for none.
     var handshake: LinkHandshake? { get }
     /// The offer by which WebSockets are opened, where an address is a URL.
     ///
@@ -143,7 +142,7 @@ package protocol LinkMaker: AnyObject {
     ) throws(SocketError) -> any ChannelHandler & DrivenLink
     /// Runs the handshake on a connection that is made; ``DriverRequest/gateReturned(_:_:)`` ends that.
     func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn)
-    /// The connection is over before it was ready.
+    /// The connection ended before it was ready.
     func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn)
 }
 

@@ -192,13 +192,13 @@ extension Driver {
         self.links.pending = nil
         if let predecessor = self.links.ready { self.limitDraining(predecessor, in: &turn) }
         self.links.ready = entry
-        // The first beat may be the first thing that is said.
+        // The first beat may be the first unit that is sent.
         entry.link.startBeats(interval: self.tuner?.interval, in: &turn)
         self.notifyHost(.ready(id, endpoint), in: &turn)
         if self.isReadingSuspended { entry.link.setReading(isSuspended: true, in: &turn) }
     }
 
-    /// Lets the connection that has just got a successor finish what is in flight, for a limited time.
+    /// Limits the time for which the connection that has just got a successor drains.
     private func limitDraining(_ entry: DriverLinks.Entry, in turn: inout Turn) {
         let id = entry.link.id
         let timeout = TimeAmount(clamping: self.configuration.drainTimeout)
@@ -234,7 +234,7 @@ extension Driver {
         if let pending = self.links.pending, pending.link.id == id {
             self.links.pending = nil
             self.maker.pendingEnded(id, self.reasonToEnd(pending.endpoint), in: &turn)
-            // Where there are never two, the next waits until it is gone.
+            // If links must not overlap, the next one waits until this one is closed.
             if self.maker.linksMayOverlap {
                 pending.link.close(.done, in: &turn)
             } else {
@@ -249,17 +249,17 @@ extension Driver {
         }
     }
 
-    /// Closes a connection that is left, and reports its loss when it is gone.
+    /// Closes a departing connection, and reports its loss when it is closed.
     func part(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
         self.links.parting[id] = error
         self.close(id, in: &turn)
-        // It may be gone already.
+        // It may be closed already.
         if self.links.closing[id] == nil { self.linkIsGone(id, in: &turn) }
     }
 
     /// The error of a gate whose connection is closed before it has returned.
     private func reasonToEnd(_ endpoint: Endpoint) -> SocketError {
-        // The machine has noted why it closes a connection whose time is up.
+        // The machine has recorded the reason for closing a connection that timed out.
         if let last = self.machine.lastError, last.code == .handshakeTimeout, last.endpoint == endpoint { return last }
         return SocketError(
             .cancelled,

@@ -43,7 +43,7 @@ extension Driver: LinkHost {
             return
         }
         self.measure(link)
-        // Its last word may still have to leave.
+        // Its last frame may still have to be sent.
         self.close(link, in: &turn)
         self.apply(in: &turn) { $0.connectionLost(id, error, end.verdict, now: $1) }
     }
@@ -53,7 +53,7 @@ extension Driver: LinkHost {
         case .closedByPeer(let unfinishedBytes, let hasReceived):
             return Self.lost(endpoint, "the server closed it\(self.circumstance(unfinishedBytes, hasReceived))")
         case .failed(let error):
-            // In TLS 1.3 a server may reject our certificate when the handshake is over for us.
+            // In TLS 1.3 a server may reject our certificate after the handshake is complete for us.
             if let failure = TLSFailure(error) {
                 return Self.lost(endpoint, failure.description, underlying: failure, .tlsFailed)
             }

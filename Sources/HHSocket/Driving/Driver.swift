@@ -4,14 +4,14 @@ import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Makes connections and keeps one, on the socket's thread: performs what ``ConnectionMachine`` decides. It knows
-/// links, and not what is spoken on them.
+/// Makes connections and maintains one, on the socket's thread: performs the decisions of ``ConnectionMachine``. It
+/// handles links, but does not know their language.
 ///
-/// This file has the user's requests; `Driver+Actions` performs the machine's decisions, and `Driver+Links` takes the
+/// This file has the user's requests; `Driver+Actions` performs the machine's decisions, and `Driver+Links` handles the
 /// notifications of links.
 package final class Driver: ConnectionDriver, @unchecked Sendable {
-    // Proof of Sendable: constants are Sendable themselves, or locked; the variables are touched on the event loop
-    // alone, but for the host, which is set before the driver is shared.
+    // Proof of Sendable: constants are Sendable themselves, or locked; the variables are accessed only on the event
+    // loop, except the host, which is set before the driver is shared.
     typealias Machine = ConnectionMachine<DriverGenerator>
 
     package let loop: SocketLoop
@@ -22,19 +22,19 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     let maker: any LinkMaker
     private let shared = NIOLockedValueBox(Shared())
     var log: ConnectionLog?
-    /// Nil where nobody collects.
+    /// Nil without a metrics backend.
     let metrics: ConnectionMetrics?
 
     var machine: Machine
     var links = DriverLinks()
     var network = NetworkObservation()
-    /// Says how often to ping; nil where nobody pings.
+    /// Determines the ping interval; nil without pings.
     var tuner: HeartbeatTuner?
     /// The machine's.
     private var timer: (deadline: NIODeadline, id: SocketLoop.TimerID)?
     var host: (any DriverHost)?
     private(set) var isInvalidated = false
-    /// Whether the floor above takes nothing for now.
+    /// Whether the consumer has suspended reading.
     private(set) var isReadingSuspended = false
 
     /// State that other threads read.
@@ -49,15 +49,15 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         var search: Task<Void, Never>?
         /// Follows the network, from the first ``Driver/connect(attempts:in:)`` on.
         var observation: Task<Void, Never>?
-        /// The path that the monitor told last.
+        /// The path that the monitor reported last.
         var path: NetworkPath?
     }
 
     /// - Parameters:
     ///   - maker: Makes the links.
-    ///   - refusal: Why this configuration cannot work, which every attempt to connect fails with; nil: it can.
-    ///   - world: The clock, network and chance; nil: the system's. Its thread is that of the event loops that the
-    ///     configuration names.
+    ///   - refusal: The fault of this configuration, with which every attempt to connect fails; nil if it is valid.
+    ///   - world: The clock, network and randomness; nil for the system's. Its thread is that of the event loops in the
+    ///     configuration.
     package init(
         configuration: SocketConfiguration,
         maker: any LinkMaker,
@@ -121,7 +121,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     /// The latest events of the connection, and their causes.
     package var history: ConnectionHistory { self.shared.withLockedValue { $0.recorder.history } }
 
-    /// Reads the certificates and keys of TLS anew, on the calling thread.
+    /// Reads the certificates and keys of TLS again, on the calling thread.
     ///
     /// - Throws: `invalidArgument` if they cannot be read, or if there is no TLS.
     package func reloadTLS() throws(SocketError) {
@@ -142,7 +142,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         self.apply(in: &turn) { $0.connect(attempts: attempts, now: $1) }
     }
 
-    /// Begins anew where attempts have stopped because all that were allowed have failed.
+    /// Starts again if attempts have stopped because all allowed rounds failed.
     func connectAgain(in turn: inout Turn) {
         guard !self.isInvalidated else { return }
         self.apply(in: &turn) { $0.connectAgain(now: $1) }
@@ -282,8 +282,8 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     package func invalidate(in turn: inout Turn) {
         guard !self.isInvalidated else { return }
         self.isInvalidated = true
-        // Timers and the observation of the network keep this object until here: were they to hold it weakly, every
-        // reference to it would be counted in a place of its own, at some cost for every call.
+        // Timers and the observation of the network retain this object until here: if they held it weakly, every
+        // reference to it would be counted in a side table, at a cost for every call.
         self.disconnect(in: &turn)
         self.network.search?.cancel()
         self.network.observation?.cancel()
@@ -295,12 +295,12 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         isGone.whenComplete { [thread] _ in thread.end() }
     }
 
-    /// Completes when all that was asked to leave is gone: the connection is closed, or there was none.
+    /// Completes when the connection that was asked to close is closed; at once if there was none.
     package func drained() -> EventLoopFuture<Void> {
         .andAllComplete(self.links.closing.values.map(\.gone), on: self.loop.eventLoop)
     }
 
-    /// To be called once after each turn: what it did is measured together, so that counting costs next to nothing.
+    /// Updates the metrics. Must be called once after each turn, so that counting costs next to nothing.
     package func measure() {
         guard let metrics = self.metrics else { return }
         for link in self.links.inUse { metrics.take(link.takeTraffic()) }
@@ -308,7 +308,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         metrics.queued(bytes: self.links.ready?.link.queuedBytes ?? 0)
     }
 
-    /// Counts what went over a link that is not in use any more.
+    /// Counts the traffic of a link that is no longer in use.
     func measure(_ link: any DrivenLink) {
         self.metrics?.take(link.takeTraffic())
     }

@@ -10,7 +10,7 @@ struct DriverLinks {
 
     struct Draining {
         var entry: Entry
-        /// Ends it when it takes too long.
+        /// Ends the entry when it takes too long.
         var timer: SocketLoop.TimerID
     }
 
@@ -18,14 +18,14 @@ struct DriverLinks {
     var pending: Entry?
     var ready: Entry?
     var draining: [ConnectionID: Draining] = [:]
-    /// Those that close by choice, until their channels are gone.
+    /// Links that are closed by choice, until their channels are closed.
     var closing: [ConnectionID: (link: any DrivenLink, gone: EventLoopFuture<Void>)] = [:]
-    /// Of these, those whose loss is reported when they are gone, with the reason.
+    /// The reasons for those of them whose loss is reported when they are closed.
     var parting: [ConnectionID: SocketError] = [:]
-    /// Attempts that begin when no link is left, where links may not overlap.
+    /// Attempts that begin when there is no link, if links must not overlap.
     var waiting: [(id: ConnectionID, endpoint: Endpoint)] = []
 
-    /// Those that carry what the user sends.
+    /// The links on which the user's data is sent.
     var inUse: [any DrivenLink] { self.draining.values.map { $0.entry.link } + (self.ready.map { [$0.link] } ?? []) }
 
     /// The link that is ready, if it is this one.

@@ -5,9 +5,9 @@ package import NIOCore
 package struct DriverWorld: Sendable {
     /// The thread of the driver's event loop, with its clock.
     let thread: LoopThread
-    /// Makes what opens connections.
+    /// Makes the bootstraps that open connections.
     let makeBootstrap: @Sendable () -> any NIOClientTCPBootstrapProtocol
-    /// Looks a name up, where an order of address families is wanted.
+    /// Looks up a name, if an order of address families is requested.
     let lookUp: @Sendable (_ host: String, AddressFamilies) -> EventLoopFuture<[String]>
     /// Draws the numbers by which waits are spread.
     let random: @Sendable () -> UInt64

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Makes links that speak frames, and gets them ready: what a ``Driver`` needs that knows no frames.
+/// Makes links for frames, and gets them ready, for a ``Driver``, which does not know frames.
 package final class FrameConnector: LinkMaker, @unchecked Sendable {
-    // Proof of Sendable: the rules are constant; the rest is touched on the socket thread alone, or set before that is
-    // shared.
+    // Proof of Sendable: the rules are constant; the rest is accessed only on the socket thread, or set before the
+    // connector is shared.
     package let rules: FrameRules
-    /// The driver, which asks for connections and holds this object. Weak: a gate may return when the driver has just
-    /// gone.
+    /// The driver, which requests connections and retains this object. Weak: a gate may return just after the driver
+    /// was released.
     private weak var driver: (any ConnectionDriver)?
     /// Reads a go-away that arrives on a connection which is being made; nil: it is ignored.
     private var readGoAway: (Frame, ConnectionID, inout Turn) -> GoAway? = { _, _, _ in nil }
@@ -20,7 +20,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         self.rules = rules
     }
 
-    /// - Parameter readGoAway: What a go-away says that comes on a connection which is being made; nil: it is to be
+    /// - Parameter readGoAway: Reads a go-away that arrives on a connection being made; returns nil if it must be
     ///   ignored.
     package func attach(
         to driver: any ConnectionDriver,
@@ -101,8 +101,8 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         pending.end(error)
     }
 
-    /// The connection that is ready now, for whoever receives what comes from now on: to be given to the link as its
-    /// receiver before ``PendingConnection/finish(in:)`` is called.
+    /// The ready connection, for the object that receives frames from now on, which must become the link's receiver
+    /// before ``PendingConnection/finish(in:)`` is called.
     package func takePending(_ id: ConnectionID) -> PendingConnection? {
         guard let pending = self.pending(id) else { return nil }
         self.pending = nil

@@ -8,7 +8,7 @@ package struct FrameLanguage: LinkLanguage {
 
     var decoder: FrameDecoder
     package let encoder: FrameEncoder
-    /// The largest payload that is copied together with its header; larger ones leave in slices, without being copied.
+    /// The largest payload that is copied together with its header; larger ones are sent in slices, without a copy.
     let largestCopied: Int
 
     package init(decoder: FrameDecoder, encoder: FrameEncoder, largestCopied: Int = Frame.unslicedLength) {
@@ -46,7 +46,7 @@ package struct FrameLanguage: LinkLanguage {
             return nil
         }
         if self.encoder.usesCodec {
-            // Header and payload are one: a large frame leaves as one piece.
+            // Header and payload are contiguous, so a large frame is sent as one piece.
             guard frame.payload.readableBytes <= Frame.unslicedLength else { return Outgoing(unit: frame) }
             self.encoder.encode(frame, into: &bytes.gathered)
             return nil
@@ -76,19 +76,19 @@ package struct FrameLanguage: LinkLanguage {
     package mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing { .shutdown }
 }
 
-// What a frame costs without a language in between: a header that is looked at where it is, a payload that is encoded
-// where it leaves.
+// The fast paths, which cost what frames cost without a language in between: a header is read in place, a payload is
+// encoded into the send buffer.
 extension Batch where Language == FrameLanguage {
-    /// Whether the receiver may go on, without a look at which language it is.
+    /// Whether the receiver may continue, without checking the language.
     @inline(__always)
     package var goesOn: Bool { self.withLink { $0.hot.goesOn } }
 
-    /// Whether there may be a sound header: there are bytes, which begin with a frame and not with the rest of one.
+    /// Whether there may be a valid header: there are bytes, and they begin with a frame, not with the rest of one.
     package var mayHaveSoundHeader: Bool { self.withLink { $0.hot.language.decoder.mayHaveSoundHeader } }
 
-    /// The header of the next frame if the receiver may go on and the frame is complete and sound, of the standard
-    /// format, and no control frame; its payload is for ``takePayload(of:)``. Nil is inconclusive: fall back to
-    /// ``next(into:)`` if the receiver may go on.
+    /// The header of the next frame if the receiver may continue and the frame is complete and valid, of the standard
+    /// format, and not a control frame; ``takePayload(of:)`` returns its payload. Nil is inconclusive: fall back to
+    /// ``next(into:)`` if the receiver may continue.
     package mutating func soundApplicationHeader() -> FrameHeader? {
         guard self.withLink({ $0.hot.goesOn && $0.hot.language.decoder.hasInput }) else { return nil }
         let bytes = self.bytesOfNextFrame
@@ -97,8 +97,8 @@ extension Batch where Language == FrameLanguage {
         }
     }
 
-    /// The header of the next frame as ``soundApplicationHeader()`` gives it, if the frame has this type and one of
-    /// these serials, and if its answer is sent with this turn's flush: as ``Link/canSendOnFastPath(length:)`` says,
+    /// The header of the next frame as from ``soundApplicationHeader()``, if the frame has this type and one of these
+    /// serials, and if its answer is sent with this turn's flush, as ``Link/canSendOnFastPath(length:)`` determines,
     /// apart from the answer's length and the format.
     package mutating func soundHeader(ofType type: UInt32, in serials: ClosedRange<UInt32>) -> FrameHeader? {
         guard self.withLink({ $0.hot.goesOn && $0.hot.canSend && $0.hot.language.decoder.hasInput }) else { return nil }
@@ -108,7 +108,7 @@ extension Batch where Language == FrameLanguage {
         }
     }
 
-    /// The bytes that have come, from the next frame on. There must be some.
+    /// The received bytes, from the next frame on. There must be some.
     private var bytesOfNextFrame: UnsafeRawBufferPointer {
         @inline(__always)
         mutating get {
@@ -132,7 +132,7 @@ extension Batch where Language == FrameLanguage {
         return self.withLink { $0.hot.language.decoder.takePayload(of: header) }
     }
 
-    /// Whether there is no other frame, and no part of one. False is inconclusive: fall back to ``next(into:)``.
+    /// Whether there is no further frame, and no part of one. False is inconclusive: fall back to ``next(into:)``.
     package mutating func isFinished() -> Bool {
         self.withLink { $0.hot.language.decoder.isFinished() }
     }
@@ -149,7 +149,7 @@ extension Batch where Language == FrameLanguage {
 }
 
 extension Batch where Language == FrameLanguage {
-    /// Reads as ``next(into:)`` does, for a receiver whose link ends by what makes no sense.
+    /// Reads a frame like ``next(into:)``, for a receiver whose link ends on invalid bytes.
     package mutating func nextFrame(into frame: inout Frame) throws(LinkError) -> FrameDecoder.Found {
         do throws(FrameError) {
             return try self.next(into: &frame)
@@ -160,16 +160,16 @@ extension Batch where Language == FrameLanguage {
 }
 
 extension Link where Language == FrameLanguage {
-    /// The number of bytes received of the frame that is incomplete, with what the language holds while the link is
-    /// paused.
+    /// The number of received bytes of the incomplete frame, including the bytes that the language holds while the link
+    /// is paused.
     package var unfinishedBytes: Int { self.hot.language.unfinishedBytes }
 
-    /// Which flags the types of frames may have that come from now on, where it is asked whether they make sense.
+    /// Sets the flags that the types of frames may have from now on, for checking their plausibility.
     package func expectFlags(_ flags: UInt32) {
         self.hot.language.decoder.agreedFlags = flags
     }
 
-    /// Sets the largest payload of the frames whose headers are still to come, in bytes.
+    /// Sets the largest payload of the frames whose headers have not been read yet, in bytes.
     package func accept(payloadsUpTo length: Int) {
         self.hot.language.decoder.accept(payloadsUpTo: length)
     }
@@ -177,20 +177,20 @@ extension Link where Language == FrameLanguage {
     /// The frame that the bytes so far end inside of.
     package func arriving() -> FrameDecoder.Arriving? { self.hot.language.decoder.arriving() }
 
-    /// The bytes that have come on this link, for the error of a call that waits in vain. Nil once a frame has come.
+    /// The bytes that have arrived on this link, for the error of a call that times out. Nil once a frame has arrived.
     package var silence: String? {
         guard self.hot.traffic.framesReceived == 0 else { return nil }
         let count = self.hot.traffic.bytesReceived
-        guard count > 0 else { return "no byte has come on this connection" }
+        guard count > 0 else { return "no byte has arrived on this connection" }
         let reading = self.hot.language.decoder.unfinishedReading.map { "; \($0)" } ?? ""
-        return "the \(count) bytes that have come on this connection make no frame\(reading)"
+        return "the \(count) bytes that have arrived on this connection form no frame\(reading)"
     }
 
-    /// Gives up the frame that the bytes so far end inside of, in a format with separators, and offers the receiver
-    /// what its length withholds.
+    /// Abandons the incomplete frame at the end of the received bytes, in a format with separators, and offers the
+    /// receiver the bytes that its length withholds.
     ///
     /// - Parameter isWanted: Whether it is that frame.
-    /// - Returns: Whether a frame was given up.
+    /// - Returns: Whether a frame was abandoned.
     @discardableResult
     package func giveUp(in turn: inout Turn, where isWanted: (FrameDecoder.Arriving) -> Bool) -> Bool {
         guard self.hot.phase != .ended, self.hot.language.decoder.giveUp(where: isWanted) else { return false }
@@ -198,7 +198,7 @@ extension Link where Language == FrameLanguage {
         return true
     }
 
-    /// Whether a frame of the standard format with a payload of `length` bytes leaves with this turn's flush.
+    /// Whether a frame of the standard format with a payload of `length` bytes is sent with this turn's flush.
     package func canSendOnFastPath(length: Int) -> Bool {
         self.hot.canSend && length <= self.hot.language.largestCopied && self.hot.language.encoder.isStandard
     }

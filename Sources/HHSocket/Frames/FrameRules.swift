@@ -5,10 +5,10 @@ import NIOCore
 package struct FrameRules: Sendable {
     package let configuration: SocketConfiguration
     package let format: WireFormat
-    /// The custom fields of every frame that brings none; or why this configuration cannot work.
+    /// The custom fields of every frame without its own; or the fault of this configuration.
     let customFields: Result<[UInt8]?, SocketError>
 
-    /// - Parameter refusal: Why the floor above cannot work with this configuration; nil: it can.
+    /// - Parameter refusal: The reason why the consumer does not support this configuration; nil if it does.
     package init(_ configuration: SocketConfiguration, refusal: SocketError? = nil) {
         self.configuration = configuration
         let format = configuration.wireFormat
@@ -19,7 +19,7 @@ package struct FrameRules: Sendable {
         }
     }
 
-    /// Why no connection can be made with this configuration.
+    /// The reason why no connection can be made with this configuration.
     package var refusal: SocketError? {
         if case .failure(let error) = self.customFields { error } else { nil }
     }
@@ -68,10 +68,10 @@ package struct FrameRules: Sendable {
         }
     }
 
-    /// Sends a frame that ``check(_:)`` has let pass with the turn's flush, or queues it while the server does not
+    /// Sends a frame that ``check(_:)`` has accepted with the turn's flush, or queues it while the server does not
     /// read.
     ///
-    /// - Returns: Whether it is leaving already.
+    /// - Returns: Whether its sending has begun.
     package func send(
         _ frame: Frame,
         _ priority: FramePriority,
@@ -106,14 +106,14 @@ package struct FrameRules: Sendable {
         LinkSettings(
             maximumQueuedBytes: self.configuration.maximumQueuedBytes,
             writeStallTimeout: TimeAmount(clamping: self.configuration.writeStallTimeout),
-            // In a format without heartbeats nobody pings, and silence tells nothing.
+            // In a format without heartbeats there are no pings, and silence is normal.
             heartbeat: self.format.layout.heartbeat == nil ? nil : self.configuration.heartbeat,
             ping: self.format.clientPing,
             maximumPayloadLength: self.configuration.maximumPayloadLength
         )
     }
 
-    /// The largest body that is copied on its way to a WebSocket, which copies it again as it masks it.
+    /// The largest body that is copied on its way to a WebSocket, which copies it again for masking.
     private static let largestCopiedBeforeMasking = 16 << 10
 
     /// A client's frames on one connection.
@@ -134,12 +134,12 @@ package struct FrameRules: Sendable {
 }
 
 extension LinkSettings where Unit == Frame {
-    /// Those of a link that speaks frames, on either side.
+    /// The settings of a link for frames, on either side.
     ///
     /// - Parameters:
-    ///   - heartbeat: Nil: there is none.
-    ///   - ping: This side's; nil: it has none in this format, and waits for the peer's.
-    ///   - maximumPayloadLength: The most bytes that a ping may carry.
+    ///   - heartbeat: Nil for none.
+    ///   - ping: This side's ping; nil if it has none in this format, and waits for the peer's.
+    ///   - maximumPayloadLength: The largest payload of a ping, in bytes.
     package init(
         maximumQueuedBytes: Int,
         writeStallTimeout: TimeAmount? = nil,

@@ -3,10 +3,10 @@ import DequeModule
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A connection that is made and not ready yet, on which a ``HandshakeGate`` exchanges frames.
+/// A connection that is not ready yet, on which a ``HandshakeGate`` exchanges frames.
 ///
-/// Frames that come and are not taken by the gate are delivered as usual once it has returned. Everything here throws
-/// when the handshake is over: when it took too long, the connection was lost, or the user disconnected.
+/// Frames that the gate does not take are delivered as usual once it has returned. All methods throw when the handshake
+/// is over: when it exceeded its time, the connection was lost, or the user disconnected.
 public final class Handshake: Sendable {
     private typealias Waiter = CheckedContinuation<Result<Frame, SocketError>, Never>
 
@@ -33,7 +33,7 @@ public final class Handshake: Sendable {
     public let endpoint: Endpoint
     /// Which attempt since the last ready connection this is, from 1.
     public let attempt: Int
-    /// Whether what carries the frames compresses them: hello does not agree on compression then.
+    /// Whether the transport of the frames compresses them: hello does not agree on compression then.
     package let isCompressed: Bool
     private let state: NIOLockedValueBox<State>
     private let transmit: @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void
@@ -52,9 +52,9 @@ public final class Handshake: Sendable {
         self.transmit = transmit
     }
 
-    /// Sends a frame, before everything that waits for the connection to be ready.
+    /// Sends a frame, before all frames that wait for the connection to be ready.
     ///
-    /// - Throws: ``SocketError`` if it cannot leave, or if the handshake is over.
+    /// - Throws: ``SocketError`` if it cannot be sent, or if the handshake is over.
     public func send(_ frame: Frame) async throws(SocketError) {
         if let end = self.state.withLockedValue({ $0.end }) { throw end }
         let result = await withCheckedContinuation { continuation in
@@ -64,10 +64,10 @@ public final class Handshake: Sendable {
     }
 
     /// Sends hello and waits for its answer, whatever its status. Until the handshake is over types may have the flags
-    /// that an agreement can be about.
+    /// that an agreement can allow.
     ///
-    /// - Throws: ``SocketError`` as ``exchange(type:payload:)``; with the code `checksumMismatch` if the answer came
-    ///   with a wrong checksum.
+    /// - Throws: ``SocketError`` as ``exchange(type:payload:)``; with the code `checksumMismatch` if the answer has a
+    ///   wrong checksum.
     package func exchangeHello(_ payload: ByteBuffer) async throws(SocketError) -> Frame {
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (waiter: Waiter) in
@@ -88,10 +88,11 @@ public final class Handshake: Sendable {
         return try self.opened(result)
     }
 
-    /// Hello has led to this. It holds for the connection from its being ready on, and for what the gate exchanges at
+    /// Records the result of hello. It applies to the connection once that is ready, and to the gate's own frames at
     /// once.
     ///
-    /// - Parameter opener: Opens what ``nextFrame()`` and ``exchange(type:payload:)`` return, where it has flags.
+    /// - Parameter opener: Opens the frames that ``nextFrame()`` and ``exchange(type:payload:)`` return, if they have
+    ///   flags.
     package func agree(_ agreement: Agreement, opener: @escaping Opener) {
         self.state.withLockedValue { state in
             state.agreement = agreement
@@ -100,7 +101,7 @@ public final class Handshake: Sendable {
     }
 
     private func opened(_ result: Result<Frame, SocketError>) throws(SocketError) -> Frame {
-        // Asked in any case: the thread sanitizer sees by the lock, and not by a continuation, that the frame was
+        // Read in any case: the thread sanitizer derives from the lock, and not from a continuation, that the frame was
         // written before.
         let opener = self.state.withLockedValue { $0.opener }
         let frame = try result.get()
@@ -108,7 +109,7 @@ public final class Handshake: Sendable {
         return try opener(frame)
     }
 
-    /// The next frame that comes and answers no ``exchange(type:payload:)``.
+    /// The next frame that is not the answer to an ``exchange(type:payload:)``.
     ///
     /// - Throws: ``SocketError`` when the handshake is over, or with code `cancelled` when the Swift task is cancelled.
     public func nextFrame() async throws(SocketError) -> Frame {
@@ -138,11 +139,11 @@ public final class Handshake: Sendable {
         return try self.opened(result)
     }
 
-    /// Sends a request and waits for its answer, whatever its status. Its serial is taken from the far end of the
-    /// range, so that an answer that comes too late belongs to no later call.
+    /// Sends a request and waits for its answer, whatever its status. Its serial is from the end of the range, so that
+    /// a late answer never matches a later call.
     ///
-    /// - Throws: ``SocketError`` if the request cannot leave, when the handshake is over, or with code `cancelled` when
-    ///   the Swift task is cancelled.
+    /// - Throws: ``SocketError`` if the request cannot be sent, when the handshake is over, or with code `cancelled`
+    ///   when the Swift task is cancelled.
     public func exchange(type: UInt32, payload: ByteBuffer = ByteBuffer()) async throws(SocketError) -> Frame {
         let serial = self.state.withLockedValue { state in
             defer { state.nextSerial &-= 1 }
@@ -210,9 +211,9 @@ public final class Handshake: Sendable {
         return true
     }
 
-    /// Ends the handshake for whoever still waits in it.
+    /// Ends the handshake, failing every wait in it.
     ///
-    /// - Returns: The frames that nobody took.
+    /// - Returns: The frames that the gate did not take.
     @discardableResult
     func end(_ error: SocketError) -> [Frame] {
         let (waiting, frames) = self.state.withLockedValue { state in

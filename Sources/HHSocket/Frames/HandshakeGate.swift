@@ -11,7 +11,7 @@
 /// It runs on every connection, so at every reconnect too. Calls and frames wait until it returns. When it throws, the
 /// connection is closed.
 public struct HandshakeGate: Sendable {
-    /// The time that it may take. 10 s by default, as a connection attempt.
+    /// The time limit of the gate. 10 s by default, like that of an attempt to connect.
     public var timeout: Duration
     package let run: @Sendable (Handshake) async throws -> Void
 
@@ -21,25 +21,25 @@ public struct HandshakeGate: Sendable {
     }
 }
 
-/// Thrown by a ``HandshakeGate``: why a connection must not be used, and what to do instead. Other errors are taken for
-/// ``Remedy/tryAnotherServer``.
+/// Thrown by a ``HandshakeGate``: the reason why a connection must not be used, and the remedy. Other errors are
+/// treated as ``Remedy/tryAnotherServer``.
 public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
     /// The step that follows a refusal.
     public struct Remedy: Hashable, Sendable {
         enum Kind: Hashable, Sendable { case trySameServer, tryAnotherServer, stop }
         let kind: Kind
 
-        /// The server is well: try it again after a wait of the back-off. For a token that had to be refreshed.
+        /// Try the same server again after a wait of the back-off, for example with a refreshed token.
         public static let trySameServer = Remedy(kind: .trySameServer)
-        /// The server is to blame: go on to the next one.
+        /// Try the next server, because this one is at fault.
         public static let tryAnotherServer = Remedy(kind: .tryAnotherServer)
-        /// No attempt can succeed before the user has done something: attempts stop until `connect()`.
+        /// Stop attempts until `connect()`, because none can succeed before the user has acted.
         public static let stop = Remedy(kind: .stop)
     }
 
     public var remedy: Remedy
     public var reason: String
-    /// The error behind it, if there is one.
+    /// The error that caused this one, if any.
     public var underlying: (any Error)?
 
     public init(_ remedy: Remedy, _ reason: String, underlying: (any Error)? = nil) {

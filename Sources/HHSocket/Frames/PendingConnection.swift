@@ -10,13 +10,13 @@ package final class PendingConnection: LinkReceiver {
 
     package let link: Link<FrameLanguage>
     package let endpoint: Endpoint
-    /// Whether what carries the frames compresses them.
+    /// Whether the transport of the frames compresses them.
     private let isCompressed: Bool
     private unowned let connector: FrameConnector
     private let format: WireFormat
     private var handshake: Handshake?
     private var task: Task<Void, Never>?
-    /// Nothing but the handshake's frames leaves before it is over: our answers to pings wait for that.
+    /// Answers to pings, which wait for the end of the handshake: until then only its own frames are sent.
     private var heldAnswers: [Frame] = []
 
     init(link: Link<FrameLanguage>, endpoint: Endpoint, isCompressed: Bool = false, connector: FrameConnector) {
@@ -32,8 +32,8 @@ package final class PendingConnection: LinkReceiver {
     /// Runs the gate.
     ///
     /// - Parameters:
-    ///   - transmit: Sends a frame of the gate's and tells what became of it; called on any thread.
-    ///   - completion: Called once the gate has returned, on any thread; nil: it lets calls through.
+    ///   - transmit: Sends a frame of the gate and reports the outcome; called on any thread.
+    ///   - completion: Called once the gate has returned, on any thread; nil means that it accepts the connection.
     func run(
         _ gate: HandshakeGate,
         attempt: Int,
@@ -45,7 +45,7 @@ package final class PendingConnection: LinkReceiver {
         self.task = Self.task(gate, handshake, completion)
     }
 
-    /// Begins a handshake, for whoever is to end it.
+    /// Begins a handshake, for its owner to end.
     package func begin(
         attempt: Int,
         lastSerial: UInt32,
@@ -94,20 +94,20 @@ package final class PendingConnection: LinkReceiver {
     /// The agreement that hello has led to so far.
     package var agreement: Agreement? { self.handshake?.agreement }
 
-    /// Ends the handshake for whoever still waits in it.
+    /// Ends the handshake, failing every wait in it.
     ///
     /// - Returns: The frames that the gate did not take.
     @discardableResult
     func end(_ error: SocketError) -> [Frame] {
-        // First, so that what waits in the gate learns why.
+        // First, so that the gate's waits fail with this reason.
         let unread = self.handshake?.end(error) ?? []
         self.task?.cancel()
         return unread
     }
 
-    /// The connection is ready: sends what was held back.
+    /// Finishes once the connection is ready: sends the held answers.
     ///
-    /// - Returns: The frames that the gate did not take, for the receiver that comes next.
+    /// - Returns: The frames that the gate did not take, for the next receiver.
     package func finish(in turn: inout Turn) -> [Frame] {
         self.link.expectFlags(self.agreement?.flags ?? 0)
         for answer in self.heldAnswers { self.link.send(answer, .control, in: &turn) }
@@ -124,7 +124,7 @@ package final class PendingConnection: LinkReceiver {
 
     package func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         var frame = Frame(type: 0, serial: 0)
-        // Whatever ends the handshake gives the link another receiver, or none.
+        // Every end of the handshake gives the link another receiver, or none.
         while batch.goesOn, self.link.receiver === self {
             switch try batch.nextFrame(into: &frame) {
             case .nothing: return
@@ -161,8 +161,8 @@ package final class PendingConnection: LinkReceiver {
         self.connector.handshakeFailed(self.link.id, error, in: &turn)
     }
 
-    /// During the handshake it is as if it had not come: the gate's time limit deals with that. Of hello nothing else
-    /// can come, and what a later answer would mean is not known.
+    /// During the handshake it is ignored: the gate's time limit applies. No further answer to hello can arrive, and
+    /// the meaning of a later one is not known.
     private func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch) {
         guard frame.type == FrameType.hello else { return }
         let error = SocketError(
@@ -177,7 +177,7 @@ package final class PendingConnection: LinkReceiver {
         self.handshake?.endHello(.failure(error))
     }
 
-    /// As a frame with a wrong checksum.
+    /// Handled like a frame with a wrong checksum.
     private func received(malformed error: FrameError) {
         guard error.type == FrameType.hello else { return }
         let error = SocketError(

@@ -4,7 +4,7 @@ import NIOCore
 
 /// The part of a ``Socket`` on its thread: sends frames, and notifies the delegate of received ones.
 final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable or locked; the rest is touched on the socket thread alone.
+    // Proof of Sendable: the constants are Sendable or locked; the rest is accessed only on the socket thread.
     private struct State {
         weak var socket: Socket?
         weak var delegate: (any SocketDelegate)?
@@ -22,7 +22,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     private var connection: RawConnection?
     /// Writers that wait for room, or for a connection.
     private var writers = WriterQueue()
-    /// Whether attempts to connect begin later unless somebody asks for them.
+    /// Whether attempts to connect begin later unless they are requested.
     private var isReconnectDeferred = false
 
     init(driver: Driver, connector: FrameConnector) {
@@ -48,14 +48,14 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         case .ready(let id, let endpoint):
             self.becomeReady(id, endpoint, in: &turn)
         case .draining(let id):
-            // Whoever speaks in frames knows alone what is in flight: what was sent has left, and that is all that is
-            // waited for.
+            // Only the user of raw frames knows what is in flight: draining waits only until the sent bytes have been
+            // flushed.
             self.driver.perform(.finishDraining(id), in: &turn)
         case .lost(let id, let error):
             self.lose(id, error, in: &turn)
         case .reconnectDeferred:
             self.isReconnectDeferred = true
-            // They leave by the connection that is there; but they show that it is in use.
+            // They are sent on the current connection; but they show that it is in use.
             if !self.writers.isEmpty { self.reconnectSooner(in: &turn) }
         case .happened(let event):
             self.happened(event, in: &turn)
@@ -150,7 +150,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         self.writers.cancel(write)
     }
 
-    /// Admits the writers that now find room. True if there was one.
+    /// Admits the writers for which there is room now. Returns whether there was one.
     func admitWriters(to connection: RawConnection, in turn: inout Turn) -> Bool {
         var isAdmitted = false
         while let write = self.writers.popFirst(where: { connection.hasRoom(for: $0) }) {
@@ -189,7 +189,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         self.driver.perform(.goAway(id, GoAway(), isAnnounced: true), in: &turn)
     }
 
-    /// Notifies the delegate of a received frame, as ``notifyDelegate(in:_:)``; reading stops while the delegate's
+    /// Notifies the delegate of a received frame, like ``notifyDelegate(in:_:)``; reading stops while the delegate's
     /// queue is behind.
     private func deliver(
         _ frame: Frame,
@@ -204,7 +204,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
             .closure { [driver, backlog] in
                 body(delegate, socket)
                 guard backlog.remove(bytes: length) else { return }
-                // Asked anew: since this was submitted the queue may have fallen behind again.
+                // Checked again: the queue may have fallen behind since this was submitted.
                 driver.submit(.closure { driver.perform(.setReading(isSuspended: backlog.isFull), in: &$0) })
             }
         )
@@ -212,7 +212,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
 
     private func happened(_ event: SocketEvent, in turn: inout Turn) {
         switch event {
-        // Nobody reconnects any more, so nobody need wait for that.
+        // No reconnect will happen, so nothing waits for one.
         case .closed: self.writers.failAll(Driver.closedByUser)
         case .gaveUp(let error): self.writers.failAll(error)
         default: break
@@ -293,8 +293,8 @@ final class RawConnection: LinkReceiver {
 }
 
 extension Link where Language == FrameLanguage {
-    /// Answers a server's ping. A refused answer means that the server does not read: the write-stall timeout deals
-    /// with that.
+    /// Answers a server's ping. A refused answer means that the server does not read: the write-stall timeout applies
+    /// then.
     package func answer(ping: Frame, _ format: WireFormat, in turn: inout Turn) {
         self.send(format.heartbeatAnswer(to: ping), .control, in: &turn)
     }

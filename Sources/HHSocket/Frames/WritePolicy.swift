@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much may wait to be sent by ``Socket/send(_:priority:)``, and what becomes of a frame that finds no room or no
-/// connection.
+/// The amount that may wait to be sent by ``Socket/send(_:priority:)``, and the treatment of a frame that finds no room
+/// or no connection.
 ///
-/// Calls of a `SocketClient` are not concerned: they wait in the queue within their timeout, and are bounded by
-/// ``SocketConfiguration/maximumQueuedBytes`` alone.
+/// Calls of a `SocketClient` are not affected: they wait in the queue within their timeout, and are bounded only by
+/// ``SocketConfiguration/maximumQueuedBytes``.
 public struct WritePolicy: Hashable, Sendable {
     /// The behaviour of a writer that finds no room.
     public enum Behavior: Hashable, Sendable {
-        /// Waits. Together those who wait hold ``SocketConfiguration/maximumQueuedBytes`` at most; more fail with
+        /// Waits. All waiting frames together hold ``SocketConfiguration/maximumQueuedBytes`` at most; more fail with
         /// ``SocketError/Code/queueFull``.
         case wait
         /// Fails at once.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A frame of ``Socket/send(_:priority:)``, whose writer may have to wait before it is taken.
+/// A frame of ``Socket/send(_:priority:)``, whose writer may have to wait until it is accepted.
 final class PendingWrite: @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable; the variables are touched on the socket thread alone.
+    // Proof of Sendable: the constants are Sendable; the variables are accessed only on the socket thread.
     let frame: Frame
     let priority: FramePriority
-    /// The length of the frame on the wire, in bytes; 0 until it stands in line.
+    /// The length of the frame on the wire, in bytes; 0 until it is queued.
     fileprivate(set) var length = 0
     private var completion: (@Sendable (Result<Void, SocketError>) -> Void)?
     private(set) var isDone = false
@@ -44,7 +44,7 @@ struct WriterQueue {
     var bytes: Int { self.line.bytes }
     var isEmpty: Bool { self.line.isEmpty }
 
-    /// False if the frame would exceed `limit` bytes. Into an empty queue a frame of any size goes.
+    /// Returns false if the frame would exceed `limit` bytes. An empty queue accepts a frame of any size.
     mutating func append(_ write: PendingWrite, length: Int, limit: Int) -> Bool {
         guard self.isEmpty || length <= limit - self.bytes else { return false }
         write.length = length

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A hash of bytes that come in pieces. A copy goes on by itself.
+/// A hash of bytes that arrive in pieces. A copy is independent.
 package protocol IncrementalHash: Sendable {
     init()
     mutating func update(_ bytes: UnsafeRawBufferPointer)
-    /// The digest of everything that has come. More may come afterwards.
+    /// The digest of all bytes so far. More may be added afterwards.
     func finalize() -> [UInt8]
 }
 

@@ -5,8 +5,8 @@ import CryptoKit
 import CHHSocket
 #endif
 
-/// SHA-1 (FIPS 180-4) of bytes that come in pieces, for protocols that ask for it, such as WebSocket's handshake (RFC
-/// 6455, section 4.2.2): it protects nothing any more. A copy goes on by itself.
+/// SHA-1 (FIPS 180-4) of bytes that arrive in pieces, for protocols that require it, such as WebSocket's handshake (RFC
+/// 6455, section 4.2.2): it is no longer secure. A copy is independent.
 package struct SHA1: IncrementalHash {
     /// The length of a digest.
     package static let byteCount = 20
@@ -27,7 +27,7 @@ package struct SHA1: IncrementalHash {
         #endif
     }
 
-    /// The digest, 20 bytes, of everything that has come. More may come afterwards.
+    /// The digest, 20 bytes, of all bytes so far. More may be added afterwards.
     package func finalize() -> [UInt8] {
         #if canImport(CryptoKit)
         return Array(self.function.finalize())

@@ -5,7 +5,7 @@ import CryptoKit
 import CHHSocket
 #endif
 
-/// SHA-256 (FIPS 180-4) of bytes that come in pieces. A copy goes on by itself.
+/// SHA-256 (FIPS 180-4) of bytes that arrive in pieces. A copy is independent.
 package struct SHA256: IncrementalHash {
     /// The length of a digest.
     package static let byteCount = 32
@@ -26,7 +26,7 @@ package struct SHA256: IncrementalHash {
         #endif
     }
 
-    /// The digest, 32 bytes, of everything that has come. More may come afterwards.
+    /// The digest, 32 bytes, of all bytes so far. More may be added afterwards.
     package func finalize() -> [UInt8] {
         #if canImport(CryptoKit)
         return Array(self.function.finalize())

@@ -3,7 +3,7 @@ import NIOCore
 
 /// Decides when to ping and when the peer is dead. The time is passed in.
 ///
-/// Its owner calls ``tick(now:slept:)`` at ``nextTick(now:)``, and computes that anew after every other call.
+/// Its owner calls ``tick(now:slept:)`` at ``nextTick(now:)``, and recomputes that after every other call.
 package struct HeartbeatMonitor: Sendable {
     package enum Action: Equatable, Sendable {
         /// Send a ping, and report ``bytesSent(now:)`` when it is written.
@@ -14,13 +14,13 @@ package struct HeartbeatMonitor: Sendable {
 
     /// The outcome of a ping.
     package struct Outcome: Equatable, Sendable {
-        /// Whether a byte came from the peer.
+        /// Whether a byte arrived from the peer.
         package var isAnswered: Bool
-        /// The time from the ping to the next byte. Nil if no byte came, or if it is not known which ping it answers or
-        /// how long the ping waited on our side. A byte may come for another reason, so this is only an estimate.
+        /// The time from the ping to the next byte. Nil if no byte arrived, or if it is not known which ping it answers
+        /// or how long the ping waited on our side. A byte may have another cause, so this is only an estimate.
         package var roundTripTime: TimeAmount?
-        /// The interval for which the connection had been idle both ways before the ping, and which the outcome proves
-        /// short enough, or too long, for the network; nil if it proves nothing.
+        /// The interval for which the connection was idle both ways before the ping, and which the outcome proves short
+        /// enough, or too long, for the network; nil if it proves nothing.
         package var testedInterval: Duration?
 
         package init(isAnswered: Bool, roundTripTime: TimeAmount? = nil, testedInterval: Duration? = nil) {
@@ -30,7 +30,7 @@ package struct HeartbeatMonitor: Sendable {
         }
     }
 
-    /// Pings since the last byte came.
+    /// Pings since the last received byte.
     private struct Series {
         var firstPing: NIODeadline
         var lastPing: NIODeadline
@@ -62,7 +62,7 @@ package struct HeartbeatMonitor: Sendable {
     /// The total time that the machine had slept at the last ``tick(now:slept:)``.
     private var slept = Duration.zero
 
-    /// Whether the clock stands still.
+    /// Whether the clock is stopped.
     private var standsStill: Bool { self.isPaused || self.isReadingSuspended }
 
     /// The time from a due ping until the peer is dead: `misses + 1` reply timeouts.
@@ -100,7 +100,7 @@ package struct HeartbeatMonitor: Sendable {
         self.lastSent = now
     }
 
-    /// Records that bytes came: any byte proves that the peer lives, not only an answer to the ping. Returns the
+    /// Records that bytes arrived: any byte proves that the peer lives, not only an answer to the ping. Returns the
     /// outcome of the ping that waited for an answer, if there was one.
     @discardableResult
     package mutating func bytesReceived(now: NIODeadline) -> Outcome? {
@@ -115,7 +115,7 @@ package struct HeartbeatMonitor: Sendable {
         )
     }
 
-    /// Records that our own bytes cannot be written. No answer can be expected meanwhile, so the clock stands still.
+    /// Records that our own bytes cannot be written. No answer can be expected meanwhile, so the clock stops.
     package mutating func writeIsBlocked(now: NIODeadline) {
         self.lastSent = now
         self.lastReceived = max(self.lastReceived, now)
@@ -132,8 +132,8 @@ package struct HeartbeatMonitor: Sendable {
         self.lastReceived = max(self.lastReceived, now)
     }
 
-    /// Records that the connection ended without our doing, or by ``Action/peerIsDead(silentFor:)``. Returns the
-    /// outcome of the ping that waited for an answer, if there was one.
+    /// Records that the connection ended unexpectedly, or by ``Action/peerIsDead(silentFor:)``. Returns the outcome of
+    /// the ping that waited for an answer, if there was one.
     package mutating func connectionLost() -> Outcome? {
         guard let series = self.series else { return nil }
         self.series = nil
@@ -142,8 +142,8 @@ package struct HeartbeatMonitor: Sendable {
 
     // MARK: Pausing
 
-    /// Stops the clock, for a process that may be suspended at any moment: no ping is due and the peer does not die. A
-    /// ping that waits for its answer is forgotten.
+    /// Stops the clock, for a process that may be suspended at any time: no ping is due and the peer does not die. A
+    /// ping that waits for its answer is abandoned.
     package mutating func pause() {
         self.isPaused = true
         self.series = nil
@@ -160,15 +160,15 @@ package struct HeartbeatMonitor: Sendable {
     // MARK: Reading
 
     /// Records that our side reads no bytes, so that none can prove that the peer lives: no ping is due and the peer
-    /// does not die. A ping that waits for its answer is forgotten. Independent of ``pause()``: time passes again once
-    /// both have ended.
+    /// does not die. A ping that waits for its answer is abandoned. Independent of ``pause()``: the clock continues
+    /// once both have ended.
     package mutating func suspendReading() {
         self.isReadingSuspended = true
         self.series = nil
     }
 
-    /// Resumes as if a byte had just come: whether one did meanwhile is not known, so a ping that is due now proves
-    /// nothing about the interval. Returns the probe that was requested meanwhile.
+    /// Resumes as if a byte had just arrived: it is not known whether one did meanwhile, so a ping that is due now
+    /// proves nothing about the interval. Returns the probe that was requested meanwhile.
     package mutating func resumeReading(now: NIODeadline) -> Action? {
         guard self.isReadingSuspended else { return nil }
         self.isReadingSuspended = false
@@ -194,13 +194,13 @@ package struct HeartbeatMonitor: Sendable {
         }
     }
 
-    /// The time of the next ``tick(now:slept:)`` for an owner that does not ask again before: the answer to a ping may
-    /// make another ping due sooner than the timeout of the first.
+    /// The time of the next ``tick(now:slept:)`` for an owner that does not recompute it before: the answer to a ping
+    /// may make another ping due sooner than the timeout of the first.
     package func nextTick(now: NIODeadline) -> NIODeadline {
         self.standsStill ? .distantFuture : min(self.nextDeadline, now.advanced(clamping: self.interval))
     }
 
-    /// - Parameter slept: The total time that the machine has slept, which `now` does not count.
+    /// - Parameter slept: The total time that the machine has slept, which `now` does not include.
     package mutating func tick(now: NIODeadline, slept: Duration = .zero) -> Action? {
         let sleep = TimeAmount(clamping: slept - self.slept)
         self.slept = slept
@@ -208,8 +208,9 @@ package struct HeartbeatMonitor: Sendable {
         guard self.pings else { return .peerIsDead(silentFor: now - self.lastReceived) }
         guard var series = self.series else {
             let idle = now - max(self.lastSent, self.lastReceived)
-            // Timers come late and answers take time: idle for 90 % of the interval is idle. After much more than the
-            // interval, such as when the machine slept, a dead connection proves nothing about the interval.
+            // Timers are late and answers take time, so a connection counts as idle after 90 % of the interval. After
+            // much more than the interval, for example when the machine slept, a dead connection proves nothing about
+            // the interval.
             let isTested = idle.nanoseconds >= self.interval.nanoseconds / 10 * 9
             let excess = idle.nanoseconds - self.interval.nanoseconds
             let isFair = isTested && max(excess, 0) + max(sleep.nanoseconds, 0) <= self.interval.nanoseconds / 10
@@ -228,9 +229,9 @@ package struct HeartbeatMonitor: Sendable {
         return series.timeouts <= series.misses ? .ping : .peerIsDead(silentFor: now - self.lastReceived)
     }
 
-    /// Checks at once whether the peer lives, such as when a call timed out or the app came to the foreground. A ping
-    /// that already waits for its answer is the probe. Where we do not ping this is ``tick(now:slept:)``. While reading
-    /// is suspended the probe waits for ``resumeReading(now:)``.
+    /// Checks at once whether the peer lives, for example when a call timed out or the app returned to the foreground.
+    /// A ping that already waits for its answer is the probe. If this side does not ping, this is the same as
+    /// ``tick(now:slept:)``. While reading is suspended the probe waits for ``resumeReading(now:)``.
     ///
     /// - Parameter misses: The number of reply timeouts that the peer survives; nil for the policy's. It can only lower
     ///   the number of a ping that already waits.

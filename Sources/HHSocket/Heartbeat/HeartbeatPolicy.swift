@@ -25,13 +25,13 @@ public struct HeartbeatPolicy: Sendable {
         /// This side pings; the other's pings are answered too. The peer is dead after `misses + 1` reply timeouts
         /// without a byte.
         case ping
-        /// This side never pings: the other pings every ``HeartbeatPolicy/interval``, and is dead once no byte has come
-        /// for `interval + (misses + 1) × replyTimeout`, the time after which ``ping`` would notice.
+        /// This side never pings: the other side pings every ``HeartbeatPolicy/interval``, and is dead once no byte has
+        /// arrived for `interval + (misses + 1) × replyTimeout`, the time after which ``ping`` would detect it.
         case expectPings
     }
 
-    /// The strategy that sets the interval. In mode ``Mode-swift.enum/ping`` a ping is due once this long has passed
-    /// since the last byte sent or since the last byte received, whichever comes first; in mode
+    /// The strategy that determines the interval. In mode ``Mode-swift.enum/ping`` a ping is due after an interval
+    /// since the last byte sent or since the last byte received, whichever is earlier; in mode
     /// ``Mode-swift.enum/expectPings`` it is the interval at which the other side pings.
     public var interval: any HeartbeatStrategy
     /// The time one ping waits for a byte from the peer.
@@ -40,9 +40,9 @@ public struct HeartbeatPolicy: Sendable {
     public var misses: Int
     /// The payload of our pings. It must be empty in formats that allow no payload in a heartbeat.
     public var payload: ByteBuffer
-    /// Makes the payload of each ping of ours, instead of ``payload``; nil by default. Runs on the socket's thread,
-    /// which it must not block. If it throws, or its payload cannot be sent, that ping is skipped, with a warning in
-    /// the log, and the next is due after another interval.
+    /// Makes the payload of each ping, instead of ``payload``; nil by default. Runs on the socket's thread, which it
+    /// must not block. If it throws, or its payload cannot be sent, that ping is skipped, with a warning in the log,
+    /// and the next is due after another interval.
     public var makePayload: (@Sendable () throws -> ByteBuffer)?
     /// The side that pings. A client behaves as with ``Mode-swift.enum/expectPings`` in a format in which only servers
     /// ping.

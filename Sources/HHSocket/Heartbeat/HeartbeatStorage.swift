@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
-/// A store for what the heartbeat has learned about each network, so that it need not be learned anew.
+/// A store for the heartbeat's history on each network, so that it need not be learned again.
 ///
 /// Called on the socket thread, and for the first time on the thread that makes the socket or client: it must be quick,
 /// and must not wait for a disk or a lock that another thread holds for long. The runs it returns are not trusted;

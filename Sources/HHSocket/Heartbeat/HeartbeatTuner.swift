@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Asks the strategy for the interval, given the outcomes of pings, which it stores for each network.
+/// Obtains the interval from the strategy, based on the outcomes of pings, which it stores for each network.
 package struct HeartbeatTuner: Sendable {
     private let strategy: any HeartbeatStrategy
     private let storage: (any HeartbeatStorage)?
@@ -9,7 +9,7 @@ package struct HeartbeatTuner: Sendable {
     package private(set) var interval: Duration
 
     /// - Parameters:
-    ///   - network: The name of the present network; the empty string if it is not known.
+    ///   - network: The name of the current network; the empty string if it is not known.
     ///   - storage: The store for the outcomes; nil for none.
     package init(
         _ strategy: any HeartbeatStrategy,
@@ -27,7 +27,7 @@ package struct HeartbeatTuner: Sendable {
         self.interval = strategy.interval(for: self.history)
     }
 
-    /// Continues with the outcomes stored for this network. Without a storage each network is learned anew.
+    /// Continues with the outcomes stored for this network. Without a storage it starts over with each network.
     package mutating func networkChanged(to label: String) {
         guard label != self.network else { return }
         self.network = label

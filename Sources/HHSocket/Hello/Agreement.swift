@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The result of hello: what the two ends of a connection have agreed on. A connection without hello has none.
+/// The result of hello, on which both ends of a connection have agreed. A connection without hello has none.
 package struct Agreement: Hashable, Sendable {
     /// The version of the protocol that both ends speak; the first is 1.
     package var version: UInt32

@@ -2,9 +2,9 @@
 import CZlib
 import NIOCore
 
-/// Decompresses a body in parts, so that whoever does it can do something else between them.
+/// Decompresses a body in parts, so that its caller can do other work in between.
 package struct BodyInflater: ~Copyable {
-    // On the heap, as zlib keeps a pointer to it.
+    // On the heap, as zlib stores a pointer to it.
     private let stream: UnsafeMutablePointer<z_stream>
     private let isBegun: Bool
     private let input: ByteBuffer
@@ -36,7 +36,7 @@ package struct BodyInflater: ~Copyable {
 
     /// Decompresses at most `count` more bytes.
     ///
-    /// - Returns: The whole body, once it is there; nil before.
+    /// - Returns: The whole body, once it is complete; nil before.
     /// - Throws: ``EnvelopeError/bodyTooLarge(limit:)``, ``EnvelopeError/compressionMalformed(_:)``.
     package mutating func next(_ count: Int) throws(EnvelopeError) -> ByteBuffer? {
         guard self.isBegun else { throw .compressionMalformed("there is no memory to read it") }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The bodies to compress before they are sent, and the level, where hello has agreed on
-/// ``ProtocolFeature/compression``.
+/// The bodies to compress before they are sent, and the level, if hello has agreed on ``ProtocolFeature/compression``.
 ///
-/// `Docs/Protocol.md` specifies the format. A body that does not become smaller is sent as it is.
+/// `Docs/Protocol.md` specifies the format. A body that does not become smaller is sent uncompressed.
 public struct CompressionPolicy: Hashable, Sendable {
-    /// The length in bytes below which bodies are sent as they are. 1,024 by default: a smaller one fits a packet
+    /// The length in bytes below which bodies are sent uncompressed. 1,024 by default: a smaller one fits a packet
     /// anyway.
     public var minimumLength: Int
     /// zlib's level: 1 is the fastest, 9 the smallest; others are clamped. 1 by default: measured on 64 KiB of JSON,
@@ -12,7 +11,7 @@ public struct CompressionPolicy: Hashable, Sendable {
     public var level: Int
 
     /// - Parameters:
-    ///   - minimumLength: Bodies of fewer bytes are sent as they are; 1,024 by default.
+    ///   - minimumLength: Bodies of fewer bytes are sent uncompressed; 1,024 by default.
     ///   - level: zlib's level, 1 to 9; 1 by default.
     public init(minimumLength: Int = 1_024, level: Int = 1) {
         self.minimumLength = minimumLength

@@ -2,8 +2,8 @@
 import HHSocketMessage
 import NIOCore
 
-/// The metadata before a body and the compression of it, where hello agreed on them. The flags in the frame's type say
-/// which of them are used; with neither, the payload is the body.
+/// The metadata before a body and its compression, if hello agreed on them. The flags in the frame's type tell which of
+/// them are used; with neither, the payload is the body.
 package struct Envelope: Hashable, Sendable {
     /// The largest size of metadata, in bytes.
     package static let maximumMetadataLength = 16 << 10
@@ -145,7 +145,7 @@ package struct Envelope: Hashable, Sendable {
     }
 
     /// Opens an envelope without decompressing its body. Decompressing a body costs far more than sending one, so a
-    /// server does it, with ``inflate(_:limit:)``, only once it has admitted the request.
+    /// server decompresses it, with ``inflate(_:limit:)``, only once it has admitted the request.
     package static func openCompressed(
         type: UInt32,
         payload: ByteBuffer,
@@ -155,7 +155,7 @@ package struct Envelope: Hashable, Sendable {
         let flags = type & FrameType.allFlags
         var envelope = Envelope(type: type & ~FrameType.allFlags, body: payload)
         guard flags != 0 else { return envelope }
-        // Pieces are joined before: what comes here goes on in no other frame.
+        // Pieces were joined before, so this payload does not continue in another frame.
         let unknown = flags & ~(agreedFlags & ~FrameType.continuesFlag)
         guard unknown == 0 else { throw .flagNotAgreed(unknown) }
         if flags & FrameType.metadataFlag != 0 {

@@ -32,7 +32,7 @@ package enum EnvelopeError: Error, Hashable, Sendable, CustomStringConvertible {
         case .metadataMalformed(let reason):
             "its metadata cannot be read: \(reason)"
         case .bodyTooLarge(let limit):
-            "its compressed body has more than \(limit) bytes (maximumPayloadLength) when it is not compressed any more"
+            "its compressed body has more than \(limit) bytes (maximumPayloadLength) when it is decompressed"
         case .compressionMalformed(let reason):
             "its compressed body cannot be read: \(reason)"
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A feature that two ends may agree on by hello, identified by its name there.
+/// A feature that both ends may agree on by hello, identified by its name there.
 public struct ProtocolFeature: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: String
 
@@ -13,7 +13,7 @@ public struct ProtocolFeature: RawRepresentable, Hashable, Sendable, CustomStrin
     public static let compression = ProtocolFeature(rawValue: "compression")
     /// A request may have a key, and the server answers a repeat of it with the first answer.
     public static let idempotency = ProtocolFeature(rawValue: "idempotency")
-    /// Calls may be streams, with flow control, and large payloads may come in pieces.
+    /// Calls may be streams, with flow control, and large payloads may be sent in pieces.
     public static let streams = ProtocolFeature(rawValue: "streams")
 
     public var description: String { self.rawValue }

@@ -6,9 +6,9 @@ import NIOCore
 package struct GoAway: Hashable, Sendable {
     /// The number of named servers that are considered, from the first on.
     package static let maximumEndpoints = 16
-    /// The number of Unicode scalars of a reason that are kept.
+    /// The number of Unicode scalars of a reason that are stored.
     private static let maximumReasonLength = 256
-    /// The longest name that DNS knows, and a port, in bytes.
+    /// The length of the longest DNS name with a port, in bytes.
     private static let maximumEndpointLength = 260
 
     /// The reason, for people to read.

@@ -8,9 +8,9 @@ package struct HelloAnswer: Sendable {
     /// The reply's status and payload. Its type and serial are ``FrameType/hello`` and ``FrameSerial/hello``.
     package private(set) var status: Status
     package private(set) var payload: ByteBuffer
-    /// The agreement that holds after the reply; nil for none, as if there had been no hello.
+    /// The agreement after the reply; nil for none, as if there had been no hello.
     package private(set) var agreement: Agreement?
-    /// The session token of the client's hello; empty without one, and where there is no agreement.
+    /// The session token of the client's hello; empty without one, and without an agreement.
     package private(set) var sessionToken: [UInt8]
     /// The newest version that the client speaks, and the features that it offers; none without an agreement.
     package private(set) var offer: (version: UInt32, features: [ProtocolFeature]) = (0, [])
@@ -35,12 +35,12 @@ package struct HelloAnswer: Sendable {
     ///
     /// - Parameters:
     ///   - payload: The payload of the client's frame. Anything but a `Hello` is answered with status 402, and one that
-    ///     is longer than ``HelloLimits/maximumLength`` with status 301; what is over the other limits is not decoded.
+    ///     is longer than ``HelloLimits/maximumLength`` with status 301; fields over the other limits are not decoded.
     ///   - versions: The versions that the server speaks. If the client speaks none of them, or its session token is
     ///     over the limit, the answer is status 303 with the oldest of them.
     ///   - features: The features that the server accepts; the reply lists them in the client's order.
-    ///   - windows: How much the server is ready to receive, announced if it accepts streams.
-    ///   - maximumStreams: How many streams a client may have open at a time, announced likewise.
+    ///   - windows: The windows of the server, announced if it accepts streams.
+    ///   - maximumStreams: The number of streams that a client may have open, also announced if it accepts streams.
     package static func answer(
         to payload: ByteBuffer,
         versions: ClosedRange<UInt32> = 1...HelloLimits.version,
@@ -87,7 +87,7 @@ package struct HelloAnswer: Sendable {
         self.payload = Self.payload(reply)
     }
 
-    /// Turns this into an answer that does not agree on a feature.
+    /// Changes the answer so that it does not agree on a feature.
     package mutating func withhold(_ feature: ProtocolFeature) {
         guard let agreement = self.agreement, agreement.has(feature) else { return }
         self.agree(on: self.features.filter { $0 != feature }, version: agreement.version)
@@ -99,7 +99,7 @@ package struct HelloAnswer: Sendable {
     /// Turns this into an answer that agrees on nothing.
     package mutating func refuse(_ status: Status) { self = .refusal(status) }
 
-    /// Hands over the session token. Neither that nor the offer is kept.
+    /// Returns the session token, and discards it and the offer.
     package mutating func takeSessionToken() -> [UInt8] {
         defer { (self.sessionToken, self.offer) = ([], (0, [])) }
         return self.sessionToken

@@ -32,8 +32,8 @@ package struct HelloExchange: Sendable {
 
     /// The payload of the client's hello.
     ///
-    /// - Throws: `HandshakeRefusal` that stops all attempts: the session token is too long, or there are too many
-    ///   features.
+    /// - Throws: A `HandshakeRefusal` that stops all attempts if the session token is too long, or if there are too
+    ///   many features.
     package func payload() throws(HandshakeRefusal) -> ByteBuffer {
         guard self.sessionToken.count <= HelloLimits.maximumTokenLength else {
             throw HandshakeRefusal(
@@ -66,10 +66,9 @@ package struct HelloExchange: Sendable {
         }
     }
 
-    /// Returns the agreement that the server's reply makes; nil if the server, and so the connection, does without
-    /// hello.
+    /// Returns the agreement from the server's reply; nil if the connection is used without hello.
     ///
-    /// - Throws: `HandshakeRefusal`: the connection must not be used. Another server may be better.
+    /// - Throws: A `HandshakeRefusal` if the connection must not be used. Another server may be better.
     package func judge(status: Status, payload: ByteBuffer) throws(HandshakeRefusal) -> Agreement? {
         let reply = Result { try payload.message(as: WireHelloReply.self) }
         guard status == .ok else {

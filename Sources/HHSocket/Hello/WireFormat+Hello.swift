@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 extension WireFormat {
-    /// Whether frames of this format can carry hello and what it agrees on: no codec decides what a frame is; errors
-    /// can be answered, so responses have a status; types have 32 bits; types 3 and 4 are not the application's, and
-    /// bits 29 to 31 of a type are free; and no request has the serial 3 or 4.
+    /// Whether frames of this format can carry hello and the agreed features: the format has no codec; responses have a
+    /// status, so that errors can be answered; types have 32 bits; types 3 and 4 are not the application's, and bits 29
+    /// to 31 of a type are free; and no request has the serial 3 or 4.
     package var supportsHello: Bool {
         let types = self.layout.applicationTypes
         let typesHaveFlags = [self.layout.request, self.layout.response]
@@ -15,15 +15,15 @@ extension WireFormat {
             && self.isFree(FrameType.hello, FrameSerial.hello) && self.isFree(FrameType.goAway, FrameSerial.goAway)
     }
 
-    /// Whether frames of this format can carry streams: it has hello and cancels, and no heartbeat, cancel or push
-    /// looks like a credit, an end or an item.
+    /// Whether frames of this format can carry streams: it has hello and cancels, and no heartbeat, cancel or push can
+    /// be confused with a credit, an end or an item.
     package var supportsStreams: Bool {
         let types = [FrameType.credit, FrameType.end, FrameType.item]
         return self.supportsHello && self.layout.cancel != nil
             && types.allSatisfy { self.isFree($0, FrameSerial.connectionCredit) && self.isFree($0, .max) }
     }
 
-    /// Whether no heartbeat, cancel or push looks like a control frame with this type and serial.
+    /// Whether no heartbeat, cancel or push can be confused with a control frame of this type and serial.
     private func isFree(_ type: UInt32, _ serial: UInt32) -> Bool {
         type != self.layout.heartbeat?.type && type != self.layout.heartbeat?.answerType
             && type != self.layout.cancel?.type && !self.isPush(type: type, serial: serial)

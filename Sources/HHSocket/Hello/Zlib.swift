@@ -11,7 +11,7 @@ enum Zlib {
         case malformed(String)
     }
 
-    /// The first capacity of the output of `inflate`, in bytes; it doubles as output comes.
+    /// The first capacity of the output of `inflate`, in bytes; it doubles as the output grows.
     static let firstCapacity = 4_096
 
     /// Appends the compressed bytes of `input` to `output`, if they are fewer than those of `input`; otherwise `output`
@@ -52,12 +52,12 @@ enum Zlib {
 
     /// Decompresses `input`, which must be exactly one whole stream, into an empty buffer.
     ///
-    /// The buffer grows with the output: to twice its length at most, and never beyond the power of two that `limit`
-    /// fits in.
+    /// The buffer grows with the output: to twice its length at most, and never beyond the power of two that contains
+    /// `limit`.
     ///
     /// - Parameters:
     ///   - limit: The largest output, in bytes. At most one byte beyond it is decompressed.
-    ///   - output: The buffer for the output. After a failure it holds the output so far.
+    ///   - output: The buffer for the output. After a failure it contains the output so far.
     static func inflate(_ input: ByteBuffer, limit: Int, into output: inout ByteBuffer) throws(Failure) {
         guard input.readableBytes <= Int(Int32.max) else { throw .tooLarge }
         var stream = z_stream()
@@ -78,16 +78,16 @@ enum Zlib {
 
     /// The end of a part of decompressing.
     enum Step {
-        /// The stream is over, and so is the input.
+        /// The stream and the input have ended.
         case over
-        /// As much as was asked for has been decompressed.
+        /// The requested number of bytes has been decompressed.
         case more
         case failed(Failure)
     }
 
-    /// Decompresses what the stream's input has.
+    /// Decompresses the stream's input.
     ///
-    /// - Parameter count: The number of bytes after which it stops; by default it does not before the end.
+    /// - Parameter count: The number of bytes after which it stops; by default it stops only at the end.
     static func inflate(
         _ stream: UnsafeMutablePointer<z_stream>,
         limit: Int,
@@ -99,7 +99,7 @@ enum Zlib {
             let status: Int32
             if left <= 0 { return .more }
             if output.readableBytes >= limit {
-                // The remaining input may be no more than the stream's end.
+                // The remaining input may be only the end of the stream.
                 var probe: UInt8 = 0
                 let (result, isOver) = withUnsafeMutableBytes(of: &probe) { probe in
                     stream.pointee.setOutput(probe)

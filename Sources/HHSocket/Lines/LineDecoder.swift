@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
-/// Turns the bytes of a connection into lines. However they are split, the lines are the same.
+/// Decodes the bytes of a connection into lines, however they are split.
 ///
-/// Each byte is searched once. The memory that is held is that of the bytes that have come and were not returned.
+/// Each byte is searched once. The memory used is that of the received bytes that were not returned.
 package struct LineDecoder: Sendable {
     /// The longest line that is received by default, in bytes: 1 MiB.
     package static let defaultMaximumLength = 1 << 20
 
-    /// The bytes of a line that is longer than the limit have come. Nothing of it is returned.
+    /// A line that is longer than the limit. No part of it is returned.
     package struct TooLong: Error, Hashable, CustomStringConvertible {
         package var limit: Int
 
         package var description: String {
-            "more than \(self.limit) bytes came without the end of a line (maximumLineLength)"
+            "more than \(self.limit) bytes arrived without the end of a line (maximumLineLength)"
         }
     }
 
@@ -29,10 +29,10 @@ package struct LineDecoder: Sendable {
         self.maximumLength = max(0, maximumLength)
     }
 
-    /// The number of bytes that have come and were not returned.
+    /// The number of received bytes that were not returned.
     package var bufferedBytes: Int { self.input.readableBytes }
 
-    /// The number of bytes of the line that has not come whole; 0 also where whole lines are still to be returned.
+    /// The number of bytes of the incomplete line; 0 also while complete lines remain to be returned.
     package var unfinishedBytes: Int { self.searched == self.input.readableBytes ? self.searched : 0 }
 
     package mutating func append(_ bytes: consuming ByteBuffer) {
@@ -41,7 +41,7 @@ package struct LineDecoder: Sendable {
             self.input = bytes
             return
         }
-        // Not made room for by copying what has been returned.
+        // Discarded, so that the buffer does not grow by copying returned bytes.
         if self.input.readerIndex >= self.input.readableBytes { self.input.discardReadBytes() }
         self.input.writeImmutableBuffer(bytes)
     }
@@ -54,7 +54,7 @@ package struct LineDecoder: Sendable {
         return self.take(length, end: end)
     }
 
-    /// The next line, with its delimiter as it came.
+    /// The next line, including its delimiter.
     package mutating func nextWithDelimiter() throws(TooLong) -> ByteBuffer? {
         guard let (_, end) = try self.find() else { return nil }
         return self.take(end, end: end)
@@ -76,7 +76,7 @@ package struct LineDecoder: Sendable {
 
     /// Takes the first bytes of the input.
     ///
-    /// - Parameter end: The number of bytes that are gone then.
+    /// - Parameter end: The number of bytes that are removed with them.
     private mutating func take(_ length: Int, end: Int) -> ByteBuffer? {
         let line = self.input.getSlice(at: self.input.readerIndex, length: length).map { self.owned($0) }
         self.input.moveReaderIndex(forwardBy: end)
@@ -108,7 +108,8 @@ package struct LineDecoder: Sendable {
         return failure
     }
 
-    /// The line in memory of its own, unless it is most of what it shares: one that is kept must not keep a whole read.
+    /// A copy of the line, unless it is most of the buffer that it shares: a retained line must not retain a whole
+    /// read.
     private func owned(_ line: ByteBuffer) -> ByteBuffer {
         if line.readableBytes > self.input.capacity / 2 { return line }
         return line.readableBytes == 0 ? ByteBuffer() : ByteBuffer(bytes: line.readableBytesView)

@@ -8,14 +8,14 @@ public struct LineDelimiter: Hashable, Sendable {
 
     /// LF, as Unix ends lines. A CR before it belongs to the line.
     public static let lf = LineDelimiter([0x0A])
-    /// CR LF. A CR or an LF alone belongs to the line.
+    /// CR LF. A single CR or LF belongs to the line.
     public static let crlf = LineDelimiter([0x0D, 0x0A])
-    /// A line that comes ends at LF or at CR LF; one that is sent, at LF.
+    /// A received line ends at LF or at CR LF; a sent line ends with LF.
     public static let lfOrCRLF = LineDelimiter([0x0A], dropsCR: true)
     /// A zero byte.
     public static let nul = LineDelimiter([0])
 
-    /// The bytes behind each line that is sent; at least one.
+    /// The bytes after each sent line; at least one.
     public let bytes: [UInt8]
     /// Whether a CR before the delimiter is a part of it.
     let dropsCR: Bool
@@ -41,8 +41,8 @@ public struct LineDelimiter: Hashable, Sendable {
 }
 
 extension LineDelimiter {
-    /// Returns the end of the first delimiter that ends behind `start`, as the offset of the byte behind it; nil if
-    /// there is none. Bytes before `start` may belong to it.
+    /// Returns the end of the first delimiter that ends after `start`, as the offset of the byte after it; nil if there
+    /// is none. The delimiter may begin before `start`.
     func end(in bytes: UnsafeRawBufferPointer, from start: Int) -> Int? {
         guard let last = self.bytes.last else { return nil }
         var index = start

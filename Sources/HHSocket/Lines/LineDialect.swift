@@ -51,11 +51,11 @@ struct LineDialect: MessageDialect {
     private var settings: LinkSettings<LineUnit> {
         let (heartbeat, delimiter) = (self.configuration.socket.heartbeat, self.configuration.delimiter)
         let (line, replyTimeout) = (self.configuration.heartbeatLine, self.configuration.heartbeatReplyTimeout)
-        // Without one there is nothing to send.
+        // Without a line there is nothing to send.
         let hasLine =
             line != nil || heartbeat.map { $0.makePayload != nil || $0.payload.readableBytes > 0 } ?? false
         var settings = LinkSettings<LineUnit>(
-            // What waits is bounded before it is sent.
+            // The queue of waiting lines is bounded instead.
             maximumQueuedBytes: .max,
             writeStallTimeout: TimeAmount(clamping: self.configuration.socket.writeStallTimeout)
         ) { interval, now in

@@ -57,7 +57,7 @@ package struct LineLanguage: LinkLanguage {
         limit: Int,
         into bytes: inout SendBytes
     ) -> Piece {
-        // Nothing can stand within a line.
+        // A line cannot be interrupted by another unit.
         guard bytes.appendSlice(of: outgoing.unit.payload, after: &outgoing.sent, limit: limit) else { return .more }
         bytes.prepare()
         bytes.gathered.writeBytes(self.delimiter.bytes)

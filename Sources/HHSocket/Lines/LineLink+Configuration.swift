@@ -7,8 +7,8 @@ extension LineLink {
         public var socket: SocketConfiguration
         /// The bytes between two lines. LF by default.
         public var delimiter = LineDelimiter.lf
-        /// The longest line that is received, in bytes without the delimiter. 1 MiB by default. The connection is given
-        /// up with `frameTooLarge` when one more has come, and made anew; nothing of that line is passed on.
+        /// The longest line that is received, in bytes without the delimiter. 1 MiB by default. A longer one ends the
+        /// connection with `frameTooLarge`, and the link reconnects; no part of that line is delivered.
         public var maximumLineLength = LineDecoder.defaultMaximumLength
         /// The number of lines that may wait for a connection. 10,000 by default. Their bytes are bounded by
         /// ``SocketConfiguration/maximumQueuedBytes``. One more fails with `queueFull`.
@@ -18,7 +18,7 @@ extension LineLink {
         /// that policy, and no heartbeat if that is empty. It runs on the socket's thread, which it must not block. If
         /// it throws, or its line contains the delimiter, that heartbeat is skipped, with a warning in the log.
         public var heartbeatLine: (@Sendable () throws -> String)?
-        /// The time in which something must come after a heartbeat: the server is taken for dead after
+        /// The time within which data must arrive after a heartbeat: the server counts as dead after
         /// ``HeartbeatPolicy/misses`` unanswered ones and one more. Nil, the default: no answer is expected.
         public var heartbeatReplyTimeout: Duration?
 
@@ -41,7 +41,7 @@ extension LineLink {
             else {
                 throw SocketError(
                     .invalidArgument,
-                    message: "\(address) is no address of a server; write host:port, or tls://host:port for TLS"
+                    message: "\(address) is not a server address; write host:port, or tls://host:port for TLS"
                 )
             }
             self.init(servers: [server])
@@ -53,8 +53,8 @@ extension LineLink {
     public enum Event: Sendable {
         /// A connection is open.
         case opened(Endpoint)
-        /// An open connection has ended, by this error; nil: by ``LineLink/disconnect()``, which is told when the
-        /// connection is gone.
+        /// An open connection has ended with this error; nil after ``LineLink/disconnect()``, where it is reported when
+        /// the connection is closed.
         case closed(SocketError?)
         /// A line that was read from ``LineLink/lines`` is not UTF-8. Other lines are not affected.
         case unreadable(SocketError)

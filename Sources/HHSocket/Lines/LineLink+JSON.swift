@@ -23,7 +23,7 @@ extension LineLink {
     /// - Parameters:
     ///   - value: The value.
     ///   - encoder: The encoder, as in ``send(json:encoder:)``.
-    ///   - completion: Called once, on the callback queue; nil: nobody is told.
+    ///   - completion: Called once, on the callback queue; nil for no notification.
     public func send(
         json value: some Encodable,
         encoder: JSONEncoder = JSONEncoder(),
@@ -64,7 +64,7 @@ extension LineLink.Line {
         } catch {
             throw SocketError(
                 .decodingFailed,
-                message: "a line of \(self.bytes.readableBytes) bytes is no \(type) in JSON: \(error)",
+                message: "a line of \(self.bytes.readableBytes) bytes is not a \(type) in JSON: \(error)",
                 underlying: error,
                 delivery: .answered,
                 body: self.bytes

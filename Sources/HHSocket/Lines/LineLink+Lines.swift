@@ -28,8 +28,8 @@ extension LineLink {
         }
     }
 
-    /// Lines as text, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is taken from the network. A
-    /// line that is not UTF-8 is left out, and reported by ``LineLink/Event/unreadable(_:)``.
+    /// Lines as text, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is read from the network. A
+    /// line that is not UTF-8 is skipped, and reported by ``LineLink/Event/unreadable(_:)``.
     public struct Lines: AsyncSequence, Sendable {
         public typealias Element = String
         public typealias Failure = Never
@@ -43,7 +43,7 @@ extension LineLink {
 
             public mutating func next() async -> String? { await self.next(isolation: nil) }
 
-            /// Waits for the next line; nil if there will be none.
+            /// Waits for the next line; nil if there are no more.
             public mutating func next(isolation actor: isolated (any Actor)?) async -> String? {
                 while let line = await self.reader.next(isolation: actor) {
                     do throws(SocketError) {
@@ -69,7 +69,7 @@ extension LineLink {
         }
     }
 
-    /// Lines as something else than text, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is taken
+    /// Lines in another form than text, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is read
     /// from the network.
     public struct LineViews<Element: Sendable>: AsyncSequence, Sendable {
         public typealias Failure = Never
@@ -88,7 +88,7 @@ extension LineLink {
 
             public mutating func next() async -> Element? { await self.next(isolation: nil) }
 
-            /// Waits for the next line; nil if there will be none.
+            /// Waits for the next line; nil if there are no more.
             public mutating func next(isolation actor: isolated (any Actor)?) async -> Element? {
                 await self.reader.next(isolation: actor).map(self.transform)
             }

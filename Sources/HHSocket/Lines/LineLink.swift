@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
-/// A long connection to one of several servers, on its own thread, that carries lines of text or bytes: it connects,
-/// reconnects with jitter, and sends heartbeats.
+/// A persistent connection to one of several servers, on its own thread, that carries lines of text or bytes: it
+/// connects, reconnects with jitter, and sends heartbeats.
 ///
 /// ```swift
 /// let link = LineLink(configuration: try .init(address: "example.com:7002"))
@@ -10,9 +10,9 @@ public import NIOCore
 /// try await link.send("hello")
 /// for await line in link.lines { print(line) }
 /// ```
-/// It is one object for all connections: while none is ready, lines wait in order, and leave after the next opening.
-/// There are never two connections at once. All methods may be called from any thread and in any state. When the last
-/// reference is released the connection is closed and the thread ends.
+/// One object serves for all connections: while none is ready, lines wait in order, and are sent after the next
+/// opening. There are never two connections at once. All methods may be called from any thread and in any state. When
+/// the last reference is released the connection is closed and the thread ends.
 public final class LineLink: ConnectionControl {
     private let core: MessageLink<LineDialect>
 
@@ -38,10 +38,11 @@ public final class LineLink: ConnectionControl {
     }
 
     /// The lines that arrive on this link, over all its connections, as text; ``Lines/bytes``, ``Lines/results`` and
-    /// ``Lines/decoded(as:decoder:)`` are other views of them. With several readers each line goes to one of them. It
-    /// is empty while there is a ``delegate``, or a handler of ``setLineHandler(_:)``, which comes before both.
+    /// ``Lines/decoded(as:decoder:)`` are other views of them. With several readers each line goes to one of them. The
+    /// sequence is empty while there is a ``delegate``, or a handler of ``setLineHandler(_:)``, which has precedence
+    /// over both.
     ///
-    /// A line that is not UTF-8 is left out, and reported by ``Event/unreadable(_:)``.
+    /// A line that is not UTF-8 is skipped, and reported by ``Event/unreadable(_:)``.
     public var lines: Lines {
         Lines(inbox: self.core.session.inbox) { [weak core] error in
             guard let core else { return }
@@ -57,28 +58,28 @@ public final class LineLink: ConnectionControl {
     /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the link.
     public var events: AsyncStream<Event> { self.core.session.makeEvents() }
 
-    /// Has lines handed to `handler` instead of ``lines``, from the next connection on.
+    /// Passes lines to `handler` instead of ``lines``, from the next connection on.
     ///
-    /// It runs on the socket's thread, which it must not block: the fastest way, for handlers that are short. What it
-    /// sends leaves with the flush of the read that brought the line.
+    /// The handler runs on the socket's thread, which it must not block: the fastest way, for short handlers. Lines
+    /// that it sends are flushed together at the end of the read.
     public func setLineHandler(_ handler: (@Sendable (Line) -> Void)?) {
         self.core.session.setHandler(handler)
     }
 
     // MARK: Sending
 
-    /// Sends a line, and returns when its last byte was handed to the system. A loss after that is told by
-    /// ``Event/closed(_:)`` alone.
+    /// Sends a line, and returns when its last byte was handed to the system. A loss after that is reported only by
+    /// ``Event/closed(_:)``.
     ///
-    /// While no connection is ready the line waits, in order, and leaves after the next opening. Cancelling the calling
-    /// task takes it back while it waits. Where attempts have stopped after ``Backoff/maximumRounds``, a line begins
-    /// them anew, as does ``applicationWillEnterForeground()``.
+    /// While no connection is ready the line waits, in order, and is sent after the next opening. Cancelling the
+    /// calling task removes it while it waits. If attempts have stopped after ``Backoff/maximumRounds``, sending a line
+    /// starts them again, as does ``applicationWillEnterForeground()``.
     ///
     /// - Parameter text: The line without its delimiter.
-    /// - Throws: ``SocketError``. Its `delivery` is `sentUnknown` if the line had begun to leave when the connection
-    ///   was lost: it does not leave again. Codes: `invalidArgument` (a line that contains the delimiter);
-    ///   `connectionLost`; `queueFull` (too much waits); `cancelled`; `notConnected` after ``disconnect()``; and the
-    ///   code with which attempts stopped.
+    /// - Throws: ``SocketError``. Its `delivery` is `sentUnknown` if sending had begun when the connection was lost:
+    ///   the line is not sent again. Codes: `invalidArgument` (a line that contains the delimiter); `connectionLost`;
+    ///   `queueFull` (too much waits); `cancelled`; `notConnected` after ``disconnect()``; and the code with which
+    ///   attempts stopped.
     public func send(_ text: String) async throws(SocketError) {
         try await self.send(ByteBuffer(string: text))
     }
@@ -88,25 +89,25 @@ public final class LineLink: ConnectionControl {
         try await self.core.send { LineUnit(bytes, $0) }
     }
 
-    /// Sends a line as ``send(_:)-(String)`` does, without waiting.
+    /// Sends a line like ``send(_:)-(String)``, without waiting.
     ///
     /// - Parameters:
     ///   - text: The line, without a delimiter.
-    ///   - completion: Called once, on the callback queue; nil: nobody is told.
+    ///   - completion: Called once, on the callback queue; nil for no notification.
     public func send(_ text: String, completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
         self.send(ByteBuffer(string: text), completion: completion)
     }
 
-    /// Sends a line of bytes as ``send(_:)-(String)`` does, without waiting.
+    /// Sends a line of bytes like ``send(_:)-(String)``, without waiting.
     ///
     /// - Parameters:
     ///   - bytes: The line, without a delimiter.
-    ///   - completion: Called once, on the callback queue; nil: nobody is told.
+    ///   - completion: Called once, on the callback queue; nil for no notification.
     public func send(_ bytes: ByteBuffer, completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
         self.core.send(completion: completion) { LineUnit(bytes, $0) }
     }
 
-    /// Completes when the connection that was closed by ``disconnect()`` is gone; at once where there is none.
+    /// Waits until the connection that ``disconnect()`` closes is closed; returns at once if there is none.
     public func waitUntilClosed() async {
         await self.core.waitUntilClosed()
     }

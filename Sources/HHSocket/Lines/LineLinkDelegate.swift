@@ -2,7 +2,7 @@
 /// An observer of a ``LineLink``, notified on the configuration's callback queue, in the order of events. Every method
 /// is optional.
 public protocol LineLinkDelegate: AnyObject, Sendable {
-    /// A connection is open. Lines that waited leave now.
+    /// A connection is open. Waiting lines are sent now.
     func lineLink(_ link: LineLink, didOpenTo endpoint: Endpoint)
     /// A line has arrived. By default it is read as text, for ``lineLink(_:didReceiveText:)`` or
     /// ``lineLink(_:didFailToReadWith:)``. While more than 8 MiB of lines wait for the callback queue, reading from the

@@ -5,13 +5,13 @@ import NIOCore
 final class LinePeer: MessagePeer {
     typealias Language = LineLanguage
 
-    /// The number of bytes from which on lines are dropped that come while the link closes and readers are behind.
+    /// The number of bytes above which lines are dropped that arrive while the link closes and readers are behind.
     private static let maximumLeftBytes = 32 << 20
 
     let link: Link<LineLanguage>
     private let endpoint: Endpoint
     private let delivery: MessageDelivery<LineLink.Line>
-    /// Told the units that have not begun to leave.
+    /// Receives the units whose sending has not begun.
     private let ended: ([LineUnit]) -> Void
     let leaving: LeavingMessages<LineLanguage>
 
@@ -43,14 +43,14 @@ final class LinePeer: MessagePeer {
         }
     }
 
-    /// Whether what is left goes to the inbox when the link ends.
+    /// Whether the remaining lines go to the inbox when the link ends.
     private var keepsRest: Bool {
         guard case .inbox = self.delivery else { return false }
         return self.link.unfinishedBytes <= Self.maximumLeftBytes
     }
 
-    /// A line that is too long is no violation of a protocol: the error says what it is. So it does where a line is cut
-    /// off.
+    /// A line that is too long is not a violation of a protocol, so the error describes it. The same holds for an
+    /// incomplete line at the end.
     func explain(_ end: LinkEnd) -> LinkEnd {
         let cause: LinkEnd.Cause
         switch end.cause {
@@ -87,7 +87,7 @@ final class LinePeer: MessagePeer {
     }
 }
 
-/// Lines that a link has left.
+/// The remaining lines of an ended link.
 private struct LineRest: InboxRest {
     var decoder: LineDecoder
 

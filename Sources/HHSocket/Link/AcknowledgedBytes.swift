@@ -11,8 +11,8 @@ import Android
 
 /// The number of bytes of a connection that the peer's TCP has acknowledged.
 package enum AcknowledgedBytes {
-    /// Since the connection was made; nil where the system does not tell, as of Unix sockets. On the channel's event
-    /// loop.
+    /// The number since the connection was made; nil if the system does not provide it, as for Unix sockets. On the
+    /// channel's event loop.
     package static func count(of channel: any Channel) -> Int? {
         #if os(Linux) || os(Android)
         guard channel.localAddress?.protocol != .unix, let provider = channel as? any SocketOptionProvider else {
@@ -23,7 +23,7 @@ package enum AcknowledgedBytes {
             level: NIOBSDSocket.OptionLevel(rawValue: CInt(IPPROTO_TCP)),
             name: NIOBSDSocket.Option(rawValue: TCP_INFO)
         )
-        // On its own event loop the answer is there at once.
+        // On its own event loop the result is available at once.
         future.assumeIsolated().whenSuccess { count = $0.bytesAcknowledged }
         return count.map { Int(clamping: $0) }
         #else
@@ -32,8 +32,8 @@ package enum AcknowledgedBytes {
     }
 
     #if os(Linux) || os(Android)
-    /// The beginning of `struct tcp_info` as Linux has it since 4.2 (include/uapi/linux/tcp.h). The C library's ends
-    /// before `tcpi_bytes_acked`, which lies at byte 120.
+    /// The beginning of Linux' `struct tcp_info` since 4.2 (include/uapi/linux/tcp.h). The C library's ends before
+    /// `tcpi_bytes_acked`, which is at byte 120.
     private struct KernelTCPInfo {
         var states: UInt64 = 0
         var counters: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) =

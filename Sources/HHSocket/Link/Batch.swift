@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The bytes of a read, looked up once for all the frames in them: each look costs a checked access.
+/// The bytes of a read, looked up once for all the frames in them, since each lookup costs a checked access.
 ///
-/// They are kept, and a buffer that is kept is not changed: whatever the decoder does to its own, this memory is valid.
+/// The buffer is retained, and a retained buffer is not changed: whatever the decoder does to its own, this memory
+/// stays valid.
 struct LookedUpInput {
     private let buffer: ByteBuffer
-    /// The place of index 0 of the buffer. Valid as long as `buffer`, which nobody changes, keeps its storage.
+    /// The address of index 0 of the buffer. Valid as long as `buffer`, which is never changed, keeps its storage.
     let base: UnsafeRawPointer
     /// The index at which the bytes end.
     let end: Int
-    /// Which of those that the decoder was given they are.
+    /// The number of the append that these bytes belong to.
     let number: UInt
 
-    /// - Parameter number: The number of times that the decoder was given bytes.
+    /// - Parameter number: The number of times that bytes were appended to the decoder.
     init?(_ buffer: ByteBuffer, number: UInt) {
         guard let start = buffer.withUnsafeReadableBytes({ $0.baseAddress }) else { return nil }
         self.buffer = buffer
@@ -25,12 +26,12 @@ struct LookedUpInput {
 
 /// The units of a read, which the receiver pulls.
 package struct Batch<Language: LinkLanguage>: ~Copyable {
-    /// The link, which whoever made the batch keeps until all units have been pulled. Unmanaged, as a look at each
-    /// frame would count a reference to it.
+    /// The link, which the creator of the batch retains until all units have been pulled. Unmanaged, as every frame
+    /// would otherwise count a reference to it.
     private let unmanagedLink: Unmanaged<Link<Language>>
     /// The number of units that were pulled.
     var count = 0
-    /// The bytes of frames that have come, once a frame was looked for.
+    /// The received bytes, once a frame was looked for.
     var input: LookedUpInput?
 
     init(_ link: Link<Language>) {
@@ -42,13 +43,13 @@ package struct Batch<Language: LinkLanguage>: ~Copyable {
         self.unmanagedLink._withUnsafeGuaranteedRef(body)
     }
 
-    /// Whether the receiver may go on: the link is open, and what was sent meanwhile need not leave
-    /// first. What is not pulled comes again, with the next batch.
+    /// Whether the receiver may continue: the link is open, and sent units need not be flushed first. Units that are
+    /// not pulled are offered again, with the next batch.
     package var goesOn: Bool { self.withLink { $0.hot.goesOn } }
 
-    /// The next unit; nil where more bytes are needed, or where the receiver may not go on.
+    /// The next unit; nil if more bytes are needed, or if the receiver may not continue.
     ///
-    /// - Throws: ``LinkError`` when the bytes make no sense.
+    /// - Throws: ``LinkError`` if the bytes are invalid.
     package mutating func next() throws(LinkError) -> Language.Incoming? {
         guard self.goesOn, let unit = try self.nextUnit() else { return nil }
         self.count += 1

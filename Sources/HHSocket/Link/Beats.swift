@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// When a link sends a beat and when its peer is dead: two halves that know nothing of each other. Told the time; keeps
-/// none.
+/// Decides when a link sends a beat and when its peer is dead, in two independent halves. The time is passed in.
 ///
-/// Ours is a ping after idleness in either direction, which the peer must answer in time (``HeartbeatMonitor``), or a
-/// beat after our own silence that expects nothing. Theirs is that the peer is dead after its silence.
+/// Our half is a ping after idleness in either direction, which the peer must answer in time (``HeartbeatMonitor``), or
+/// a beat after our own silence that expects no answer. The peer's half is a limit of its silence, after which it is
+/// dead.
 package struct Beats: Sendable {
     package enum Action: Equatable, Sendable {
         /// Send a beat.
@@ -16,7 +16,7 @@ package struct Beats: Sendable {
 
     /// Pings that are answered; or, in its mode `expectPings`, the peer's pings.
     private var monitor: HeartbeatMonitor?
-    /// The silence of ours after which a beat is sent that expects no answer.
+    /// Our silence after which a beat is sent that expects no answer.
     private var ourSilence: TimeAmount?
     /// The time that the peer may be silent.
     private var theirSilence: TimeAmount?
@@ -27,8 +27,8 @@ package struct Beats: Sendable {
 
     /// - Parameters:
     ///   - monitor: Pings that are answered, or the peer's.
-    ///   - ourSilence: The time without a byte of ours after which a beat is sent that expects no answer.
-    ///   - theirSilence: The time without a byte of the peer's after which it counts as dead.
+    ///   - ourSilence: The time without a sent byte after which a beat is sent that expects no answer.
+    ///   - theirSilence: The time without a received byte after which the peer counts as dead.
     package init(
         monitor: HeartbeatMonitor? = nil,
         ourSilence: TimeAmount? = nil,
@@ -42,7 +42,7 @@ package struct Beats: Sendable {
         self.lastReceived = now
     }
 
-    /// Whether beats of ours are answered.
+    /// Whether our beats are answered.
     package var pings: Bool { self.monitor?.pings ?? false }
 
     // MARK: What happens
@@ -57,8 +57,8 @@ package struct Beats: Sendable {
         return self.monitor?.bytesReceived(now: now)
     }
 
-    /// While our own bytes cannot leave, no answer can be expected: the clock of pings stands still. A peer that sends
-    /// beats by itself is as dead as before, unless nothing is read either.
+    /// While our own bytes cannot be sent, no answer can be expected, so the clock of pings stops. A peer that sends
+    /// beats by itself can still be detected as dead, unless nothing is read either.
     package mutating func writeIsBlocked(now: NIODeadline, isReading: Bool) {
         self.lastSent = now
         if !isReading { self.lastReceived = max(self.lastReceived, now) }
@@ -88,8 +88,8 @@ package struct Beats: Sendable {
         }
     }
 
-    /// Whether our side takes no bytes: nothing can prove then that the peer lives, and its clock stands still. Beats
-    /// that expect nothing go on.
+    /// Suspends or resumes reading. Meanwhile no byte can prove that the peer lives, so its clock stops. Beats that
+    /// expect no answer continue.
     package mutating func setReading(isSuspended: Bool, now: NIODeadline) -> Action? {
         self.isReadingSuspended = isSuspended
         if isSuspended {
@@ -102,7 +102,7 @@ package struct Beats: Sendable {
 
     // MARK: Time
 
-    /// When ``tick(now:slept:)`` is to be called, if it is not asked again before.
+    /// The time of the next ``tick(now:slept:)``, if it does not change before.
     package func nextTick(now: NIODeadline) -> NIODeadline {
         guard !self.isPaused else { return .distantFuture }
         var next = self.monitor?.nextTick(now: now) ?? .distantFuture
@@ -111,8 +111,7 @@ package struct Beats: Sendable {
         return next
     }
 
-    /// The interval after which a beat of ours is due though nothing can be heard: pings that are answered become such
-    /// while reading is suspended.
+    /// The time at which our next beat without an answer is due. While reading is suspended, pings become such beats.
     private var ourBeatIsDue: NIODeadline? {
         if let silence = self.ourSilence { return self.lastSent.advanced(clamping: silence) }
         guard self.isReadingSuspended, let monitor = self.monitor, monitor.pings else { return nil }
@@ -124,7 +123,7 @@ package struct Beats: Sendable {
         return self.lastReceived.advanced(clamping: silence)
     }
 
-    /// - Parameter slept: How long the machine has slept, in all: time that `now` does not count.
+    /// - Parameter slept: The total time that the machine has slept, which `now` does not include.
     package mutating func tick(now: NIODeadline, slept: Duration = .zero) -> Action? {
         guard !self.isPaused else { return nil }
         if let dies = self.peerDies, now >= dies { return .peerIsDead(silentFor: now - self.lastReceived) }
@@ -134,7 +133,7 @@ package struct Beats: Sendable {
         return .beat
     }
 
-    /// The first beat of ours, which does not wait for silence; nil where none is sent.
+    /// Our first beat, which does not wait for silence; nil if none is sent.
     package mutating func first(now: NIODeadline) -> Action? {
         guard self.monitor == nil else { return self.pings ? self.probe(now: now, misses: nil) : nil }
         guard self.ourSilence != nil else { return nil }
@@ -142,7 +141,7 @@ package struct Beats: Sendable {
         return .beat
     }
 
-    /// Asks at once whether the peer lives, where it can be asked.
+    /// Probes at once whether the peer lives, if there are pings.
     package mutating func probe(now: NIODeadline, misses: Int?) -> Action? {
         self.monitor?.probe(now: now, misses: misses).map { Self.action($0) }
     }

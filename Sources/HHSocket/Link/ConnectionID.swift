@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Names one attempt and the connection that came of it. Later ones have greater numbers.
+/// Identifies an attempt and the connection that results from it. Later ones have greater numbers.
 @usableFromInline
 package struct ConnectionID: Hashable, Sendable, CustomStringConvertible {
     @usableFromInline package var number: UInt64
@@ -8,7 +8,7 @@ package struct ConnectionID: Hashable, Sendable, CustomStringConvertible {
         self.number = number
     }
 
-    // Written out, so that other modules compare numbers and do not call anybody for it.
+    // Written out, so that other modules compare numbers without a function call.
     @inlinable
     package static func == (one: ConnectionID, other: ConnectionID) -> Bool { one.number == other.number }
 

@@ -5,11 +5,11 @@ import NIOCore
 extension Link {
     struct Beating {
         var beats: Beats?
-        /// Whether it was asked whether the peer lives, and no byte has come since.
+        /// Whether a probe was sent and no byte has arrived since.
         var isDoubted = false
     }
 
-    /// Whether the channel takes no more, and what it has gets anywhere.
+    /// Tracks whether the channel accepts no more bytes, and whether its bytes reach the peer.
     struct StallClock {
         var isBlocked = false
         var watch = StallWatch()

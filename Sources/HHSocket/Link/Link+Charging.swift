@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Told of the memory that a link holds.
+/// An account that is charged for a link's memory.
 package protocol LinkAccount: AnyObject, Sendable {
-    /// The link holds so many bytes more than before, or fewer. On the link's thread.
+    /// Changes the number of bytes that the link holds. Called on the link's thread.
     func held(_ change: Int)
 }
 
-/// The memory of a link, which is charged to an account: bytes of units that have not come whole, and bytes that the
-/// peer has not taken.
+/// The memory of a link, which is charged to an account: bytes of incomplete units, and bytes that the peer has not
+/// taken.
 extension Link {
     struct Charge {
         var account: (any LinkAccount)? {
             didSet { self.isOn = self.account != nil }
         }
-        /// Whether there is one. Each turn asks, and an existential is not cheap to look at.
+        /// Whether there is an account. Each turn checks this, and accessing an existential is not cheap.
         private(set) var isOn = false
         /// The number of bytes that are charged.
         var bytes = 0
-        /// The number of bytes in the channel when that was last looked at.
+        /// The last known number of bytes in the channel.
         var channelBytes = 0
         /// The number of bytes sent by then.
         var bytesSent = 0
     }
 
-    /// From now on the link's memory is charged to `account`, until its channel is gone.
+    /// Charges the link's memory to `account` from now on, until its channel is closed.
     package func charge(to account: any LinkAccount) {
         self.hot.charge.account = account
         self.settle()
     }
 
-    /// The number of bytes in the channel when that was last looked at: after each flush while there are any, and else
-    /// once 64 KiB have been sent.
+    /// The last known number of bytes in the channel: read after each flush while there are any, and otherwise after
+    /// each 64 KiB sent.
     package var knownChannelBytes: Int { self.hot.charge.channelBytes }
 
-    /// Looks at the memory that is held now.
+    /// Charges the memory that is held now.
     package func settleNow() {
         guard self.hot.charge.isOn else { return }
         self.lookAtChannel()
@@ -54,7 +54,7 @@ extension Link {
         self.hot.charge.account?.held(change)
     }
 
-    // Inlined where the language is known: the generic version would look it up.
+    // Inlined where the language is known: the generic version would look it up at run time.
     @inline(__always)
     func settleAfterFlush() {
         if !self.hot.isWritable || self.hot.charge.channelBytes > 0
@@ -70,14 +70,14 @@ extension Link {
         self.hot.charge.bytesSent = self.hot.traffic.bytesSent
     }
 
-    /// The channel is gone.
+    /// Ends the charging when the channel is closed.
     func endCharge() {
         guard self.hot.charge.isOn else { return }
         self.setCharge(0)
         self.hot.charge.account = nil
     }
 
-    /// Frees memory that is kept for bytes to come. For a link on which next to nothing happens.
+    /// Frees memory that is reserved for future bytes, for a link that is almost idle.
     ///
     /// - Returns: The number of freed bytes.
     package func releaseRest() -> Int {
@@ -90,7 +90,7 @@ extension Link {
 }
 
 extension Link.Hot {
-    /// The memory that is held, as far as is known.
+    /// The memory that is held, as far as it is known.
     @inline(__always)
     fileprivate var heldBytes: Int {
         mutating get { self.language.heldBytes + self.unwrittenBytes + self.charge.channelBytes }

@@ -6,28 +6,28 @@ import NIOSSL
 extension Link {
     /// How far we are with closing.
     struct Parting {
-        /// Succeeds when the channel is gone.
+        /// Succeeds when the channel is closed.
         var promise: EventLoopPromise<Void>?
         var reason = CloseReason.done
-        /// The language's way to close, once it has decided.
+        /// The language's way to close, once it has been determined.
         var closing: Closing?
-        /// Whether nothing is waited for any more that the language may have asked for.
+        /// Whether the peer's answer to a close is not awaited any more.
         var peerHasAnswered = false
         /// Whether the time for the peer's answer runs.
         var awaitsPeer = false
         var outputIsClosed = false
-        /// Closes the channel, whatever is still to come.
+        /// Closes the channel at its deadline, whatever is still in progress.
         var timer: SocketLoop.TimerID?
     }
 
-    /// Ends the link by choice: what is queued leaves first, then what the language says, then our direction closes.
-    /// Until the peer's end has come units are still received, unless they are discarded.
+    /// Ends the link by choice: queued units are sent first, then the language's last unit, then our direction is
+    /// closed. Until the peer's end, units are still received, unless they are discarded.
     @discardableResult
     package func close(_ reason: CloseReason, in turn: inout Turn) -> EventLoopFuture<Void>? {
         self.close(reason, within: self.settings.partingTime, in: &turn)
     }
 
-    /// - Parameter time: How long that may take; nil: as long as it takes.
+    /// - Parameter time: The time limit; nil for none.
     @discardableResult
     package func close(_ reason: CloseReason, within time: TimeAmount?, in turn: inout Turn) -> EventLoopFuture<Void>? {
         if let promise = self.parting.promise { return promise.futureResult }
@@ -40,14 +40,14 @@ extension Link {
         self.parting.reason = reason
         self.touch(in: &turn)
         self.goOnReading(in: &turn)
-        // The peer's end is behind all that it has sent.
+        // The peer's end follows everything that it has sent.
         if self.hot.reading.isSuspended || self.hot.reading.hasLeft { self.setAutoRead(true) }
         self.releaseRead()
         return promise.futureResult
     }
 
-    /// The receiver is done with the link, which is about to close: what it has queued and nobody wants any more does
-    /// not leave, and what comes is thrown away.
+    /// The receiver is done with the link, which is about to close: queued units that are not needed any more are
+    /// dropped, and received bytes are discarded.
     package func releaseReceiver(in turn: inout Turn) {
         guard let receiver = self.receiver else { return }
         for (unit, priority) in self.hot.out.takeWaitingUnits() where receiver.unitWillBeSent(unit, in: &turn) {
@@ -57,13 +57,13 @@ extension Link {
         self.discardIncoming(in: &turn)
     }
 
-    /// Closes our direction once everything has left: half-closing lets the peer read everything before it sees the
-    /// end; closing at once could reset the connection and take back what it has not read yet. The peer's own end then
-    /// closes the channel.
+    /// Closes our direction once everything has been sent. Half-closing lets the peer read everything before it sees
+    /// the end; closing at once could reset the connection and discard what the peer has not read yet. The peer's own
+    /// end then closes the channel.
     func closeOutputIfDone(_ context: ChannelHandlerContext, in turn: inout Turn) {
         guard self.hot.out.isEmpty, self.hot.out.bytes.count == 0, !self.parting.outputIsClosed else { return }
         if self.parting.closing == nil {
-            // Behind all units that waited.
+            // After all units that waited.
             self.parting.closing = self.hot.close(self.parting.reason)
             if self.hot.out.bytes.count > 0 { self.drain(context, in: &turn) }
         }
@@ -78,7 +78,7 @@ extension Link {
         self.parting.outputIsClosed = true
         self.sayReason(self.parting.reason, context)
         if self.hot.reading.inputIsClosed {
-            // Both directions are done once the channel is empty.
+            // Both directions are done once the channel has been flushed.
             let flushed = context.eventLoop.makePromise(of: Void.self)
             context.writeAndFlush(self.wrapOutboundOut(ByteBuffer()), promise: flushed)
             flushed.futureResult.assumeIsolated().whenComplete { _ in self.context?.close(promise: nil) }
@@ -93,7 +93,7 @@ extension Link {
         }
     }
 
-    /// The peer has said its last word, or answered ours: nothing more of it is waited for.
+    /// The peer has sent its last unit, or has answered ours: nothing more is awaited from it.
     package func peerAnsweredClose(in turn: inout Turn) {
         self.parting.peerHasAnswered = true
         guard self.hot.phase == .closing else { return }
@@ -111,10 +111,10 @@ extension Link {
         self.context?.close(promise: nil)
     }
 
-    /// Ends the link because of the peer, which is told so in the language: its host takes it for ended at once, while
-    /// what was sent leaves, and what the language says.
+    /// Ends the link because of the peer, which is notified in its language: the host treats it as ended at once, while
+    /// queued units and the language's last unit are still sent.
     ///
-    /// - Parameter time: How long that may take.
+    /// - Parameter time: The time limit.
     package func part(_ end: LinkEnd, _ reason: CloseReason, within time: TimeAmount, in turn: inout Turn) {
         guard self.hot.phase == .open, self.context != nil else { return }
         self.reportBeatLost(in: &turn)
@@ -129,15 +129,15 @@ extension Link {
         if wasOpen { self.reportBeatLost(in: &turn) }
         let end = self.receiver?.explain(end) ?? end
         self.finish(in: &turn)
-        // Before the channel closes: a peer that sees the end may ask at once for what is counted when we are notified.
+        // Before the channel closes: a peer that sees the end may immediately query values that the notification
+        // updates.
         if wasOpen { self.notifyHost(of: .ended(end), in: &turn) }
         guard let context = self.context else { return }
         if case .protocolViolation(let error) = end.cause { self.sayReason(error.reason, context) }
         context.close(promise: nil)
     }
 
-    /// Tells what carries the link why it closes, where the peer can be told. Below a link that TCP carries nobody
-    /// listens.
+    /// Passes the reason for closing to the transport of the link, if it can notify the peer. TCP cannot.
     private func sayReason(_ reason: CloseReason, _ context: ChannelHandlerContext) {
         context.triggerUserOutboundEvent(reason, promise: nil)
     }
@@ -168,8 +168,8 @@ extension Link {
     }
 
     package func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // Without a last word of TLS: units have ends, so nothing is taken for complete that is not. What follows is an
-        // end like that of any other connection.
+        // A missing `close_notify` of TLS is ignored: units are delimited, so an incomplete one is never taken for
+        // complete. The following end is treated like that of any other connection.
         if case NIOSSLError.uncleanShutdown = error { return }
         let end = (error as? LinkEndError)?.end ?? LinkEnd(.failed(error))
         self.loop.enter { turn in
@@ -179,7 +179,7 @@ extension Link {
     }
 
     package func channelInactive(context: ChannelHandlerContext) {
-        // Handlers behind it in the pipeline may be notified before the turn: nothing can be sent any more.
+        // Later handlers in the pipeline may be notified before the turn: nothing can be sent any more.
         let unfinished = self.hot.language.unfinishedBytes
         self.loop.enter { turn in
             self.takeLastUnits(in: &turn)

@@ -3,19 +3,19 @@ import NIOCore
 
 /// Received bytes.
 extension Link {
-    /// Why nothing is taken from the network.
+    /// The reasons for which nothing is read from the network.
     struct Reading {
-        /// Whether the floor above takes nothing for now.
+        /// Whether the consumer has suspended reading.
         var isSuspended = false
-        /// Whether units wait in the language for what was sent to leave.
+        /// Whether units wait in the language until sent units have been flushed.
         var isPaused = false
         /// Whether units wait in the language for the next turn, because this one has lasted long enough.
         var isYielding = false
-        /// Whether the receiver has left units in the language, for later.
+        /// Whether the receiver has deferred units, which stay in the language.
         var hasLeft = false
-        /// Whether the connection has ended, and what the receiver does not take is lost.
+        /// Whether the connection has ended, so that units that the receiver does not take are lost.
         var isLast = false
-        /// Whether the channel has asked to be read and was not answered.
+        /// Whether the channel has requested a read that was not answered.
         var isHeld = false
         var hasReceived = false
         /// Whether bytes were read since ``Link/channelReadComplete(context:)``.
@@ -38,8 +38,8 @@ extension Link {
     @_specialize(where Language == WebSocketLanguage)
     @_specialize(where Language == LineLanguage)
     package func channelReadComplete(context: ChannelHandlerContext) {
-        // Where nothing was read, the input may be about to end, and no turn is begun: what it would have written might
-        // find the connection reset and close the channel, whose input NIO then closes (in 2.101.2 an assertion).
+        // If nothing was read, the input may be about to end, and no turn is begun: a write of that turn might find the
+        // connection reset and close the channel, whose input NIO then closes (in 2.101.2 an assertion).
         guard self.hot.reading.isUnfinished else { return }
         self.hot.reading.isUnfinished = false
         if var turn = self.loop.resume() {
@@ -48,10 +48,10 @@ extension Link {
         } else {
             self.loop.enter { self.finishReading(in: &$0) }
         }
-        // Not passed on: no handler comes after this one.
+        // Not passed on: this is the last handler.
     }
 
-    /// Not inlined: a closure that may be made has the bytes of each read counted.
+    /// Not inlined: a closure that might be made would count references to the bytes of each read.
     @inline(never)
     private func readLater(_ bytes: ByteBuffer) {
         self.loop.enter { self.read(bytes, in: &$0) }
@@ -75,8 +75,8 @@ extension Link {
         if !self.hot.reading.isPaused { self.deliver(in: &turn) }
     }
 
-    /// Has the receiver pull what has come, and flushes in between where that makes much to send. A receiver that is
-    /// replaced leaves the rest to its successor.
+    /// Lets the receiver pull the received units, and flushes in between if that produces much output. If a receiver is
+    /// replaced, its successor gets the rest.
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
     @_specialize(where Language == LineLanguage)
@@ -100,7 +100,7 @@ extension Link {
             }
             self.hot.traffic.framesReceived += batch.count
             if self.hot.phase == .ended || self.hot.discards { return }
-            // What the receiver has left is offered again once what it has sent is gone.
+            // Deferred units are offered again once the receiver's output has been flushed.
             if self.hot.receiverCount == receiverCount, !self.hot.mustFlush || self.hot.isFlushing { return }
         }
     }
@@ -109,16 +109,16 @@ extension Link {
     private func finishReading(in turn: inout Turn) {
         guard self.hot.phase != .ended else { return }
         if self.hot.tellsOfReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
-        // What is held is charged once all that can leave has left.
+        // The memory is charged once everything possible has been sent.
         self.touch(in: &turn)
     }
 
     // MARK: Yielding
 
-    /// Ends the receiver's part of this turn: the units that have come, and more bytes, wait for another one, so that
-    /// the loop serves its other connections in between. Does nothing where the connection has ended.
+    /// Ends the receiver's part of this turn: received units, and more bytes, wait for another turn, so that the loop
+    /// serves its other connections in between. Has no effect if the connection has ended.
     ///
-    /// - Returns: False where there is no later: what is left now is lost.
+    /// - Returns: False if there is no later turn: units that are deferred now are lost.
     @discardableResult
     package func yield(in turn: inout Turn) -> Bool {
         guard self.beginYielding() else { return self.hot.reading.isYielding }
@@ -126,16 +126,16 @@ extension Link {
         return true
     }
 
-    /// Yields unless the connection ends, and there is no later.
+    /// Yields unless the connection ends, and there is no later turn.
     ///
-    /// - Returns: Whether there is.
+    /// - Returns: Whether there is one.
     package func leaveWork(in turn: inout Turn) -> Bool {
         guard self.mayLeaveUnits else { return false }
         self.yield(in: &turn)
         return true
     }
 
-    /// Takes nothing from the network for some time.
+    /// Reads nothing from the network for some time.
     package func yield(for time: TimeAmount, in turn: inout Turn) {
         guard self.beginYielding() else { return }
         self.yieldTimer = self.loop.setTimer(turn.now + time) { self.goOnAfterYielding(in: &$0) }
@@ -161,10 +161,11 @@ extension Link {
         self.releaseRead()
     }
 
-    /// The number of bytes received of the unit that is incomplete, with what the language holds while it is paused.
+    /// The number of received bytes of the incomplete unit, including the bytes that the language holds while it is
+    /// paused.
     package var unfinishedBytes: Int { self.hot.language.unfinishedBytes }
 
-    /// Whether units that have come wait until what was sent has left.
+    /// Whether received units wait until sent units have been flushed.
     package var isPaused: Bool {
         @_specialize(where Language == FrameLanguage)
         @_specialize(where Language == WebSocketLanguage)
@@ -172,10 +173,10 @@ extension Link {
         get { self.hot.reading.isPaused || self.hot.reading.isYielding }
     }
 
-    /// Whether nothing is taken from the network for now.
+    /// Whether nothing is read from the network for now.
     package var isReadingHeld: Bool { self.hot.reading.isHeld || self.isPaused }
 
-    /// From now on what comes is thrown away.
+    /// Discards received bytes from now on.
     package func discardIncoming(in turn: inout Turn) {
         self.hot.discards = true
         self.hot.reading.isPaused = false
@@ -185,23 +186,23 @@ extension Link {
 
     // MARK: Left units
 
-    /// Whether the receiver may leave units for later: the connection is there, and goes on.
+    /// Whether the receiver may defer units: the connection exists, and continues.
     package var mayLeaveUnits: Bool {
         self.hot.phase == .open && !self.hot.reading.inputIsClosed && !self.hot.reading.isLast
     }
 
-    /// Whether the receiver has left units.
+    /// Whether the receiver has deferred units.
     package var hasLeftUnits: Bool { self.hot.reading.hasLeft }
 
-    /// The receiver leaves units in the language: a few bytes that were compressed may be many. Until it takes them, by
-    /// ``takeLeftUnits(in:)``, nothing more is read.
+    /// Defers units, which stay in the language, since a few compressed bytes may expand to many. Until the receiver
+    /// takes them, by ``takeLeftUnits(in:)``, nothing more is read.
     package func leaveUnits() {
         guard !self.hot.reading.hasLeft else { return }
         self.hot.reading.hasLeft = true
         self.setAutoRead(false)
     }
 
-    /// Offers the receiver the units that it has left.
+    /// Offers the receiver the units that it has deferred.
     package func takeLeftUnits(in turn: inout Turn) {
         guard self.hot.reading.hasLeft, self.hot.phase != .ended else { return }
         self.hot.reading.hasLeft = false
@@ -210,14 +211,14 @@ extension Link {
         if !self.hot.reading.isSuspended || self.hot.phase == .closing { self.setAutoRead(true) }
     }
 
-    /// Offers the receiver units that the language has found in bytes that came before.
+    /// Offers the receiver units that the language has found in earlier bytes.
     func offerWhatIsHere(in turn: inout Turn) {
         guard !self.hot.reading.isPaused, !self.hot.discards, self.receiver != nil else { return }
         self.deliver(in: &turn)
         self.finishReading(in: &turn)
     }
 
-    /// Offers the receiver the units that it has left for the last time.
+    /// Offers the receiver the units that it has deferred, for the last time.
     func takeLastUnits(in turn: inout Turn) {
         guard self.hot.reading.hasLeft || self.hot.reading.isYielding else { return }
         self.hot.reading.isLast = true
@@ -236,8 +237,8 @@ extension Link {
         self.armTimer(in: &turn)
     }
 
-    /// Switched off it takes back a read that was asked for, which ``read(context:)`` cannot; switched on it begins to
-    /// read, in another turn of the loop.
+    /// Switches automatic reads. Switching them off cancels a requested read, which ``read(context:)`` cannot do;
+    /// switching them on begins to read, in another turn of the loop.
     func setAutoRead(_ isOn: Bool) {
         // Fails only where the channel is closed already.
         _ = self.context?.channel.setOption(.autoRead, value: isOn)
@@ -264,7 +265,7 @@ extension Link {
         context.read()
     }
 
-    /// Goes on with bytes that were received before, since output has been sent.
+    /// Continues with bytes that were received before, since output has been sent.
     func goOnReading(in turn: inout Turn) {
         if self.hot.reading.isPaused, self.hot.isWritable, self.hot.phase != .ended {
             self.hot.reading.isPaused = false

@@ -25,8 +25,8 @@ extension Link: TurnLink {
         return taken
     }
 
-    /// Sends bytes that are in the language already, with this turn's flush. Where ``canSend`` does not allow it they
-    /// overtake what waits, at a boundary: the caller asks before.
+    /// Sends encoded bytes with this turn's flush. If ``canSend`` is false they overtake waiting units, at a boundary:
+    /// the caller must check that.
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
     @_specialize(where Language == LineLanguage)
@@ -35,7 +35,7 @@ extension Link: TurnLink {
         self.unitWasTaken(in: &turn)
     }
 
-    /// Whether a unit that is sent now leaves with this turn's flush.
+    /// Whether a unit that is sent now is flushed with this turn.
     package var canSend: Bool {
         @_specialize(where Language == FrameLanguage)
         @_specialize(where Language == WebSocketLanguage)
@@ -43,10 +43,10 @@ extension Link: TurnLink {
         get { self.hot.canSend && self.context != nil }
     }
 
-    /// Whether the channel takes more, as far as it has said.
+    /// Whether the channel accepts more, according to its last notification.
     package var isWritable: Bool { self.hot.isWritable }
 
-    /// A unit has begun to leave.
+    /// Records that the sending of a unit has begun.
     @inline(__always)
     func unitWasTaken(in turn: inout Turn) {
         self.hot.unitsBegun += 1
@@ -70,8 +70,8 @@ extension Link: TurnLink {
         turn.flushes(self)
     }
 
-    /// Gives the channel large bodies, and what small units have gathered once that is much. What follows a large body
-    /// goes together with what leads to the next.
+    /// Writes large bodies to the channel, and gathered small units once there are many. The units after a large body
+    /// are written together with those before the next one.
     private func writeReady(in turn: inout Turn) {
         guard let context = self.context else { return }
         self.writeBodies(context)
@@ -81,7 +81,7 @@ extension Link: TurnLink {
         }
     }
 
-    /// Hands everything that was sent to the kernel, as far as the peer's window goes.
+    /// Hands all sent bytes to the kernel, as far as the peer's window allows.
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
     @_specialize(where Language == LineLanguage)
@@ -127,7 +127,7 @@ extension Link: TurnLink {
         } while self.hot.isWritable && !self.hot.out.isEmpty && self.hot.phase != .ended
     }
 
-    /// Moves what waits into the channel while it takes more.
+    /// Moves waiting units into the channel while it accepts more.
     private func pump(_ context: ChannelHandlerContext, in turn: inout Turn) {
         while self.hot.isWritable, !self.hot.out.isEmpty {
             switch self.hot.pull(limit: self.settings.pieceLength) {
@@ -151,7 +151,7 @@ extension Link: TurnLink {
         if let gathered = self.hot.out.bytes.takeGathered() { self.write(gathered, context) }
     }
 
-    /// Gives the channel the large bodies that are ready, and what leaves before them.
+    /// Writes the large bodies that are ready to the channel, with the units before them.
     @inline(__always)
     private func writeBodies(_ context: ChannelHandlerContext) {
         self.hot.traffic.framesSent += self.hot.unitsBegun
@@ -169,7 +169,7 @@ extension Link: TurnLink {
 
     package func channelWritabilityChanged(context: ChannelHandlerContext) {
         self.hot.isWritable = context.channel.isWritable
-        // One that flushes goes on by itself.
+        // A flush in progress continues by itself.
         if self.hot.isWritable, !self.hot.isFlushing { self.loop.enter { self.becameWritable(in: &$0) } }
         context.fireChannelWritabilityChanged()
     }
@@ -181,8 +181,8 @@ extension Link: TurnLink {
         self.goOnReading(in: &turn)
     }
 
-    /// Has ``LinkReceiver/hasRoom(in:)`` called once the system has taken what the channel holds, though the channel
-    /// takes more before that.
+    /// Causes ``LinkReceiver/hasRoom(in:)`` to be called once the system has accepted the channel's bytes, although the
+    /// channel accepts more before that.
     package func flushOnceWritten() {
         guard !self.hot.awaitsWritten, let context = self.context else { return }
         self.hot.awaitsWritten = true
@@ -197,10 +197,10 @@ extension Link: TurnLink {
 
     // MARK: What waits
 
-    /// The number of bytes that wait for the channel to take them. The channel's own buffer comes on top.
+    /// The number of bytes that wait for the channel to accept them, without the channel's own buffer.
     package var waitingBytes: Int { self.hot.out.waitingBytes }
 
-    /// The number of bytes that were given to the channel and that the kernel has not taken.
+    /// The number of bytes that were written to the channel and that the kernel has not accepted.
     package var channelBytes: Int { (try? self.context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0 }
 
     /// The number of bytes that are ready to be written or wait, without the channel's own buffer.

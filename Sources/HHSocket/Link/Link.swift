@@ -23,22 +23,22 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         var language: Language
         var out: SendBuffer<Language>
         var phase = Phase.open
-        /// Whether the channel takes more, as far as it has said.
+        /// Whether the channel accepts more, according to its last notification.
         var isWritable = true
         /// The number of bytes that were written to the channel since the last flush.
         var unflushedBytes = 0
-        /// Whether the turn knows that there is something to flush.
+        /// Whether the turn has recorded that there is something to flush.
         var isTouched = false
         var isFlushing = false
-        /// Whether it flushes when the system has taken what the channel holds.
+        /// Whether the link flushes when the system has accepted the channel's bytes.
         var awaitsWritten = false
-        /// Whether the receiver wants to know when all that could leave has left.
+        /// Whether the receiver is notified when everything that could be sent has been flushed.
         var tellsOfRoom = false
         /// The number of bytes sent by the time the receiver was last notified of room.
         var toldOfRoom = 0
-        /// Whether the receiver wants to know of the end of each read.
+        /// Whether the receiver is notified at the end of each read.
         var tellsOfReads = false
-        /// Whether what comes is thrown away.
+        /// Whether received bytes are discarded.
         var discards = false
         var charge = Charge()
         var context: ChannelHandlerContext?
@@ -49,22 +49,23 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         var reading = Reading()
         var beating = Beating()
         var stall = StallClock()
-        /// Of all there ever was.
+        /// The traffic since the beginning.
         var traffic = Traffic()
-        /// The part of it that has been taken.
+        /// The part of the traffic that has been reported.
         var takenTraffic = Traffic()
-        /// The number of units of which the first byte was written since the last write to the channel.
+        /// The number of units whose first byte was written since the last write to the channel.
         var unitsBegun = 0
         /// See ``LinkSettings/outputLimit``.
         let outputLimit: Int
         /// See ``LinkSettings/readsOnlyWhileWritable``.
         let readsOnlyWhileWritable: Bool
 
-        /// Whether so much was sent that it should leave before more is received: bytes that are ready or that the
-        /// channel was given, and units that wait. Those that wait for the peer to read count only where that is waited
-        /// for.
+        /// Whether so much was sent that it should be flushed before more is received: bytes that are ready or were
+        /// written to the channel, and waiting units. Units that wait for the peer to read count only if the receiver
+        /// waits for that.
         ///
-        /// It changes nothing, as those below do not, and is `mutating` so that none of this is copied to be looked at.
+        /// It has no side effects, like the properties below, and is `mutating` so that none of this is copied for
+        /// reading.
         @inline(__always)
         var mustFlush: Bool {
             mutating get {
@@ -80,7 +81,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
             mutating get { self.phase != .ended && !self.mustFlush && !self.discards && !self.reading.isYielding }
         }
 
-        /// Whether a unit has not come whole.
+        /// Whether there is an incomplete unit.
         var hasUnfinished: Bool { mutating get { self.language.unfinishedBytes > 0 } }
 
         /// Whether nothing waits.
@@ -90,7 +91,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         @inline(__always)
         var readyBytes: Int { mutating get { self.out.bytes.count } }
 
-        /// Whether what is ready should be written though the turn has not ended.
+        /// Whether ready bytes should be written before the turn ends.
         @inline(__always)
         var mustWrite: Bool {
             mutating get {
@@ -101,7 +102,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         /// The number of bytes that are ready to be written or wait.
         var unwrittenBytes: Int { mutating get { self.out.waitingBytes + self.out.bytes.count } }
 
-        /// Whether a unit that is sent now leaves with this turn's flush.
+        /// Whether a unit that is sent now is flushed with this turn.
         @inline(__always)
         var canSend: Bool { mutating get { self.isWritable && self.phase == .open && self.out.isEmpty } }
 
@@ -121,8 +122,8 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
     package let id: ConnectionID
     package let loop: SocketLoop
     let settings: LinkSettings<Language.Unit>
-    // Unchecked: a call touches it some ten times on each side, on the link's thread alone, and every access ends
-    // before anybody else is called.
+    // Unchecked: a call accesses it about ten times on each side, only on the link's thread, and every access ends
+    // before other code is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -131,8 +132,8 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
     var timer: SocketLoop.TimerID?
     /// Ends the present yielding.
     var yieldTimer: SocketLoop.TimerID?
-    // Not in `hot`: instants of the standard library have a size that is known at run time only, and so would all of
-    // it.
+    // Not in `hot`: instants of the standard library have a size that is known only at run time, which would then apply
+    // to the whole structure.
     let sleep = SleepMeter()
 
     package init(
@@ -156,7 +157,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
 
     package var phase: Phase { self.hot.phase }
 
-    /// Notified of what becomes of the link, until its channel is gone.
+    /// The host, which is notified of the link's state until its channel is closed.
     package var host: (any LinkHost)? {
         get { self.hot.host }
         set { self.hot.host = newValue }
@@ -185,21 +186,21 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         return traffic
     }
 
-    /// Whether ``LinkReceiver/hasRoom(in:)`` is called after each flush, and not only where the peer does not read or
-    /// as often as ``LinkSettings/tellsOfRoomAfter`` says; false at first.
+    /// Whether ``LinkReceiver/hasRoom(in:)`` is called after each flush, and not only if the peer does not read or as
+    /// often as ``LinkSettings/tellsOfRoomAfter`` determines; false at first.
     package var tellsOfRoom: Bool {
         get { self.hot.tellsOfRoom }
         set { self.hot.tellsOfRoom = newValue }
     }
 
-    /// Whether ``LinkReceiver/finishedReading(in:)`` is called after each read, and not only where a unit has not come
-    /// whole; false at first.
+    /// Whether ``LinkReceiver/finishedReading(in:)`` is called after each read, and not only if a unit is incomplete;
+    /// false at first.
     package var tellsOfReads: Bool {
         get { self.hot.tellsOfReads }
         set { self.hot.tellsOfReads = newValue }
     }
 
-    /// The channel's, until that is gone.
+    /// The channel's context, until it is closed.
     package var context: ChannelHandlerContext? { self.hot.context }
 
     package func handlerAdded(context: ChannelHandlerContext) {

@@ -10,29 +10,29 @@ package protocol LinkLanguage: Sendable {
     /// A unit that is received.
     associatedtype Incoming
 
-    /// Takes the bytes of a read.
+    /// Appends the bytes of a read.
     mutating func append(_ bytes: consuming ByteBuffer)
-    /// The next unit that has come whole; nil where more bytes are needed.
+    /// The next complete unit; nil if more bytes are needed.
     ///
-    /// - Throws: ``LinkError`` when the bytes make no sense, and from then on every time.
+    /// - Throws: ``LinkError`` if the bytes are invalid, and from then on every time.
     mutating func next() throws(LinkError) -> Incoming?
     /// The number of bytes held of an incomplete unit.
     var unfinishedBytes: Int { get }
-    /// The memory held for what has come, in bytes; ``unfinishedBytes`` by default.
+    /// The memory held for received bytes, in bytes; ``unfinishedBytes`` by default.
     var heldBytes: Int { mutating get }
-    /// Frees memory that is kept for what is still to come. Does nothing by default.
+    /// Frees memory that is reserved for future bytes. Does nothing by default.
     mutating func releaseRest()
 
     /// The length of the unit on the wire, in bytes.
     func cost(of unit: Unit) -> Int
     /// Writes the unit's beginning.
     ///
-    /// - Returns: What is still to be written; nil where all has been.
+    /// - Returns: The part that remains to be written; nil if all has been.
     mutating func begin(_ unit: consuming Unit, into bytes: inout SendBytes) -> Outgoing<Unit>?
     /// Writes the next piece of a unit, of `limit` bytes at most.
     mutating func next(of outgoing: inout Outgoing<Unit>, limit: Int, into bytes: inout SendBytes) -> Piece
 
-    /// Writes what is said at the end of a connection.
+    /// Writes the unit at the end of a connection.
     mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing
 }
 
@@ -41,7 +41,7 @@ extension LinkLanguage {
     package mutating func releaseRest() {}
 }
 
-/// A unit that leaves piece by piece.
+/// A unit that is sent piece by piece.
 package struct Outgoing<Unit> {
     package var unit: Unit
     /// The number of bytes of its body that were written.
@@ -56,39 +56,39 @@ extension Outgoing: Sendable where Unit: Sendable {}
 
 /// The kind of a piece of a unit.
 package enum Piece: Sendable {
-    /// Nothing else may leave before the next piece.
+    /// No other unit may be sent before the next piece.
     case more
-    /// Another unit may leave before the next piece.
+    /// Another unit may be sent before the next piece.
     case boundary
-    /// A unit of a higher priority that is written whole may leave before the next piece.
+    /// A complete unit of a higher priority may be sent before the next piece.
     case interruptible
     /// The last one.
     case end
 }
 
-/// Why we close a connection.
+/// The reason for closing a connection.
 package enum CloseReason: Sendable, Equatable {
-    /// It is not needed any more.
+    /// The connection is not needed any more.
     case done
     /// The peer broke the language's rules.
     case protocolViolation
-    /// The peer's unit is longer than we take.
+    /// The peer's unit exceeds our limit.
     case tooLarge
 }
 
-/// How a connection ends that we close.
+/// The way in which we close a connection.
 package enum Closing: Sendable, Equatable {
-    /// Our direction is closed once all has left.
+    /// Our direction is closed once everything has been sent.
     case shutdown
     /// The peer answers first, within this time at most; then as ``shutdown``.
     case awaitPeer(TimeAmount)
 }
 
-/// Bytes that make no sense in a language: where the next unit begins is not known.
+/// Invalid bytes in a language: the beginning of the next unit is unknown.
 package struct LinkError: Error, CustomStringConvertible {
     package var description: String
     package var underlying: (any Error)?
-    /// The reason that the peer is given, where what is below the link can give one.
+    /// The reason that is sent to the peer, if the link's transport can send one.
     package var reason: CloseReason
 
     package init(

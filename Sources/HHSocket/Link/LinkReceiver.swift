@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The floor above a link: the receiver of what arrives on one connection. First the connection that is being made,
-/// then the session. All on the socket's thread.
+/// The receiver of the units of one connection: first the connection being made, then the session. All methods are
+/// called on the socket's thread.
 package protocol LinkReceiver<Language>: AnyObject {
     associatedtype Language: LinkLanguage
 
-    /// Units may have come. What is not pulled comes again.
+    /// Units may have arrived. Units that are not pulled are offered again.
     ///
-    /// - Throws: ``LinkError`` when the bytes make no sense; the link ends by it.
+    /// - Throws: ``LinkError`` if the bytes are invalid, which ends the link.
     func received(_ batch: inout Batch<Language>, in turn: inout Turn) throws(LinkError)
-    /// All that there was to read has been handed over, and where ``Link/tellsOfReads`` does not ask for more, a unit
-    /// has not come whole.
+    /// Everything available has been read, and either a unit is incomplete or ``Link/tellsOfReads`` is set.
     func finishedReading(in turn: inout Turn)
-    /// A unit that had to wait is about to leave. False drops it, because nobody wants it any more.
+    /// A waiting unit is about to be sent. Returning false drops it, because it is not needed any more.
     func unitWillBeSent(_ unit: Language.Unit, in turn: inout Turn) -> Bool
-    /// A piece of a unit has left the queue.
+    /// A piece of a unit has been sent.
     func unitProgressed(_ outgoing: Outgoing<Language.Unit>, in turn: inout Turn)
-    /// All that could leave has left for now, where ``Link/tellsOfRoom`` asks for that. True if more was sent.
+    /// Everything that could be sent has been flushed for now, if ``Link/tellsOfRoom`` is set. Returns whether more was
+    /// sent.
     func hasRoom(in turn: inout Turn) -> Bool
-    /// All that could leave of a link that closes has left for now, where ``Link/tellsOfRoom`` asks for that.
+    /// Everything that a closing link could send has been flushed for now, if ``Link/tellsOfRoom`` is set.
     func hasLeft(in turn: inout Turn)
-    /// The link ends by `end`. The peer may have said before what that means.
+    /// The link ends with `end`. Returns its cause, which the peer may have sent before.
     func explain(_ end: LinkEnd) -> LinkEnd
-    /// The link has ended, and these units of it have not begun to leave; those that have may or may not have arrived.
-    /// Called once, before the link's host is notified.
+    /// The link has ended. The sending of these units has not begun; others may or may not have arrived. Called once,
+    /// before the link's host is notified.
     func linkEnded(returning units: [Language.Unit], in turn: inout Turn)
 }
 
@@ -38,20 +38,20 @@ extension LinkReceiver {
     package func linkEnded(returning units: [Language.Unit], in turn: inout Turn) {}
 }
 
-/// Notified of what becomes of a link: the driver of a client, the session of a server.
+/// The host of a link, which is notified of its state: the driver of a client, the session of a server.
 package protocol LinkHost: AnyObject {
     func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn)
 }
 
 /// A change of a link.
 package enum LinkChange {
-    /// The channel of a link that was there before it has been connected.
+    /// The channel of a link that existed before it has been connected.
     case active
-    /// It has ended without our doing. Told once, and not after it was closed.
+    /// The link has ended unexpectedly. Reported once, and not after it was closed.
     case ended(LinkEnd)
     /// The peer sends nothing more, and may still read.
     case inputClosed
-    /// A byte has come after ``DrivenLink/probe(isUrgent:in:)``, whether or not it answers a ping.
+    /// A byte has arrived after ``DrivenLink/probe(isUrgent:in:)``, whether or not it answers a ping.
     case alive
     /// A ping was answered, or will never be.
     case beat(HeartbeatMonitor.Outcome)
@@ -59,7 +59,7 @@ package enum LinkChange {
     case beatSent
     /// A beat could not be made, and was skipped.
     case beatFailed(any Error)
-    /// The channel is gone: the last notification.
+    /// The channel is closed: the last notification.
     case gone
 }
 
@@ -75,7 +75,7 @@ package struct LinkEnd: Sendable {
         case writeStalled
         /// Nothing was received for this time.
         case peerIsDead(silentFor: TimeAmount, wePing: Bool)
-        /// The peer said in its language that it ends the connection, and why.
+        /// The peer announced in its language that it ends the connection, with the reason.
         case said(SocketError)
     }
 
@@ -88,7 +88,7 @@ package struct LinkEnd: Sendable {
     }
 }
 
-/// An end that what carries the link has found: an error of the channel.
+/// An end that the transport of the link has detected: an error of the channel.
 struct LinkEndError: Error {
     var end: LinkEnd
 
@@ -100,10 +100,10 @@ struct LinkEndError: Error {
 /// The consequences of the end of a connection: when the next is made, and whether the server is blamed.
 package struct EndVerdict: Sendable, Equatable {
     package enum Next: Sendable, Equatable {
-        /// After the back-off; at once where the network has changed below the connection.
+        /// After the back-off; at once if the network has changed below the connection.
         case afterBackoff
         case atOnce
-        /// After the back-off, and not before this time has passed.
+        /// After the back-off, but not before this time has passed.
         case notBefore(Duration)
         case never
     }
@@ -118,26 +118,26 @@ package struct EndVerdict: Sendable, Equatable {
     }
 }
 
-/// A link as the driver of a client sees it, which knows no units.
+/// A link without its units, as the driver of a client uses it.
 package protocol DrivenLink: AnyObject {
     var id: ConnectionID { get }
-    /// The number of bytes that were sent and have not been handed to the kernel; zero where that is no more than what
-    /// the channel takes without being asked.
+    /// The number of bytes that were sent and have not been handed to the kernel; zero if the channel accepts them
+    /// without waiting.
     var queuedBytes: Int { get }
     /// Returns the traffic since the last call.
     func takeTraffic() -> Traffic
-    /// From now on time counts: beats begin.
+    /// Starts the beats and the other timers.
     func startBeats(interval: Duration?, in turn: inout Turn)
     func changeBeats(_ change: BeatsChange, in turn: inout Turn)
-    /// Asks at once whether the peer lives, where it can be asked.
+    /// Probes at once whether the peer lives, if it can be probed.
     ///
-    /// - Parameter isUrgent: Whether one unanswered ping is enough to take it for dead.
+    /// - Parameter isUrgent: Whether one unanswered ping is enough to consider it dead.
     func probe(isUrgent: Bool, in turn: inout Turn)
-    /// Takes no bytes from the network, or goes on. A link that closes reads on.
+    /// Suspends or resumes reading. A closing link continues to read.
     func setReading(isSuspended: Bool, in turn: inout Turn)
-    /// Ends the connection by choice, after what is queued has left.
+    /// Ends the connection by choice, after the queue has been sent.
     ///
-    /// - Returns: Completes when the channel is gone; nil where it is.
+    /// - Returns: A future that completes when the channel is closed; nil if it is.
     @discardableResult
     func close(_ reason: CloseReason, in turn: inout Turn) -> EventLoopFuture<Void>?
     /// Closes the channel at once.

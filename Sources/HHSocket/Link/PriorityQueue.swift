@@ -15,7 +15,7 @@ package struct PriorityQueue<Element> {
 
     package var isEmpty: Bool { self.count == 0 }
 
-    /// The one to leave next.
+    /// The element to remove next.
     package var first: Element? { self.levels.isEmpty ? nil : self.levels[self.levels.count - 1].elements.first }
 
     /// The priority of the first element.

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The output of one link, in order: bytes that are ready, then units by priority. Does no I/O: the link pulls, as far
-/// as its channel takes more.
+/// The output of one link, in order: bytes that are ready, then units by priority. It does no I/O: the link pulls, as
+/// far as its channel accepts more.
 ///
-/// Units are put into bytes when they begin to leave. One that leaves piece by piece goes on until a boundary; there
-/// units of a higher priority go first, and those of its own take turns with it.
+/// Units are encoded when their sending begins. A unit that is sent piece by piece continues until a boundary, where
+/// units of a higher priority go first, and those of the same priority take turns with it.
 package struct SendBuffer<Language: LinkLanguage> {
     private enum Waiting {
         case unit(Language.Unit, cost: Int)
-        /// One that has begun, and stands at a boundary.
+        /// A unit whose sending has begun, at a boundary.
         case outgoing(Outgoing<Language.Unit>, cost: Int)
     }
 
     /// The outcome of appending a unit.
     package enum Taken: Sendable {
-        /// It leaves with the next flush.
+        /// It is sent with the next flush.
         case sent
         /// It waits for the peer to read.
         case queued
@@ -27,7 +27,7 @@ package struct SendBuffer<Language: LinkLanguage> {
     package enum Pulled {
         /// Nothing waits.
         case nothing
-        /// A unit is to be begun, by ``begin(_:_:_:)``, or dropped.
+        /// A unit to begin, by ``begin(_:_:_:)``, or to drop.
         case unit(Language.Unit, FramePriority)
         /// A piece of this unit was written.
         case piece(Outgoing<Language.Unit>)
@@ -35,17 +35,17 @@ package struct SendBuffer<Language: LinkLanguage> {
 
     /// Bytes that are ready to be written.
     package var bytes = SendBytes()
-    /// The most bytes that may wait; into an empty queue a unit of any size goes.
+    /// The largest number of bytes that may wait; an empty queue accepts a unit of any size.
     private let maximumBytes: Int
     private var waiting = PriorityQueue<Waiting>()
     /// The unit that is being written piece by piece.
     private var current: (outgoing: Outgoing<Language.Unit>, priority: FramePriority, cost: Int)? {
         didSet { self.hasCurrent = self.current != nil }
     }
-    /// Whether something leaves piece by piece. Every turn asks, and comparing an optional of a generic type with nil
-    /// has the runtime look up that type.
+    /// Whether a unit is being sent piece by piece. Every turn reads this, and comparing an optional of a generic type
+    /// with nil makes the runtime look up that type.
     private var hasCurrent = false
-    /// Whether a unit of a higher priority may leave before its next piece.
+    /// Whether a unit of a higher priority may be sent before its next piece.
     private var isInterruptible = false
     /// The length of the waiting units on the wire, in bytes.
     private var waitingUnitBytes = 0
@@ -54,17 +54,17 @@ package struct SendBuffer<Language: LinkLanguage> {
         self.maximumBytes = maximumBytes
     }
 
-    /// Whether nothing waits: what is appended now leaves at once, where the channel takes it.
+    /// Whether nothing waits, so that what is appended now is sent at once, if the channel accepts it.
     @inline(__always)
     package var isEmpty: Bool { !self.hasCurrent && self.waiting.isEmpty }
 
-    /// The number of bytes that wait for the channel to take them, without those that are ready.
+    /// The number of bytes that wait for the channel to accept them, without those that are ready.
     package var waitingBytes: Int {
         guard self.hasCurrent, let current = self.current else { return self.waitingUnitBytes }
         return self.waitingUnitBytes + current.cost - current.outgoing.sent
     }
 
-    /// - Parameter isOpen: Whether the channel takes more.
+    /// - Parameter isOpen: Whether the channel accepts more.
     package mutating func append(
         _ unit: consuming Language.Unit,
         _ priority: FramePriority,
@@ -82,7 +82,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         return .queued
     }
 
-    /// Begins a unit: it leaves now, whole or piece by piece.
+    /// Begins a unit: it is sent now, whole or piece by piece.
     package mutating func begin(_ unit: consuming Language.Unit, _ priority: FramePriority, _ language: inout Language)
     {
         guard let outgoing = language.begin(unit, into: &self.bytes) else { return }
@@ -90,9 +90,9 @@ package struct SendBuffer<Language: LinkLanguage> {
         self.current = (outgoing, priority, language.cost(of: outgoing.unit))
     }
 
-    /// Takes the next thing that waits.
+    /// Removes the next waiting entry.
     ///
-    /// - Parameter limit: The most bytes of a piece.
+    /// - Parameter limit: The largest piece, in bytes.
     package mutating func pull(_ language: inout Language, limit: Int) -> Pulled {
         if self.mayInterrupt, let priority = self.waiting.firstPriority,
             case .unit(let unit, let cost)? = self.waiting.popFirst()
@@ -114,7 +114,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         }
     }
 
-    /// Whether a unit that waits leaves before the next piece of the one that has begun.
+    /// Whether a waiting unit is sent before the next piece of the unit that has begun.
     private var mayInterrupt: Bool {
         guard self.hasCurrent, self.isInterruptible, let current = self.current,
             let priority = self.waiting.firstPriority, priority > current.priority, case .unit? = self.waiting.first
@@ -144,7 +144,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         return outgoing
     }
 
-    /// Takes out the units that have not begun, in the order in which they would leave. What has begun goes on.
+    /// Removes the units that have not begun, in the order of sending. Units that have begun continue.
     mutating func takeWaitingUnits() -> [(unit: Language.Unit, priority: FramePriority)] {
         var units: [(Language.Unit, FramePriority)] = []
         var others: [(Waiting, FramePriority)] = []
@@ -160,9 +160,9 @@ package struct SendBuffer<Language: LinkLanguage> {
         return units
     }
 
-    /// Drops what has not left.
+    /// Drops everything that was not sent.
     ///
-    /// - Returns: The units that have not begun, in the order in which they would have left.
+    /// - Returns: The units that have not begun, in the order of sending.
     @discardableResult
     package mutating func removeAll() -> [Language.Unit] {
         self.bytes.removeAll()

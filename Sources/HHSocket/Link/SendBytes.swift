@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Bytes that are about to be written: small units are gathered in one buffer, large bodies are passed on as they are.
+/// Bytes that are about to be written: small units are gathered in one buffer, large bodies are passed on without a
+/// copy.
 package struct SendBytes: Sendable {
-    /// A buffer larger than this is not kept for the next turn.
+    /// The largest buffer that is kept for the next turn.
     private static let largestKept = 256 << 10
-    /// A buffer larger than this is not kept while nothing is sent.
+    /// The largest buffer that is kept while nothing is sent.
     private static let largestKeptInRest = 512
 
     /// The buffer to which the next small unit is written, after ``prepare()``.
     package var gathered = ByteBuffer()
     /// Whether `gathered` is the channel's by now.
     private var isLent = false
-    /// A large body, and what was gathered before it; both leave before `gathered`. As a rule there is no other, since
-    /// links write it at once. Each is a property of its own: it is moved out where a pair would be copied.
+    /// A large body, and the bytes gathered before it; both precede `gathered`. Usually there is no other, since links
+    /// write it at once. Two separate properties, because a value can be moved out of each, while a pair would be
+    /// copied.
     private var body: ByteBuffer?
     private var gatheredBeforeBody: ByteBuffer?
-    /// Buffers that are written behind these, and before `gathered`.
+    /// Buffers that follow these, and precede `gathered`.
     private var others: [ByteBuffer] = []
     /// The number of bytes in all of them.
     private var bytesBefore = 0
 
     package init() {}
 
-    /// The number of bytes that are to be written.
+    /// The number of bytes to write.
     @inline(__always)
     package var count: Int { self.bytesBefore + (self.isLent ? 0 : self.gathered.readableBytes) }
 
@@ -66,14 +68,14 @@ package struct SendBytes: Sendable {
         self.setBody(buffer, isFirst)
     }
 
-    /// Has what was gathered leave before what is appended.
+    /// Places the gathered bytes before what is appended next.
     ///
-    /// - Returns: Whether nothing else leaves before.
+    /// - Returns: Whether nothing else precedes it.
     private mutating func setGatheredAside() -> Bool {
         let isFirst = !self.hasBodies
         guard !self.isLent, self.gathered.readableBytes > 0 else { return isFirst }
         self.bytesBefore += self.gathered.readableBytes
-        // Room for what stands between two large bodies.
+        // Room for the bytes between two large bodies.
         var gathered = ByteBufferAllocator().buffer(capacity: 256)
         swap(&gathered, &self.gathered)
         if isFirst { self.gatheredBeforeBody = gathered } else { self.others.append(gathered) }
@@ -89,8 +91,7 @@ package struct SendBytes: Sendable {
     @inline(__always)
     package var hasBodies: Bool { self.bytesBefore > 0 }
 
-    /// Takes what is to be written next, up to the last large body. Nil where that has been taken, and
-    /// ``takeGathered()`` is next.
+    /// Removes the next buffer to write, up to the last large body. Nil after that; then call ``takeGathered()``.
     package mutating func popFirst() -> ByteBuffer? {
         guard let first = self.gatheredBeforeBody.take() ?? self.body.take() ?? self.popOther() else { return nil }
         self.bytesBefore -= first.readableBytes
@@ -99,24 +100,24 @@ package struct SendBytes: Sendable {
 
     private mutating func popOther() -> ByteBuffer? { self.others.isEmpty ? nil : self.others.removeFirst() }
 
-    /// Takes what was gathered behind all large bodies; nil where that is nothing.
+    /// Removes the bytes gathered after all large bodies; nil if there are none.
     package mutating func takeGathered() -> ByteBuffer? {
         guard !self.isLent, self.gathered.readableBytes > 0 else { return nil }
         self.isLent = true
         return self.gathered
     }
 
-    /// Releases memory that is large for what it held. Call after the bytes that were taken have been flushed.
+    /// Releases memory that is much larger than its last contents. Call it after the removed bytes have been flushed.
     package mutating func recycle() {
         let capacity = self.gathered.capacity
         guard self.isLent, capacity > 4_096 else { return }
         if capacity > Self.largestKept || self.gathered.readableBytes < capacity / 8 { self.gathered = ByteBuffer() }
     }
 
-    /// Whether much memory is kept for bytes to come, and nothing is to be written.
+    /// Whether much memory is reserved for future bytes, and nothing is to be written.
     var keepsMuch: Bool { self.count == 0 && self.gathered.capacity > Self.largestKeptInRest }
 
-    /// The size of the buffer that is kept for bytes to come.
+    /// The size of the buffer that is reserved for future bytes.
     var keptBytes: Int { self.gathered.capacity }
 
     /// Releases that memory.

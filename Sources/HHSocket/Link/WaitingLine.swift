@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Units that no link has begun, or what stands for them: bounded, the highest priority first, equals in the order in
-/// which they came; what had left before and comes back stands before its equals.
+/// Units whose sending no link has begun, or their representatives: bounded, ordered by priority, and by arrival within
+/// a priority; units that were removed for sending and are returned precede their equals.
 ///
-/// Some leave the line before their turn, as when nobody wants them any more. They stay in it as stubs until most are
-/// that, so that leaving costs the same however long the line is.
+/// Some units are removed before their turn, for example when they are not needed any more. They stay as stubs until
+/// most entries are stubs, so the cost of removing does not depend on the length of the queue.
 package struct WaitingLine<Element> {
     fileprivate struct QueueEntry {
         var element: Element
@@ -13,7 +13,7 @@ package struct WaitingLine<Element> {
     private let maximumCount: Int
     private let maximumBytes: Int
     private var waiting = PriorityQueue<QueueEntry>()
-    /// Those that had left before.
+    /// Units that were removed for sending and returned.
     private var returning = PriorityQueue<QueueEntry>()
     /// The number of elements that wait.
     package private(set) var count = 0
@@ -30,19 +30,19 @@ package struct WaitingLine<Element> {
     /// The number of places, stubs included.
     package var length: Int { self.waiting.count + self.returning.count }
 
-    /// Whether one more may wait that costs this number of bytes. An empty line takes one of any size.
+    /// Whether one more unit of this cost may wait. An empty queue accepts one of any size.
     package func hasRoom(for cost: Int) -> Bool {
         self.count < self.maximumCount && (self.count == 0 || cost <= self.maximumBytes - self.bytes)
     }
 
-    /// - Parameter isReturning: Whether it stands before those of its priority that have never left.
+    /// - Parameter isReturning: Whether it precedes those of its priority that were never removed.
     package mutating func append(_ element: Element, _ priority: FramePriority, cost: Int, isReturning: Bool = false) {
         self.count += 1
         self.bytes += cost
         self.appendEntry(element, priority, cost: cost, isReturning: isReturning)
     }
 
-    /// Gives an element that waits the last place of this priority; the one it had is a stub from now on.
+    /// Moves a waiting element to the last place of this priority; its former place becomes a stub.
     package mutating func appendEntry(
         _ element: Element,
         _ priority: FramePriority,
@@ -69,9 +69,9 @@ package struct WaitingLine<Element> {
         self.returning.removeAll { isStub($0.element) }
     }
 
-    /// Takes out the element whose turn it is.
+    /// Removes the element whose turn it is.
     ///
-    /// - Parameter fits: Whether an element of this cost may leave now; otherwise none does.
+    /// - Parameter fits: Whether an element of this cost may be sent now; otherwise none is removed.
     package mutating func popFirst(where fits: (Int) -> Bool = { _ in true }, unless isStub: (Element) -> Bool)
         -> Element?
     {
@@ -95,7 +95,7 @@ package struct WaitingLine<Element> {
         return self.waiting.first.map { ($0, false) }
     }
 
-    /// Forgets all places, of which none but stubs may be left.
+    /// Removes all places, which must be stubs.
     package mutating func removeStubs() {
         assert(self.count == 0)
         self.waiting = PriorityQueue()

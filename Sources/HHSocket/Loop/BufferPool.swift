@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
-/// Memory for bytes that live about as long as a turn: a buffer is used again as soon as nobody else refers to it. One
-/// that is kept leaves the pool.
+/// Memory for bytes that are needed for about one turn: a buffer is reused as soon as it has no other references. A
+/// buffer that is retained elsewhere leaves the pool.
 ///
-/// A server has a pool for each thread, not for each connection: idle connections hold nothing, and the memory that is
-/// used again is still in the processor's cache.
+/// A server has a pool for each thread, not for each connection: idle connections hold nothing, and reused memory is
+/// still in the processor's cache.
 package final class BufferPool: @unchecked Sendable {
-    // Proof of Sendable: it is handed over before it is used, and from then on touched on one event loop alone.
+    // Proof of Sendable: it is passed to its thread before it is used, and from then on accessed only on one event
+    // loop.
 
     /// The largest buffer that is kept, in bytes.
     private static let largestKept = 256 << 10
-    /// The largest number of buffers: each is looked at.
+    /// The largest number of buffers, all of which are searched.
     private static let maximumCount = 32
     /// Buffers up to this capacity serve for any number of bytes.
     private static let smallCapacity = 512
@@ -28,12 +29,12 @@ package final class BufferPool: @unchecked Sendable {
         self.maximumBytes = maximumBytes
     }
 
-    /// Returns an empty buffer, which is the caller's alone.
+    /// Returns an empty buffer without other references.
     ///
     /// - Parameters:
-    ///   - capacity: The number of bytes that are to be written.
-    ///   - excess: The capacity may be this many times as large; twice as large if the bytes are often kept, since a
-    ///     buffer's capacity is a power of two.
+    ///   - capacity: The number of bytes to write.
+    ///   - excess: The capacity may be this many times as large; use 2 if the bytes are often retained. A buffer's
+    ///     capacity is a power of two.
     package func take(capacity: Int, excess: Int = 8) -> ByteBuffer {
         let range = capacity...max(Self.smallCapacity, capacity, capacity * excess)
         for index in self.buffers.indices {
@@ -51,7 +52,7 @@ package final class BufferPool: @unchecked Sendable {
         return ByteBufferAllocator().buffer(capacity: capacity)
     }
 
-    /// Keeps a buffer until it is free, for a later ``take(capacity:excess:)``.
+    /// Keeps a buffer until it has no other references, for a later ``take(capacity:excess:)``.
     package func put(_ buffer: ByteBuffer) {
         guard buffer.capacity > 0, buffer.capacity <= Self.largestKept else { return }
         self.buffers.append(buffer)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
-/// Counts the bytes that the socket thread has handed to the user's queue and that have not been looked at there, so
-/// that nothing more is read from the network while the queue is behind. Any thread.
+/// Counts the bytes that the socket thread has passed to the user's queue and that were not processed there, so that
+/// nothing more is read from the network while the queue is behind. Any thread.
 package final class CallbackBacklog: Sendable {
     private struct State {
         var bytes = 0
         var isFull = false
     }
 
-    /// The number of bytes, 8 MiB, beyond which reading is held, until half of it is left.
+    /// The number of bytes, 8 MiB, above which reading is held, until half of it remains.
     package static let limit = 8 << 20
     /// The cost of a callback besides the bytes of its frame: the closure, its block, and the objects that they refer
     /// to.
@@ -34,9 +34,9 @@ package final class CallbackBacklog: Sendable {
         }
     }
 
-    /// It has run.
+    /// Records that a callback has run.
     ///
-    /// - Returns: Whether reading should go on from now on.
+    /// - Returns: Whether reading should continue from now on.
     package func remove(bytes: Int) -> Bool {
         self.state.withLockedValue { state in
             state.bytes -= bytes + Self.costOfCallback

@@ -10,13 +10,13 @@ public struct CallbackQueue: Sendable {
 
     package var target: Target
 
-    /// Callbacks run on `queue`, in order if it is serial. What one read brings is handed over in one block.
+    /// Callbacks run on `queue`, in order if it is serial. The callbacks of one read are submitted in one block.
     public static func queue(_ queue: DispatchQueue) -> CallbackQueue {
         CallbackQueue(target: .queue(queue))
     }
 
     /// Callbacks run on the thread that owns the connection: the least delay, but a callback that takes long, or
-    /// blocks, holds up every other call. For callbacks that only pass things on.
+    /// blocks, delays every other call. For callbacks that only pass results on.
     public static var socketThread: CallbackQueue { CallbackQueue(target: .socketThread) }
 
     /// Runs `body` where callbacks run; on the calling thread if that is the socket thread.

@@ -3,8 +3,8 @@ import CHHSocket
 
 /// Memory that was freed and that the C library keeps for later.
 package enum FreeMemory {
-    /// Gives it back to the system. It takes milliseconds where there is much, for which other threads may have to wait
-    /// that allocate.
+    /// Returns free memory to the system. If there is much, this takes milliseconds, in which other threads that
+    /// allocate may have to wait.
     package static func giveBack() {
         _ = chhsocket_return_free_memory()
     }

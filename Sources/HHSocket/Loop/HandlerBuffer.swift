@@ -5,12 +5,12 @@
 /// and an array of enumerations copies them.
 @usableFromInline
 package struct HandlerBuffer: ~Copyable {
-    /// Stands before each handler.
+    /// The header before each handler.
     @usableFromInline
     struct Header {
-        /// Knows which type the handler has.
+        /// The type of the handler.
         @usableFromInline let type: any TurnHandler.Type
-        /// From this header to the next, in bytes.
+        /// The distance to the next header, in bytes.
         @usableFromInline let stride: Int
 
         @inlinable
@@ -22,7 +22,7 @@ package struct HandlerBuffer: ~Copyable {
 
     /// No handler is aligned to more.
     @usableFromInline static var alignment: Int { 16 }
-    /// A buffer of more bytes is not kept: 1 MiB.
+    /// The largest buffer that is kept: 1 MiB.
     private static var largestKept: Int { 1 << 20 }
 
     @usableFromInline var memory: UnsafeMutableRawPointer?
@@ -33,7 +33,7 @@ package struct HandlerBuffer: ~Copyable {
     package init() {}
 
     deinit {
-        // Whoever owns it has run all of them.
+        // The owner has run all handlers.
         self.memory?.deallocate()
     }
 
@@ -67,7 +67,7 @@ package struct HandlerBuffer: ~Copyable {
         self.capacity = capacity
     }
 
-    /// A handler that has left the line, and not yet its memory: nothing else may be appended before it runs.
+    /// A handler that was removed from the queue, but is still in its memory: nothing may be appended before it runs.
     struct First {
         fileprivate let type: any TurnHandler.Type
         fileprivate let place: UnsafeMutableRawPointer

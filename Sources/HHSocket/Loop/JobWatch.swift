@@ -4,8 +4,8 @@ import Dispatch
 import Logging
 import NIOConcurrencyHelpers
 
-/// Warns of a job that blocks a socket's thread, while it does: one that waits for an answer never returns. In debug
-/// builds alone.
+/// Warns of a job that blocks a socket's thread while it does, since one that waits for an answer never returns. Only
+/// in debug builds.
 final class JobWatch: Sendable {
     /// The time that a job may block: 100 ms, which users notice.
     private static let limit = DispatchTimeInterval.milliseconds(100)
@@ -38,7 +38,7 @@ final class JobWatch: Sendable {
         self.state.withLockedValue { $0.isRunning = false }
     }
 
-    /// Looks whether the job that runs now is the same in a while.
+    /// Checks after a while whether the same job is still running.
     private func setTimer(_ count: UInt64) {
         DispatchQueue.global().asyncAfter(deadline: .now() + Self.limit) {
             let (isBlocked, next) = self.state.withLockedValue { state -> (Bool, UInt64?) in

@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 /// Runs the jobs of a loop that has been closed: one after the other, on the system's threads.
 final class LateJobs: Sendable {
     private struct State {
-        /// Those that wait for the loop's last turn to end.
+        /// The jobs that wait for the loop's last turn to end.
         var waiting: [SocketJob] = []
         /// Set once that has ended.
         var queue: DispatchQueue?
@@ -22,7 +22,7 @@ final class LateJobs: Sendable {
         }
     }
 
-    /// The loop runs no job any more.
+    /// The loop has stopped running jobs.
     func begin() {
         self.state.withLockedValue { state in
             guard state.queue == nil else { return }

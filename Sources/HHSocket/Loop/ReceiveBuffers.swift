@@ -4,10 +4,11 @@ package import NIOCore
 /// Memory for reads, which the connections of an event loop share.
 ///
 /// NIO's own allocators keep the largest buffer that a connection has ever needed for as long as the connection lasts.
-/// Here a connection keeps 2 KiB, and reads into larger buffers only while it is busy: they are used again, by
-/// whichever connection reads next, as soon as nobody refers to what was read.
+/// Here a connection keeps 2 KiB, and reads into larger buffers only while it is busy: these are reused by the next
+/// connection that reads, as soon as the received bytes have no other references.
 package final class ReceiveBuffers: @unchecked Sendable {
-    // Proof of Sendable: it is handed over before it is used, and from then on touched on one event loop alone.
+    // Proof of Sendable: it is passed to its thread before it is used, and from then on accessed only on one event
+    // loop.
 
     /// A size of buffers.
     private struct Level {
@@ -32,17 +33,17 @@ package final class ReceiveBuffers: @unchecked Sendable {
 
     static func size(ofLevel level: Int) -> Int { Self.smallSize << (level == 0 ? 0 : 1 + 2 * level) }
 
-    /// Returns an empty buffer of a level from 1 on, which is the caller's alone.
+    /// Returns an empty buffer of a level of at least 1, without other references.
     func take(level: Int) -> ByteBuffer {
-        // The latest first, whose memory is in the processor's cache. One that is still in use is somebody else's by
-        // now: it is not waited for.
+        // The latest first, whose memory is in the processor's cache. A buffer that is still referenced now belongs to
+        // others, and is not waited for.
         while var buffer = self.levels[level - 1].buffers.popLast() {
             if buffer.modifyIfUniquelyOwned({ $0.clear() }) != nil { return buffer }
         }
         return ByteBufferAllocator().buffer(capacity: self.levels[level - 1].size)
     }
 
-    /// Takes a reference to what was read, so that its memory is used again once nobody else has one.
+    /// Stores a reference to a used buffer, so that its memory is reused once it has no other references.
     package func put(_ buffer: ByteBuffer) {
         let size = buffer.storageCapacity
         guard size > Self.smallSize, let index = self.levels.firstIndex(where: { $0.size == size }),
@@ -55,17 +56,17 @@ package final class ReceiveBuffers: @unchecked Sendable {
     package var bytes: Int { self.levels.reduce(0) { $0 + $1.size * $1.buffers.count } }
 }
 
-/// Chooses the buffers of one connection's reads: its own small one, or a shared one while reads fill them.
+/// Chooses the buffers for one connection's reads: its own small one, or a shared one while reads fill them.
 ///
-/// The channel is to read once per event (`maxMessagesPerRead` 1): then NIO keeps the small buffer alone.
+/// The channel must read once per event (`maxMessagesPerRead` 1): then NIO keeps only the small buffer.
 package struct SharedReceiveAllocator: RecvByteBufferAllocator {
-    /// Not counted: NIO copies the allocator for each of its calls.
+    /// Unmanaged, because NIO copies the allocator for each of its calls.
     private let buffers: Unmanaged<ReceiveBuffers>
     private var level: UInt8 = 0
-    /// The number of reads in a row that a buffer of the level below would have had room for.
+    /// The number of consecutive reads that would have fitted a buffer of the level below.
     private var smallReads: UInt8 = 0
 
-    /// - Parameter buffers: To be kept by the caller until the channel is closed.
+    /// - Parameter buffers: The caller must retain them until the channel is closed.
     package init(_ buffers: ReceiveBuffers) {
         self.buffers = .passUnretained(buffers)
     }
@@ -78,7 +79,7 @@ package struct SharedReceiveAllocator: RecvByteBufferAllocator {
 
     package func nextBufferSize() -> Int? { self.level == 0 ? ReceiveBuffers.smallSize : nil }
 
-    /// - Returns: Whether the next buffer is a shared one: NIO then asks for it instead of using its own again.
+    /// - Returns: Whether the next buffer is a shared one: NIO then requests it instead of reusing its own.
     package mutating func record(actualReadBytes count: Int) -> Bool {
         let level = Int(self.level)
         if count >= ReceiveBuffers.size(ofLevel: level) {

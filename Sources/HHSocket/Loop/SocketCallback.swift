@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Something to tell the user, without a closure where there is an object that knows what.
+/// A notification of the user; an object's instead of a closure where possible.
 package enum SocketCallback: Sendable, TurnHandler {
     case work(any CallbackWork)
     case closure(@Sendable () -> Void)

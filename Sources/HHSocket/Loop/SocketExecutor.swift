@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The thread of a client, or of a server's connection, as a place where Swift tasks run.
+/// The thread of a client, or of a server's connection, as an executor of Swift tasks.
 ///
 /// ```swift
 /// Task(executorPreference: client.executor) {
@@ -9,13 +9,13 @@
 ///     }
 /// }
 /// ```
-/// A task here is resumed in the turn of the thread that brings its answer, and what it sends leaves with that turn:
-/// awaiting a call costs no change of threads. A turn runs 1,024 jobs or for some 5 ms at most; others wait for the
+/// A task here is resumed in the turn of the thread that receives its answer, and its next requests are sent with that
+/// turn: awaiting a call costs no change of threads. A turn runs 1,024 jobs or about 5 ms at most; others wait for the
 /// next one.
 ///
-/// **A job must not block.** While it computes or waits otherwise than by `await`, nothing is sent and nothing
-/// received, answers and heartbeats included, and a job that blocks until an answer comes waits for ever. What takes
-/// more than some 100 µs belongs elsewhere. A debug build logs a warning when a job has blocked the thread for 100 ms.
+/// **A job must not block.** While it computes or waits other than by `await`, nothing is sent or received, including
+/// answers and heartbeats, and a job that blocks until an answer arrives waits for ever. Work that takes more than
+/// about 100 µs belongs elsewhere. A debug build logs a warning when a job has blocked the thread for 100 ms.
 ///
 /// Once the client has been released, or the server has shut down, jobs run on the system's threads, one after the
 /// other: each of them exactly once.
@@ -64,8 +64,8 @@ extension SocketExecutor.Serial: SerialExecutor {
         self.loop.enqueue(SocketJob(UnownedJob(job), .serial(.passUnretained(self)), on: self.loop))
     }
 
-    /// Ends the process unless this is called on the socket's thread, so that `assumeIsolated` works in completion
-    /// handlers there.
+    /// Ends the process unless called on the socket's thread, so that `assumeIsolated` works in completion handlers
+    /// there.
     public func checkIsolated() {
         precondition(self.loop.isCurrent, "this is not the socket's thread")
     }

@@ -4,7 +4,7 @@ package struct SocketJob: Sendable, TurnHandler {
     // Two executors, not one that is both: a job of a task that ran as an actor's would be enqueued once more at its
     // first `await`, for the runtime would think it isolated.
     enum Executor: Sendable {
-        // Not counted: the task or the actor keeps its executor as long as it has jobs.
+        // Unmanaged: the task or the actor retains its executor as long as it has jobs.
         case task(Unmanaged<SocketExecutor>)
         case serial(Unmanaged<SocketExecutor.Serial>)
     }

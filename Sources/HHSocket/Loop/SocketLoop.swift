@@ -3,27 +3,27 @@ import Dispatch
 package import Logging
 import NIOCore
 
-/// The run loop of a socket's thread: everything that happens there happens in one of its turns.
+/// The run loop of a socket's thread: everything on it happens in one of its turns.
 ///
-/// A turn delivers what has come, runs handlers, then what other threads have submitted, and flushes. What happens
-/// while a turn holds everything (a channel that tells of its end while it is flushed) waits for the end of what the
-/// turn is doing.
+/// A turn delivers received units, runs handlers, then the work that other threads have submitted, and flushes. An
+/// event that occurs while the turn is held (such as the end of a channel during its flush) waits until the turn is
+/// free.
 @usableFromInline
 package final class SocketLoop: @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable; the variables are touched on the event loop alone.
+    // Proof of Sendable: the constants are Sendable; the variables are accessed only on the event loop.
 
-    /// The present turn, if there is one.
+    /// The current turn, if there is one.
     @usableFromInline
     enum Phase {
-        /// No turn is under way.
+        /// No turn is in progress.
         case idle
-        /// A turn is under way, and somebody up the stack holds it.
+        /// A turn is in progress, and a caller holds it.
         case running
-        /// A turn is under way and nobody holds it: a read has been delivered, and its end comes next.
+        /// A turn is in progress and no caller holds it: a read has been delivered, and its end follows.
         case paused
-        /// A turn is under way and nobody holds it: handlers run, and may take it.
+        /// A turn is in progress and no caller holds it: handlers run, and may take it.
         case handlers
-        /// A turn flushes: what is submitted now has to wait for the next one.
+        /// A turn flushes: work that is submitted now waits for the next one.
         case ending
     }
 
@@ -39,12 +39,12 @@ package final class SocketLoop: @unchecked Sendable {
         /// The number of jobs that may still run in this turn. Others wait for the next one: jobs that make jobs again
         /// and again must not keep the loop from reading.
         var remainingJobs = SocketLoop.maximumJobsInTurn
-        /// When somebody looked how long they take, for the first time in the last turn with many.
+        /// The time of the first check of the jobs' duration in the last turn with many.
         var jobsBegan = NIODeadline.uptimeNanoseconds(0)
-        /// The number of turns in a row that ended since they had run enough jobs, without a read in between.
+        /// The number of consecutive turns that ended because they had run enough jobs, without a read in between.
         var busyTurns = 0
         var taskTurns = TaskTurns()
-        /// Until when no turn begins but by a read; nil if the loop does not rest.
+        /// The end of a pause in which only a read begins a turn; nil without a pause.
         var restEnd: NIODeadline?
         var host: (any TurnHost)?
         /// Storage that is used again.
@@ -53,30 +53,30 @@ package final class SocketLoop: @unchecked Sendable {
         var later: [(inout Turn) -> Void] = []
         /// Submissions of this thread that have not run yet.
         var own: [Submission] = []
-        /// The link that must be flushed; nearly always there is one at most.
+        /// The link to flush; almost always there is one at most.
         var touched: (any TurnLink)?
         var alsoTouched: [any TurnLink] = []
         var wantsFlush = false
-        /// For the user's queue.
+        /// The callbacks for the user's queue.
         var callbacks: [SocketCallback] = []
         @usableFromInline var continuations: [UnsafeContinuation<Void, Never>] = []
     }
 
     /// The largest number of Swift jobs that run in one turn.
     static let maximumJobsInTurn = 1_024
-    /// About how long jobs may take in one turn; checked once every ``jobsBetweenLooks`` jobs.
+    /// The approximate time limit of jobs in one turn; checked after every ``jobsBetweenLooks`` jobs.
     private static let maximumTimeOfJobs = TimeAmount.milliseconds(5)
     private static let jobsBetweenLooks = 64
-    /// The number of times that the pause doubles while nothing is read: the event loop may need more than that to come
-    /// to its channels, most of all where it is not optimised.
+    /// The number of times that the pause doubles while nothing is read: the event loop may need longer to reach its
+    /// channels, especially in unoptimised builds.
     private static let maximumDoublings = 5
 
     package let eventLoop: any EventLoop
-    /// Handlers that wait, at a place of their own: they are moved in through a ``Turn``.
+    /// Handlers that wait, at a fixed address: they are moved in through a ``Turn``.
     @usableFromInline let handlers = UnsafeMutablePointer<HandlerBuffer>.allocate(capacity: 1)
-    /// For bytes that are gone when the turn ends, as a rule.
+    /// Buffers for bytes that are usually released when the turn ends.
     package let buffers = BufferPool()
-    /// For reads of the connections that share them.
+    /// Buffers for reads of the connections that share them.
     package let receiveBuffers = ReceiveBuffers()
     /// Nil where it is the event loop's own.
     private let thread: LoopThread?
@@ -93,7 +93,7 @@ package final class SocketLoop: @unchecked Sendable {
     private var isDrainScheduled = false
     /// Whether nothing that is submitted from now on runs.
     private var isClosed = false
-    // Unchecked: a call touches it some ten times, on this thread alone, and every access ends before anything else is
+    // Unchecked: a call accesses it about ten times, only on this thread, and every access ends before other code is
     // called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
@@ -101,9 +101,9 @@ package final class SocketLoop: @unchecked Sendable {
     @usableFromInline var hot = Hot()
 
     /// - Parameters:
-    ///   - callbackQueue: Where callbacks of turns run.
-    ///   - thread: Tells the time and wakes the loop; the event loop's own by default.
-    ///   - logger: Warned of jobs that block the thread, in debug builds.
+    ///   - callbackQueue: The queue for callbacks of turns.
+    ///   - thread: The clock and the wake-up of the loop; the event loop's own by default.
+    ///   - logger: The logger for warnings about jobs that block the thread, in debug builds.
     package init(
         eventLoop: any EventLoop,
         callbackQueue: CallbackQueue = .socketThread,
@@ -125,7 +125,8 @@ package final class SocketLoop: @unchecked Sendable {
         self.handlers.deallocate()
     }
 
-    /// Sets what is asked at the end of each turn, until ``close(whenIdle:)``. Before the first submission.
+    /// Sets the host that is called at the end of each turn, until ``close(whenIdle:)``. Must be called before the
+    /// first submission.
     package func setHost(_ host: any TurnHost) {
         self.hot.host = host
     }
@@ -143,7 +144,7 @@ package final class SocketLoop: @unchecked Sendable {
         thread.wake(body)
     }
 
-    /// Has `submission` run on this thread, in a turn, after all that was submitted before.
+    /// Runs `submission` on this thread, in a turn, after all earlier submissions.
     ///
     /// - Returns: False if the loop is closed and nothing runs any more.
     @discardableResult
@@ -151,7 +152,7 @@ package final class SocketLoop: @unchecked Sendable {
         defer { if let thread = self.thread { thread.submitted() } }
         if self.isCurrent, !self.isClosed {
             self.hot.own.append(submission)
-            // A turn runs what was submitted in it when it ends.
+            // A turn runs its own submissions when it ends.
             if self.hot.phase == .idle { self.scheduleDrain() }
             return true
         }
@@ -167,9 +168,9 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
-    /// Has a Swift job run on this thread, in a turn, as a handler; once the loop is closed, on the system's threads.
+    /// Runs a Swift job on this thread, in a turn, like a handler; once the loop is closed, on the system's threads.
     ///
-    /// Where handlers run it does so in the present turn.
+    /// If handlers are running, it runs in the current turn.
     func enqueue(_ job: SocketJob) {
         if self.isCurrent, !self.isClosed || self.hot.isLast,
             self.hot.phase == .handlers || self.hot.phase == .running, self.hot.remainingJobs > 0
@@ -192,14 +193,14 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
-    /// Takes nothing more, and forgets its timers. `whenIdle` is called, on any thread, once no other thread is about
-    /// to wake this one. Jobs that wait run elsewhere when the present turn has ended.
+    /// Stops accepting work, and removes its timers. `whenIdle` is called, on any thread, once no other thread is about
+    /// to wake this one. Waiting jobs run elsewhere when the current turn has ended.
     package func close(whenIdle: @escaping @Sendable () -> Void) {
         self.isClosed = true
         self.hot.host = nil
-        // Who has set them knows the loop, which would know them for ever.
+        // Their actions refer to the loop, which would otherwise retain itself through them.
         self.timers.removeAll()
-        // What was submitted in a rest, whose end was one of them, runs all the same.
+        // Submissions during a pause, whose end was one of these timers, still run.
         if self.hot.restEnd.take() != nil { self.scheduleDrain() }
         self.submissions.close(whenIdle: whenIdle)
         for job in self.submissions.removeJobs() + self.hot.own.removeJobs() { self.lateJobs.append(job) }
@@ -217,7 +218,7 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// Begins a turn that runs all that was submitted.
     private func drain() {
-        // Otherwise the end of the rest takes what waits.
+        // Otherwise they run at the end of the pause.
         guard self.hot.restEnd == nil else { return }
         guard var turn = self.begin() else { return self.scheduleDrain() }
         let began = self.hot.taskTurns.measures ? turn.now : nil
@@ -226,9 +227,9 @@ package final class SocketLoop: @unchecked Sendable {
         self.taskTurnEnded(began)
     }
 
-    /// Rests if the event loop has not come to its channels for too long.
+    /// Begins a pause if the event loop has not reached its channels for too long.
     ///
-    /// - Parameter began: When the turn began, if that is known.
+    /// - Parameter began: The beginning of the turn, if it is known.
     private func taskTurnEnded(_ began: NIODeadline?) {
         guard let began else { return self.hot.taskTurns.turnEnded() }
         let now = self.clock
@@ -246,7 +247,7 @@ package final class SocketLoop: @unchecked Sendable {
 
     // MARK: Turns
 
-    /// Begins a turn. Nil where one is under way: see ``enter(_:)``.
+    /// Begins a turn. Nil if one is in progress: see ``enter(_:)``.
     @inline(__always)
     func begin() -> Turn? {
         assert(self.isCurrent, "turns belong to the socket's thread")
@@ -270,7 +271,7 @@ package final class SocketLoop: @unchecked Sendable {
         return now
     }
 
-    /// Goes on with the turn that was paused, or begins one.
+    /// Continues the paused turn, or begins one.
     @inline(__always)
     func resume() -> Turn? {
         guard self.hot.phase == .paused else { return self.begin() }
@@ -278,7 +279,8 @@ package final class SocketLoop: @unchecked Sendable {
         return Turn(self)
     }
 
-    /// Runs the handlers so far and leaves the turn for ``resume()``: a read has been delivered, and there may be more.
+    /// Runs the present handlers and leaves the turn for ``resume()``: a read has been delivered, and there may be
+    /// more.
     @inline(__always)
     func pause(_ turn: consuming Turn) {
         self.runHandlers(in: &turn)
@@ -287,15 +289,15 @@ package final class SocketLoop: @unchecked Sendable {
         self.hot.taskTurns.channelWasRead()
     }
 
-    /// Runs `body` in a turn of its own, or within the one that is under way once that is free.
+    /// Runs `body` in a new turn, or within the current one once that is free.
     package func enter(_ body: @escaping (inout Turn) -> Void) {
         guard var turn = self.begin() else { return self.hot.later.append(body) }
         body(&turn)
         self.end(turn)
     }
 
-    /// Runs `body` in the turn whose handlers run now. Any thread; false where `body` is, and where that thread is not
-    /// this one, or no handler runs, or what was submitted before waits for the turn.
+    /// Runs `body` in the turn whose handlers are running. May be called on any thread; returns false if `body` does,
+    /// if this is another thread, if no handler is running, or if earlier submissions wait for the turn.
     package func ifHandlersRun(_ body: (inout Turn) -> Bool) -> Bool {
         guard var turn = self.takeTurnOfHandlers() else { return false }
         let result = body(&turn)
@@ -303,8 +305,8 @@ package final class SocketLoop: @unchecked Sendable {
         return result
     }
 
-    /// Takes the turn whose handlers run now; it must be given back. Any thread; nil where ``ifHandlersRun(_:)`` would
-    /// return false.
+    /// Takes the turn whose handlers are running; it must be given back. May be called on any thread; nil if
+    /// ``ifHandlersRun(_:)`` would return false.
     package func takeTurnOfHandlers() -> Turn? {
         guard self.isRunningHandlers else { return nil }
         self.hot.phase = .running
@@ -326,7 +328,7 @@ package final class SocketLoop: @unchecked Sendable {
         if self.hot.isLast { self.lastTurnEnded() }
     }
 
-    /// Has what is left of this turn run in another one.
+    /// Schedules another turn for the rest of this one's work.
     private func scheduleNextTurn() {
         guard self.hot.remainingJobs == 0, !self.isClosed else { return self.scheduleDrain() }
         let now = self.clock
@@ -340,7 +342,7 @@ package final class SocketLoop: @unchecked Sendable {
         self.lateJobs.begin()
     }
 
-    // Not inlined: of a parameter it is known that somebody holds it, so that each of the calls need not.
+    // Not inlined: a parameter is known to be retained, so the calls need not retain it.
     @inline(never)
     private func flush(for host: (any TurnHost)?, in turn: inout Turn) {
         host?.turnEnds(in: &turn)
@@ -349,13 +351,12 @@ package final class SocketLoop: @unchecked Sendable {
             self.runLater(in: &turn)
             self.flushNow(in: &turn)
         }
-        // What they send or submit has to wait for the next turn: handlers that call again and again must not stop the
-        // loop.
+        // Their sends and submissions wait for the next turn: handlers that call repeatedly must not stop the loop.
         while let handler = self.handlers.pointee.takeFirst() { handler.run() }
         host?.turnEnded()
     }
 
-    /// Runs the handlers that wait; each may take the turn.
+    /// Runs the waiting handlers; each may take the turn.
     @inline(__always)
     private func runHandlers(in turn: inout Turn) {
         if !self.handlers.pointee.isEmpty { self.runWaitingHandlers(in: &turn) }
@@ -376,7 +377,7 @@ package final class SocketLoop: @unchecked Sendable {
         for body in later { body(&turn) }
     }
 
-    /// Runs what other threads have submitted so far.
+    /// Runs the work that other threads have submitted so far.
     private func runSubmissions(in turn: inout Turn) {
         var batch: [Submission] = []
         swap(&batch, &self.hot.batch)
@@ -385,7 +386,7 @@ package final class SocketLoop: @unchecked Sendable {
         swap(&batch, &self.hot.batch)
     }
 
-    /// Runs what was submitted on this thread so far, after what other threads had submitted before that.
+    /// Runs the work that was submitted on this thread so far, after earlier submissions of other threads.
     private func runOwnSubmissions(in turn: inout Turn) {
         if !self.hot.later.isEmpty { self.runLater(in: &turn) }
         guard !self.hot.own.isEmpty else { return self.runHandlers(in: &turn) }
@@ -393,7 +394,7 @@ package final class SocketLoop: @unchecked Sendable {
         swap(&batch, &self.hot.own)
         self.runSubmissions(in: &turn)
         self.run(&batch, in: &turn)
-        // The storage is used again, if nothing has come meanwhile.
+        // The storage is reused, unless new submissions have arrived meanwhile.
         if self.hot.own.isEmpty { swap(&batch, &self.hot.own) }
         self.runHandlers(in: &turn)
     }
@@ -468,7 +469,7 @@ package final class SocketLoop: @unchecked Sendable {
         return self.timers.table.set(deadline, action)
     }
 
-    /// Runs `action` in another turn, soon, once the event loop has looked at its channels.
+    /// Runs `action` in another turn, soon, after the event loop has polled its channels.
     @discardableResult
     package func afterOtherChannels(
         in turn: inout Turn,
@@ -478,7 +479,7 @@ package final class SocketLoop: @unchecked Sendable {
         return self.setTimer(now + TaskTurns.rest(after: now - turn.now), action)
     }
 
-    /// The time since the turn began, as far as anybody has asked it for the time.
+    /// The time since the turn began, based on the latest reading of the clock.
     package func age(of turn: borrowing Turn) -> TimeAmount { self.clock - turn.now }
 
     package func removeTimer(_ id: TimerID) {
@@ -512,14 +513,14 @@ package final class SocketLoop: @unchecked Sendable {
     }
 }
 
-/// A thread that a ``SocketLoop`` runs on, with a clock of its own, where it is not the event loop's: for virtual time.
+/// A thread on which a ``SocketLoop`` runs, with its own clock, instead of the event loop: for virtual time.
 package struct LoopThread: Sendable {
     /// Whether the calling thread is it.
     let isCurrent: @Sendable () -> Bool
-    /// Has a closure run there soon.
+    /// Runs a closure on the thread soon.
     let wake: @Sendable (@escaping @Sendable () -> Void) -> Void
     let now: @Sendable () -> NIODeadline
-    /// Told of each submission, on the submitting thread, also where it was refused.
+    /// Called after each submission, on the submitting thread, even if it was refused.
     let submitted: @Sendable () -> Void
 
     package init(
@@ -540,7 +541,7 @@ struct LoopTimers {
     private enum Alarm {
         case none
         case set(NIODeadline, Scheduled<Void>)
-        /// The turn of timers that are due is under way, and sets another when it ends.
+        /// The turn of due timers is in progress, and sets another alarm when it ends.
         case ringing
     }
 
@@ -576,7 +577,7 @@ struct LoopTimers {
 
     mutating func remove(_ id: TimerTable<(inout Turn) -> Void>.ID) {
         self.table.remove(id)
-        // While one is set, each turn of the event loop reads the clock.
+        // While an alarm is set, each turn of the event loop reads the clock.
         if self.table.count == 0 { self.cancelAlarm() }
     }
 

@@ -8,11 +8,11 @@ import NIOTransportServices
 import NIOPosix
 #endif
 
-/// The event loop that owns a connection: a thread of the socket's own, or one lent by the user.
+/// The event loop that owns a connection: the socket's own thread, or one passed by the user.
 ///
-/// On Apple platforms the loop of one's own is a queue of Network.framework's, whose connections bring up what the
-/// system must bring up first (a VPN on demand, the cellular radio), reach IPv4 addresses from IPv6 networks, and obey
-/// the user's settings. BSD sockets do nothing of that.
+/// On Apple platforms the socket's own loop is a queue of Network.framework, whose connections activate what they need
+/// first (a VPN on demand, the cellular radio), reach IPv4 addresses from IPv6 networks, and obey the user's settings.
+/// BSD sockets do none of that.
 final class SocketThread: Sendable {
     let eventLoop: any EventLoop
     private let ownedGroup: (any EventLoopGroup)?
@@ -32,7 +32,7 @@ final class SocketThread: Sendable {
         }
     }
 
-    /// Ends a thread of our own; what is still scheduled on it is dropped.
+    /// Ends the socket's own thread; scheduled work is dropped.
     func end() {
         self.ownedGroup?.shutdownGracefully(queue: .global()) { _ in
             // Fails only if it was shut down before.

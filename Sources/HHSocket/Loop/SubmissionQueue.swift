@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
-/// Something that other threads ask the socket thread to do, without a closure to allocate.
+/// Work that other threads submit to the socket thread, without allocating a closure.
 package protocol SubmittedWork: AnyObject, Sendable {
-    /// Called once on the socket thread. `operation` is what was submitted, and means what the type says it means.
+    /// Called once on the socket thread. `operation` is the submitted value, whose meaning the type defines.
     func performOnSocketThread(_ operation: UInt8, in turn: inout Turn)
 }
 
-/// One thing to do on the socket thread.
+/// One piece of work for the socket thread.
 package enum Submission: Sendable {
     case work(any SubmittedWork, UInt8)
     case closure(@Sendable (inout Turn) -> Void)
     case job(SocketJob)
 }
 
-/// The one way from other threads to the socket thread: what is submitted runs there in order, and a burst of
-/// submissions wakes the thread once.
+/// The only way from other threads to the socket thread: submissions run there in order, and a burst of them wakes the
+/// thread once.
 final class SubmissionQueue: Sendable {
     private struct State {
         var waiting: [Submission] = []
-        /// Set while a wake-up is under way that will take all that is waiting.
+        /// Whether a wake-up is in progress that will take all waiting submissions.
         var isScheduled = false
         /// Threads that are about to wake the socket thread, which must not end under their hands.
         var wakers = 0
@@ -28,7 +28,7 @@ final class SubmissionQueue: Sendable {
     }
 
     enum Appended {
-        /// A wake-up is under way already.
+        /// A wake-up is already in progress.
         case waiting
         /// Wake the socket thread, then call ``woke()``.
         case mustWake
@@ -59,7 +59,7 @@ final class SubmissionQueue: Sendable {
         whenIdle?()
     }
 
-    /// Swaps all that waits into `batch`, which must be empty; its storage is used for what comes next.
+    /// Swaps all waiting submissions into `batch`, which must be empty; its storage is reused for the next ones.
     func take(into batch: inout [Submission]) {
         self.state.withLockedValue { state in
             swap(&state.waiting, &batch)
@@ -67,10 +67,11 @@ final class SubmissionQueue: Sendable {
         }
     }
 
-    /// Removes the jobs from what waits, and returns them.
+    /// Removes the waiting jobs, and returns them.
     func removeJobs() -> [SocketJob] { self.state.withLockedValue { $0.waiting.removeJobs() } }
 
-    /// Takes nothing more. `whenIdle` is called, on any thread, once no thread is about to wake the socket thread.
+    /// Stops accepting submissions. `whenIdle` is called, on any thread, once no thread is about to wake the socket
+    /// thread.
     func close(whenIdle: @escaping @Sendable () -> Void) {
         let isIdle = self.state.withLockedValue { state in
             state.isClosed = true

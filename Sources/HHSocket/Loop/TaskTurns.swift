@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Decides when a loop must rest, so that the event loop comes to its channels.
+/// Decides when a loop must pause, so that the event loop polls its channels.
 ///
-/// An event loop runs tasks until none is due, and only then looks at its channels: timers that are set again and
-/// again, and submissions that come while others run, could keep it from that for ever.
+/// An event loop runs tasks until none is due, and only then polls its channels: timers that are set again and again,
+/// and submissions that arrive while others run, could prevent that for ever.
 struct TaskTurns {
-    /// How long turns may run one after another without a look at channels.
+    /// The time for which turns may run one after another without polling channels.
     static let budget = TimeAmount.milliseconds(1)
     /// The number of turns after the last read whose time is not measured: reading the clock is not free.
     static let unmeasuredTurns = 4
-    /// The loop has been idle, and has looked, when nothing ran for this time.
+    /// The time without a task after which the loop counts as idle, and as having polled.
     static let idleTime = TimeAmount.microseconds(50)
 
     /// The number of turns since the last read of a channel.
@@ -27,7 +27,7 @@ struct TaskTurns {
 
     mutating func turnEnded() { self.count &+= 1 }
 
-    /// - Returns: How long the loop has to rest now; nil if it may go on.
+    /// - Returns: The time for which the loop must pause now; nil if it may continue.
     mutating func turnEnded(began: NIODeadline, now: NIODeadline) -> TimeAmount? {
         if self.count == 0 || began - self.lastEnd >= Self.idleTime { self.time = .zero }
         self.count &+= 1
@@ -38,8 +38,8 @@ struct TaskTurns {
         return Self.rest(after: self.time)
     }
 
-    /// The time that the event loop needs to come to its channels after turns that took this long. On a slow machine it
-    /// needs more.
+    /// The time that the event loop needs to reach its channels after turns that took `time`. A slow machine needs
+    /// more.
     static func rest(after time: TimeAmount) -> TimeAmount {
         .nanoseconds(Self.idleTime.nanoseconds + time.nanoseconds / 16)
     }

@@ -9,8 +9,8 @@ import Musl
 import Android
 #endif
 
-/// The thread sanitizer. On Linux it does not see that resuming a continuation orders the accesses before it and after
-/// it, and would report data that is handed over this way.
+/// The thread sanitizer. On Linux it does not see that resuming a continuation orders the accesses before and after it,
+/// and would report data that is passed this way.
 package enum ThreadSanitizer {
     /// Whether this process runs under it.
     package static let isRunning: Bool = {

@@ -2,11 +2,11 @@
 import HeapModule
 import NIOCore
 
-/// A table of actions and their times. The present time is passed in.
+/// A table of actions and their times. The current time is passed in.
 ///
-/// Setting a timer and taking it back cost the same however many there are: one that is taken back stays in the heap,
-/// as a number that means nothing any more, until its time comes or such numbers are half of all. An event loop, by
-/// contrast, looks through all of its timers for one that is cancelled.
+/// The cost of setting and cancelling a timer does not depend on their number: a cancelled timer stays in the heap, as
+/// an invalid number, until its time comes or such numbers are half of all. An event loop, by contrast, searches all of
+/// its timers for one that is cancelled.
 package struct TimerTable<Action> {
     /// Names a timer.
     package struct ID: Hashable, Sendable {
@@ -17,7 +17,7 @@ package struct TimerTable<Action> {
         var deadline: NIODeadline
         var id: UInt64
 
-        /// Those of the same time in the order in which they were set.
+        /// Timers of the same time are ordered as they were set.
         static func < (one: Alarm, other: Alarm) -> Bool { (one.deadline, one.id) < (other.deadline, other.id) }
     }
 
@@ -39,11 +39,11 @@ package struct TimerTable<Action> {
         return ID(number: self.lastID)
     }
 
-    /// Takes a timer back. One whose time has come is not there any more.
+    /// Cancels a timer. Has no effect on one that has fired.
     package mutating func remove(_ id: ID) {
         guard self.actions.removeValue(forKey: id.number) != nil else { return }
         if self.actions.isEmpty {
-            // With the memory: there may have been very many.
+            // Including the memory, since there may have been very many.
             self.alarms = Heap()
             self.actions = [:]
         } else if self.alarms.count > 64, self.alarms.count > 2 * self.actions.count {
@@ -51,10 +51,10 @@ package struct TimerTable<Action> {
         }
     }
 
-    /// When the next one is due, at the latest: perhaps it was taken back.
+    /// The latest time at which the next one is due; that timer may have been cancelled.
     package var nextDeadline: NIODeadline? { self.actions.isEmpty ? nil : self.alarms.min?.deadline }
 
-    /// One whose time has come.
+    /// Removes and returns a due action.
     package mutating func popDue(now: NIODeadline) -> Action? {
         while let next = self.alarms.min, next.deadline <= now {
             self.alarms.removeMin()

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// One turn of a socket thread: everything that one event leads to, at one moment, with one flush at its end.
+/// One turn of a socket thread: the work that one event causes, at one point in time, with one flush at its end.
 ///
-/// An event is a read, a timer, or a submission from another thread. A turn reads the clock once. What it sends leaves
-/// together when it ends, and what it tells the user runs when nothing is borrowed any more. The time, sends and
-/// callbacks are reached through this value alone, of which there is one and which only ``SocketLoop`` makes: so
-/// nothing can happen at the time of some turn before, and nothing can be sent that nobody flushes.
+/// An event is a read, a timer, or a submission from another thread. A turn reads the clock once. Its sends are flushed
+/// together when it ends, and its callbacks run when nothing is borrowed any more. The time, sends and callbacks are
+/// accessible only through this value, of which there is one and which only ``SocketLoop`` makes: so nothing can use
+/// the time of an earlier turn, and nothing can be sent without being flushed.
 @usableFromInline
 package struct Turn: ~Copyable {
-    /// The loop, which outlives its turns: counting a reference to it would cost a call as much as what it is asked
-    /// for.
+    /// The loop, which outlives its turns: counting a reference to it would cost a call as much as its other work.
     @usableFromInline let loop: Unmanaged<SocketLoop>
     /// The loop's.
     @usableFromInline let handlers: UnsafeMutablePointer<HandlerBuffer>
@@ -21,7 +20,7 @@ package struct Turn: ~Copyable {
         self.handlers = loop.handlers
     }
 
-    /// The time for all that the turn does: the clock is read when somebody first asks.
+    /// The time of the whole turn: the clock is read at the first access.
     @inlinable package var now: NIODeadline { self.loop._withUnsafeGuaranteedRef { $0.time } }
 
     /// Runs `handler` on this thread once nothing is borrowed any more: after the units of this read, or after the
@@ -31,8 +30,8 @@ package struct Turn: ~Copyable {
         self.handlers.pointee.append(handler)
     }
 
-    /// Hands `callback` to the user's queue with the others of this turn, or runs it as ``run(_:)`` does where the user
-    /// wants callbacks on the socket's thread.
+    /// Passes `callback` to the user's queue with the others of this turn, or runs it like ``run(_:)`` if callbacks run
+    /// on the socket's thread.
     package mutating func callBack(_ callback: SocketCallback) {
         self.loop._withUnsafeGuaranteedRef { $0.callBack(callback) }
     }
@@ -57,12 +56,12 @@ package struct Turn: ~Copyable {
         self.loop._withUnsafeGuaranteedRef { $0.touch(link) }
     }
 
-    /// Something was written to a channel that should be flushed before much more is done.
+    /// Records that a channel has bytes that should be flushed before much more is done.
     mutating func wantsFlush() {
         self.loop._withUnsafeGuaranteedRef { $0.hot.wantsFlush = true }
     }
 
-    /// Runs `body` in this turn, once whoever holds the turn now has returned.
+    /// Runs `body` in this turn, once the present holder of the turn has returned.
     package mutating func after(_ body: @escaping (inout Turn) -> Void) {
         self.loop._withUnsafeGuaranteedRef { $0.hot.later.append(body) }
     }
@@ -76,7 +75,7 @@ package protocol TurnHandler {
 }
 
 extension UnsafeMutableRawPointer {
-    /// Moves a handler out of the memory that is given to ``TurnHandler/run(at:)``.
+    /// Moves a handler out of the memory that is passed to ``TurnHandler/run(at:)``.
     package func takeHandler<Handler: TurnHandler>(_: Handler.Type) -> Handler {
         self.assumingMemoryBound(to: Handler.self).move()
     }
@@ -85,7 +84,7 @@ extension UnsafeMutableRawPointer {
 /// A Swift task that waits for a turn.
 package struct TurnWaiter: TurnHandler, Sendable {
     let continuation: UnsafeContinuation<Void, Never>
-    /// Whether it began to wait on the loop's thread, and so goes on there.
+    /// Whether the waiting began on the loop's thread, and so continues there.
     package let isHere: Bool
 
     package init(_ continuation: UnsafeContinuation<Void, Never>, isHere: Bool) {
@@ -110,8 +109,8 @@ protocol TurnLink: AnyObject {
 
 /// An object that is notified at the end of each turn.
 package protocol TurnHost: AnyObject {
-    /// The turn is about to flush: what is sent now still leaves with it.
+    /// The turn is about to flush: what is sent now is still flushed with it.
     func turnEnds(in turn: inout Turn)
-    /// The turn has flushed: what it did can be measured. Nothing can be sent any more.
+    /// The turn has flushed, so it can be measured. Nothing can be sent any more.
     func turnEnded()
 }

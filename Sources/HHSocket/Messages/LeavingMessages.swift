@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The messages that have begun to leave on one link, and of which somebody waits for the end. On the socket's thread.
+/// The messages of one link whose sending has begun and whose outcome is awaited. On the socket's thread.
 package final class LeavingMessages<Language: LinkLanguage> where Language.Unit: MessageUnit {
-    /// The memory of more places for messages that leave than these is not kept.
+    /// The largest capacity for sent messages that is kept.
     private static var largestKept: Int { 16 }
 
     private let link: Link<Language>
-    /// The outcomes, in the order in which their messages leave.
+    /// The outcomes, in the order in which their messages are sent.
     private var outcomes: [MessageOutcome] = []
-    /// The last message that has left when the channel has nothing any more; nil where that is not waited for.
+    /// The last message that was sent once the channel is empty; nil if that is not awaited.
     private var flushed: MessageOutcome?
 
     package init(_ link: Link<Language>) {
@@ -23,7 +23,7 @@ package final class LeavingMessages<Language: LinkLanguage> where Language.Unit:
         let isLong = unit.payload.readableBytes > Frame.unslicedLength
         switch self.link.send(unit, in: &turn) {
         case .sent:
-            // A long one says so itself, and may have done so.
+            // A long message reports this itself, and may have done so.
             if let outcome { self.begin(outcome, isWhole: !isLong) }
             return true
         case .queued: return true
@@ -31,9 +31,9 @@ package final class LeavingMessages<Language: LinkLanguage> where Language.Unit:
         }
     }
 
-    /// A message that had to wait is about to leave.
+    /// A waiting message is about to be sent.
     ///
-    /// - Returns: False if nobody wants that any more.
+    /// - Returns: False if it is not needed any more.
     package func willBeSent(_ unit: Language.Unit) -> Bool {
         guard let outcome = unit.outcome else { return true }
         guard outcome.isOpen else { return false }
@@ -51,17 +51,17 @@ package final class LeavingMessages<Language: LinkLanguage> where Language.Unit:
         if outgoing.sent == outgoing.unit.payload.readableBytes { outgoing.unit.outcome?.isWhole = true }
     }
 
-    /// Completes the messages of which the last byte was handed to the system, or has that done when it is.
+    /// Completes the messages whose last byte was handed to the system, or arranges that for when it is.
     package func completeSent() {
         guard !self.outcomes.isEmpty else { return }
         let count = self.outcomes.firstIndex { !$0.isWhole } ?? self.outcomes.count
-        // Where a write has failed, the end of the link is still to be told, and tells of them.
+        // If a write has failed, the link's end follows, and reports them.
         guard count > 0, let context = self.link.context, context.channel.isActive else { return }
         guard self.link.channelBytes > 0 else {
             for outcome in self.take(count) { outcome.complete(.success(())) }
             return
         }
-        // Behind what the channel still has.
+        // After everything that the channel still has.
         guard self.flushed == nil else { return }
         let flushed = context.eventLoop.makePromise(of: Void.self)
         self.flushed = self.outcomes[count - 1]
@@ -85,7 +85,7 @@ package final class LeavingMessages<Language: LinkLanguage> where Language.Unit:
         return gone
     }
 
-    /// The link has ended: whether these messages have arrived is not known.
+    /// The link has ended: it is not known whether these messages have arrived.
     package func fail() {
         let error = SocketError(
             .connectionLost,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
-/// The way to a link's delegate: by the callback queue, and with reading suspended while that is behind. On the
-/// socket's thread, but for the delegate itself.
+/// Notifies a link's delegate on the callback queue, and suspends reading while that is behind. On the socket's thread,
+/// except the delegate itself.
 package final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, Message: InboxMessage>:
     MessageTaking
 {
@@ -14,7 +14,7 @@ package final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sen
 
     private let state = NIOLockedValueBox(State())
     private let handOver: @Sendable (Delegate, Owner, Message) -> Void
-    /// Called when it is not full any more.
+    /// Called when it is no longer full.
     private let whenRoom = NIOLockedValueBox<(@Sendable () -> Void)?>(nil)
     private let backlog = CallbackBacklog()
     /// Called when ``isFull`` has changed; on any thread.
@@ -57,7 +57,7 @@ package final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sen
 
     package func whenRoom(_ body: @escaping @Sendable () -> Void) {
         self.whenRoom.withLockedValue { $0 = body }
-        // Asked afterwards: there may be room since.
+        // Checked afterwards, since there may be room by now.
         if !self.isFull { self.hasRoom() }
     }
 

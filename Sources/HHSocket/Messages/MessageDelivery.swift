@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// A receiver of messages that may be behind.
+/// A receiver of messages that may fall behind.
 package protocol MessageTaking<Message>: AnyObject, Sendable {
     associatedtype Message: InboxMessage
 
@@ -9,9 +9,9 @@ package protocol MessageTaking<Message>: AnyObject, Sendable {
     var isFull: Bool { get }
     /// Calls `body` once it is not full.
     func whenRoom(_ body: @escaping @Sendable () -> Void)
-    /// Hands a message over, on the socket's thread.
+    /// Delivers a message, on the socket's thread.
     ///
-    /// - Returns: Whether nothing more should come for now.
+    /// - Returns: Whether no further messages should be delivered for now.
     func deliver(_ message: Message, on loop: SocketLoop) -> Bool
 }
 
@@ -31,8 +31,8 @@ package enum MessageDelivery<Message: InboxMessage> {
         }
     }
 
-    /// - Parameter isLast: Whether the connection ends, and the message would be lost if it were not taken now.
-    /// - Returns: Whether nothing more should come for now.
+    /// - Parameter isLast: Whether the connection ends, so that the message would be lost if it were not accepted now.
+    /// - Returns: Whether no further messages should be delivered for now.
     package func deliver(_ message: Message, isLast: Bool, on loop: SocketLoop, in turn: inout Turn) -> Bool {
         switch self {
         case .inbox(let inbox):
@@ -45,7 +45,7 @@ package enum MessageDelivery<Message: InboxMessage> {
         }
     }
 
-    /// Calls `body` once the messages so far were taken and what was sent because of them has been submitted.
+    /// Calls `body` once the present messages were taken and the sends that they caused have been submitted.
     package func whenTaken(on loop: SocketLoop, _ body: @escaping @Sendable () -> Void) {
         switch self {
         case .handler: body()
@@ -67,10 +67,10 @@ private struct MessageHandler<Message: InboxMessage>: TurnHandler {
 }
 
 extension Link {
-    /// Leaves what has come and was not taken: until there is room where messages go, or until another turn.
+    /// Defers received messages that were not taken: until their receiver has room, or until another turn.
     ///
     /// - Parameter isFull: Whether there is no room.
-    /// - Returns: False if there is nothing to leave, or no later.
+    /// - Returns: False if there is nothing to defer, or no later turn.
     package func leaveRest<Message>(of delivery: MessageDelivery<Message>, isFull: Bool) -> Bool {
         guard self.mayLeaveUnits, self.unfinishedBytes > 0 else { return false }
         self.leaveUnits()

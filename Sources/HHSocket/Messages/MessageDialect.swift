@@ -4,7 +4,7 @@ import NIOCore
 /// The receiver of the messages of one connection.
 package protocol MessagePeer<Language>: LinkReceiver where Language.Unit: MessageUnit {
     var link: Link<Language> { get }
-    /// The messages that are on their way.
+    /// The messages whose sending has begun.
     var leaving: LeavingMessages<Language> { get }
 }
 
@@ -36,12 +36,12 @@ package struct MessageConnection<Dialect: MessageDialect> {
     /// The place where its messages go.
     package var delivery: MessageDelivery<Dialect.Message>
     package var delegation: Dialect.Delegation
-    /// To be told the units that have not begun to leave when the link ends.
+    /// Receives the units whose sending has not begun when the link ends.
     package var ended: ([Dialect.Language.Unit]) -> Void
 }
 
-/// A language of messages as a client's link speaks it: all that a ``MessageSession`` does not know. On the socket's
-/// thread, but for what is constant.
+/// A language of messages on a client's link: everything that a ``MessageSession`` does not know. On the socket's
+/// thread, except constants.
 package protocol MessageDialect: Sendable {
     associatedtype Language: LinkLanguage where Language.Unit: MessageUnit
     associatedtype Peer: MessagePeer where Peer.Language == Language
@@ -62,42 +62,42 @@ package protocol MessageDialect: Sendable {
     var socket: SocketConfiguration { get }
     /// The number of messages that may wait for a connection.
     var maximumWaitingCount: Int { get }
-    /// Why this configuration cannot work; nil: it can.
+    /// The reason why this configuration is not supported; nil if it is.
     var refusal: SocketError? { get }
 
-    /// The exchange on each connection before it is used; nil, the default: there is none.
+    /// The exchange on each connection before it is used; nil, the default, for none.
     var handshake: LinkHandshake? { get }
 
     /// The offer by which WebSockets are opened.
     func webSocketOffer() -> WebSocketOffer
-    /// The receiver of what comes on a connection, with its link.
+    /// The receiver of a connection's units, with its link.
     func makePeer(on connection: MessageConnection<Self>) -> Peer
-    /// Why a message cannot be sent, on whatever connection; nil: it can.
+    /// The reason why a message cannot be sent on any connection; nil if it can.
     func refusal(of unit: Language.Unit) -> SocketError?
 
-    /// Begins the ``handshake``. `completion` is called once, in a turn; nil: messages may leave.
+    /// Begins the ``handshake``. `completion` is called once, in a turn, with nil if messages may be sent.
     func shakeHands(
         on peer: Peer,
         attempt: Int,
         in turn: inout Turn,
         _ completion: @escaping (GateRefusal?, inout Turn) -> Void
     )
-    /// Why a message cannot be sent on this connection; nil, the default: it can.
+    /// The reason why a message cannot be sent on this connection; nil, the default, if it can.
     func refusal(of unit: Language.Unit, on peer: Peer) -> SocketError?
 
     /// A connection is ready.
     mutating func opened(_ endpoint: Endpoint, _ agreement: OpeningAgreement?) -> Event
-    /// Whether it does not want more to be read for now, beside what the inbox and the delegate say. False by default.
+    /// Whether reading should be suspended, for reasons other than the inbox and the delegate. False by default.
     var isBehind: Bool { get }
-    /// Sends what leaves before the messages that have waited. By default nothing.
+    /// Sends the units that precede waiting messages on a new connection. None by default.
     mutating func restore(on peer: Peer, in turn: inout Turn)
     /// An open connection was lost.
     func lost(_ peer: Peer, _ error: SocketError) -> Event
-    /// The user closes. The result makes the event that is reported once the connection is gone, if one was open.
+    /// The user closes the connection. The result makes the event that is reported once it is closed, if one was open.
     mutating func closedByUser() -> (Peer) -> Event
     /// Another event of the connection.
     func happened(_ event: SocketEvent) -> Event
-    /// The link is released, and nothing comes any more. By default nothing follows.
+    /// The link was released, and no further calls follow. Does nothing by default.
     func invalidated(in turn: inout Turn)
 
     /// Notifies the delegate of a message.

@@ -9,12 +9,12 @@ package protocol InboxMessage: Sendable {
     var length: Int { get }
 }
 
-/// Bytes that a connection left when it ended, which are messages: they become that as they are read, since many small
-/// messages need more memory than their bytes.
+/// The remaining bytes of a connection that has ended, which contain messages. They are decoded as they are read, since
+/// many small messages need more memory than their bytes.
 package protocol InboxRest<Message>: Sendable {
     associatedtype Message: InboxMessage
 
-    /// The number of bytes that are left.
+    /// The number of remaining bytes.
     var length: Int { get }
     /// The next message; nil if there is none.
     mutating func next() -> Message?
@@ -25,14 +25,14 @@ package protocol InboxRest<Message>: Sendable {
 package final class MessageInbox<Message: InboxMessage>: Sendable {
     /// One iterator. Where it is released while it has a message, the message counts as handled.
     package final class Reader: @unchecked Sendable {
-        // Proof of Sendable: the inbox is Sendable itself; the variables are touched under its lock alone, and by the
+        // Proof of Sendable: the inbox is Sendable itself; the variables are accessed only under its lock, and by the
         // last reference.
         private let inbox: MessageInbox
-        /// Whether it has a message, and has not come back for the next.
+        /// Whether the reader has a message, and has not requested the next one.
         fileprivate var isHandling = false
         /// The length of that message, in bytes.
         fileprivate var length = 0
-        /// Whether the task that asks for a message was cancelled.
+        /// Whether the task that requests a message was cancelled.
         fileprivate var isCancelled = false
 
         fileprivate init(_ inbox: MessageInbox) {
@@ -43,7 +43,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
             if self.isHandling { self.inbox.handled(self.length) }
         }
 
-        /// Waits for and returns the next message; nil if there will be none, or if the calling task was cancelled.
+        /// Waits for and returns the next message; nil if there are no more, or if the calling task was cancelled.
         package func next(isolation: isolated (any Actor)?) async -> Message? {
             self.inbox.begin(self)
             let message = await withTaskCancellationHandler {
@@ -52,7 +52,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
             } onCancel: {
                 self.inbox.cancel(self)
             }
-            // Whoever resumed this has held the lock before, which the thread sanitizer sees.
+            // The resuming thread has held the lock before, which the thread sanitizer sees.
             if ThreadSanitizer.isRunning { _ = self.inbox.isFull }
             return message
         }
@@ -60,31 +60,31 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
 
     private struct State {
         var messages: Deque<Message> = []
-        /// The rests of ended connections, each behind a number of the messages.
+        /// The remaining bytes of ended connections, each after a number of the messages.
         var rests: Deque<(count: Int, rest: any InboxRest<Message>)> = []
         var bytes = 0
-        /// The largest number of messages since there was none.
+        /// The largest number of messages since the inbox was empty.
         var highest = 0
-        /// Those that wait for a message, the first come first.
+        /// The readers that wait for a message, in the order of arrival.
         var waiting: Deque<(reader: Reader, continuation: UnsafeContinuation<Message?, Never>)> = []
         /// The number of readers that have a message.
         var handling = 0
         /// The number of bytes of those messages.
         var handledBytes = 0
-        /// The number of bytes that the account knows of.
+        /// The number of bytes charged to the account.
         var charged = 0
         var isFull = false
         var isFinished = false
         /// Called when all messages have been handled.
         var whenRead: (@Sendable () -> Void)?
 
-        /// Called when it is not full any more.
+        /// Called when it is no longer full.
         var whenRoom: (@Sendable () -> Void)?
 
-        /// Whether no message is left.
+        /// Whether no message remains.
         var isEmpty: Bool { self.messages.isEmpty && self.rests.isEmpty }
 
-        /// Takes the callback where all messages have been handled.
+        /// Removes the callback if all messages have been handled.
         mutating func takeWhenRead() -> (@Sendable () -> Void)? {
             self.isEmpty && self.handling == 0 ? self.whenRead.take() : nil
         }
@@ -105,7 +105,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
             self.handling += 1
         }
 
-        /// Takes the oldest message.
+        /// Removes the oldest message.
         mutating func popMessage() -> Message? {
             while self.rests.first?.count == 0 {
                 let length = self.rests[0].rest.length
@@ -130,19 +130,19 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     /// The number of messages, and of their bytes, at which reading is suspended: until half of them are read.
     private static var maximumCount: Int { 256 }
     private static var maximumBytes: Int { 1 << 20 }
-    /// The number of messages, and of their bytes, from which on messages are dropped that come at the end of a
-    /// connection, when they cannot be left with it.
+    /// The number of messages, and of their bytes, above which messages at the end of a connection are dropped, when
+    /// they cannot stay with it.
     private static var maximumLastCount: Int { 65_536 }
     private static var maximumLastBytes: Int { 32 << 20 }
 
-    /// The memory of more places than these is not kept.
+    /// The largest capacity that is kept.
     private static var largestKept: Int { 8 }
 
     private let state = NIOLockedValueBox(State())
-    /// Told of the bytes that wait, and of those that readers have.
+    /// The account that is charged for waiting bytes, and for those that readers have.
     private let account: (any LinkAccount)?
-    /// Called when ``isFull`` has changed, on any thread: it is asked anew where reading is suspended, since two calls
-    /// may come in either order.
+    /// Called when ``isFull`` has changed, on any thread: the value is read again when reading is suspended, since two
+    /// calls may arrive in either order.
     private let fullnessChanged: @Sendable () -> Void
 
     package init(account: (any LinkAccount)? = nil, fullnessChanged: @escaping @Sendable () -> Void) {
@@ -155,7 +155,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         if charged != 0 { self.account?.held(-charged) }
     }
 
-    /// Changes the state, and tells the account what that holds.
+    /// Changes the state, and charges the account for its memory.
     private func withState<Result>(_ body: (inout State) -> Result) -> Result {
         guard let account = self.account else { return self.state.withLockedValue(body) }
         let (result, change) = self.state.withLockedValue { state in
@@ -184,10 +184,10 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         if hasRoom { body() }
     }
 
-    /// Takes a message for the next reader.
+    /// Stores a message for the next reader.
     ///
-    /// - Parameter isLast: Whether the connection ends, and the message would be lost if it were not taken now.
-    /// - Returns: Whether nothing more should come for now.
+    /// - Parameter isLast: Whether the connection ends, so that the message would be lost if it were not accepted now.
+    /// - Returns: Whether no further messages should be delivered for now.
     @discardableResult
     package func append(_ message: Message, isLast: Bool = false) -> Bool {
         let (reader, isFull, hasChanged): (UnsafeContinuation<Message?, Never>?, Bool, Bool) =
@@ -212,7 +212,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         return isFull
     }
 
-    /// Takes what a connection has left that has ended. With very many bytes of others it is dropped.
+    /// Stores the remaining bytes of an ended connection. If there are very many bytes of others, they are dropped.
     package func append(rest: some InboxRest<Message>) {
         var rest = rest
         var served: [(UnsafeContinuation<Message?, Never>, Message)] = []
@@ -235,7 +235,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         if hasChanged { self.fullnessChanged() }
     }
 
-    /// Calls `body` once all messages so far have been handled: none is left, and no reader has one.
+    /// Calls `body` once all present messages have been handled: none remains, and no reader has one.
     package func whenRead(_ body: @escaping @Sendable () -> Void) {
         let isRead = self.state.withLockedValue { state in
             if state.isFinished || (state.isEmpty && state.handling == 0) { return true }
@@ -245,7 +245,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         if isRead { body() }
     }
 
-    /// No more messages come. Those that wait can still be read.
+    /// Ends the sequence. Waiting messages can still be read.
     package func finish() {
         let readers = self.state.withLockedValue { state in
             state.isFinished = true
@@ -259,7 +259,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
 
     package func makeReader() -> Reader { Reader(self) }
 
-    /// The reader asks for a message: it has handled the one before.
+    /// The reader requests a message, so it has handled the previous one.
     private func begin(_ reader: Reader) {
         let whenRead = self.withState { state in
             reader.isCancelled = false

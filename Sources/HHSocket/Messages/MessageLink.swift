@@ -2,9 +2,9 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The driver and the session of a link of messages: what its public object is made of. Any thread.
+/// The driver and the session of a link of messages, behind its public object. Any thread.
 ///
-/// The public object ends it by ``Driver/invalidate()``: the session and its driver hold each other until then.
+/// The public object ends it with ``Driver/invalidate()``: until then the session and its driver retain each other.
 package final class MessageLink<Dialect: MessageDialect>: Sendable {
     package let driver: Driver
     package let session: MessageSession<Dialect>
@@ -18,8 +18,8 @@ package final class MessageLink<Dialect: MessageDialect>: Sendable {
         self.driver.setHost(session)
     }
 
-    /// Sends a message, and returns when its last byte was handed to the system. Cancelling the calling task takes it
-    /// back while it waits.
+    /// Sends a message, and returns when its last byte was handed to the system. Cancelling the calling task removes it
+    /// while it waits.
     package func send(_ makeUnit: (MessageOutcome) -> Dialect.Language.Unit) async throws(SocketError) {
         let taken = NIOLockedValueBox<MessageOutcome?>(nil)
         let result = await withTaskCancellationHandler {
@@ -37,7 +37,7 @@ package final class MessageLink<Dialect: MessageDialect>: Sendable {
 
     /// Sends a message without waiting.
     ///
-    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    /// - Parameter completion: Called once, on the callback queue; nil for no notification.
     package func send(
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?,
         _ makeUnit: (MessageOutcome?) -> Dialect.Language.Unit
@@ -61,7 +61,7 @@ package final class MessageLink<Dialect: MessageDialect>: Sendable {
         self.driver.submit(.closure { [session] _ in session.cancel(outcome) })
     }
 
-    /// Completes when the connection that the user has closed is gone; at once where there is none.
+    /// Waits until the connection that the user has closed is closed; returns at once if there is none.
     package func waitUntilClosed() async {
         await withCheckedContinuation { (waiter: CheckedContinuation<Void, Never>) in
             let driver = self.driver

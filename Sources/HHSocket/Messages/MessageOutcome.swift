@@ -5,19 +5,19 @@ package import NIOCore
 package protocol MessageUnit: Sendable {
     /// The user's bytes.
     var payload: ByteBuffer { get }
-    /// Completed when the last byte was handed to the system; nil where nobody waits for that.
+    /// Completed when the last byte was handed to the system; nil if nothing waits for that.
     var outcome: MessageOutcome? { get }
-    /// Whether it is for one connection alone: a heartbeat, or an answer to one.
+    /// Whether it is only for one connection: a heartbeat, or an answer to one.
     var isOfOneConnection: Bool { get }
 }
 
 /// The outcome of sending one message. Completes once.
 package final class MessageOutcome: @unchecked Sendable {
-    // Proof of Sendable: it is made elsewhere, and from its submission on touched on the socket's thread alone.
+    // Proof of Sendable: it is made elsewhere, and from its submission on accessed only on the socket's thread.
     private var completion: ((Result<Void, SocketError>) -> Void)?
-    /// Whether the first byte has left the link.
+    /// Whether the first byte was sent.
     package internal(set) var hasBegun = false
-    /// Whether the last byte has left the link.
+    /// Whether the last byte was sent.
     var isWhole = false
     /// The cost of the message in the line of those that wait for a connection; nil while it is not in it.
     var waitingCost: Int?
@@ -26,7 +26,7 @@ package final class MessageOutcome: @unchecked Sendable {
         self.completion = completion
     }
 
-    /// Whether somebody still waits.
+    /// Whether its completion is still awaited.
     package var isOpen: Bool { self.completion != nil }
 
     package func complete(_ result: Result<Void, SocketError>) {

@@ -2,10 +2,10 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The part of a link of messages on its thread: makes connections, of which there is one at a time, queues what waits
-/// for one, and reports events.
+/// The part of a link of messages on its thread: makes connections, of which there is one at a time, queues messages,
+/// and reports events.
 package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable or locked; the rest is touched on the socket thread alone, or set
+    // Proof of Sendable: the constants are Sendable or locked; the rest is accessed only on the socket thread, or set
     // before the first submission.
     package typealias Unit = Dialect.Language.Unit
     package typealias Peer = Dialect.Peer
@@ -17,7 +17,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     }
 
     private let configuration: SocketConfiguration
-    /// Settings, and what the user has chosen for the present connection.
+    /// The settings, including the user's choices for the current connection.
     var dialect: Dialect
     package let inbox: MessageInbox<Dialect.Message>
     package let delegation: Dialect.Delegation
@@ -27,12 +27,12 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     package private(set) weak var driver: Driver?
     private var pending: Ready?
     package private(set) var ready: Ready?
-    /// Whether the server is left, and nothing new goes there.
+    /// Whether the server is going away, so that no new messages are sent to it.
     private var isLeaving = false
     private var waiting: WaitingLine<Unit>
-    /// The connection that the user has closed, until it is gone, and what makes the event of that.
+    /// The connection that the user has closed, until it is closed, and the function that makes its event.
     private var parting: (peer: Peer, event: (Peer) -> Dialect.Event)?
-    /// Why no connection is made any more.
+    /// The reason why no connection is made any more.
     private var closed: SocketError?
     private var isReconnectDeferred = false
 
@@ -65,12 +65,12 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
 
     package func makeEvents() -> AsyncStream<Dialect.Event> { self.streams.makeStream() }
 
-    /// The users may be behind, or be so no longer.
+    /// The users may have fallen behind, or caught up.
     package func updateReading() {
         guard let driver = self.driver else { return }
         driver.submit(
             .closure { turn in
-                // Asked anew: since this was submitted it may have changed again.
+                // Read again: since this was submitted it may have changed again.
                 let isSuspended = self.inbox.isFull || self.delegation.isFull || self.dialect.isBehind
                 driver.perform(.setReading(isSuspended: isSuspended), in: &turn)
             }
@@ -195,7 +195,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         self.report(self.dialect.lost(ready.peer, error))
     }
 
-    /// The user has closed a connection: its end is told when it is gone.
+    /// The user has closed a connection: its end is reported when it is closed.
     private func part(with peer: Peer) {
         self.parting = (peer, self.dialect.closedByUser())
         if peer.link.phase == .ended { self.reportPartingEnd() }
@@ -210,7 +210,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         self.report(self.dialect.happened(event))
         switch event {
         case .closed:
-            // It is left for another one, and not gone yet.
+            // It is replaced by another one, and not closed yet.
             if let ready = self.ready.take() { self.part(with: ready.peer) } else { _ = self.dialect.closedByUser() }
             self.failAll(Driver.closedByUser)
         case .gaveUp(let error):
@@ -229,7 +229,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
 
     private func failAll(_ error: SocketError) {
         var error = error
-        // Nothing of what waits has left, whatever was lost with the connection.
+        // No waiting message was sent, whatever was lost with the connection.
         error.delivery = .notSent
         self.closed = error
         while let unit = self.popWaiting() { unit.outcome?.complete(.failure(error)) }
@@ -275,7 +275,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         if driver.hasRunOut { driver.connectAgain(in: &turn) }
     }
 
-    /// Whether the message cannot be sent on this connection, which has been told.
+    /// Whether the message cannot be sent on this connection; if so, its sender is notified.
     private func refuses(_ unit: Unit, on peer: Peer) -> Bool {
         guard var refusal = self.dialect.refusal(of: unit, on: peer) else { return false }
         refusal.endpoint = self.ready?.endpoint
@@ -283,21 +283,21 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         return true
     }
 
-    /// There is no room.
+    /// Refuses a message because there is no room.
     private func refuse(_ unit: Unit, _ message: String) {
         unit.outcome?.complete(.failure(SocketError(.queueFull, message: message, endpoint: self.ready?.endpoint)))
     }
 
     private func sendWaiting(in turn: inout Turn) {
         guard let ready = self.ready, !self.isLeaving else { return }
-        // One that closes takes nothing; what waits leaves after the next opening.
+        // A closing connection accepts nothing; waiting messages are sent after the next opening.
         while ready.peer.link.phase == .open, let unit = self.popWaiting() {
             guard !self.refuses(unit, on: ready.peer), !ready.peer.send(unit, in: &turn) else { continue }
             return self.wait(unit, isReturning: true)
         }
     }
 
-    /// The sender waits no longer. A message that has begun to leave goes on.
+    /// The sender stops waiting. A message whose sending has begun continues.
     package func cancel(
         _ outcome: MessageOutcome,
         with error: SocketError = SocketError(.cancelled, message: "the sending task was cancelled")
@@ -312,7 +312,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     }
 }
 
-/// Passes on that the users are behind, or are so no longer, to a session that is there later.
+/// Notifies a session, once it exists, that the users have fallen behind or caught up.
 private final class ReadingSuspension: Sendable {
     private let update = NIOLockedValueBox<(@Sendable () -> Void)?>(nil)
 

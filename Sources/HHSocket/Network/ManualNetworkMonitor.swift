@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
-/// A network monitor whose path is set by hand: for an app that knows better than the system, and for tests.
+/// A network monitor whose path is set by hand: for an app with better information than the system, and for tests.
 ///
 /// All methods may be called from any thread.
 public final class ManualNetworkMonitor: NetworkMonitor {

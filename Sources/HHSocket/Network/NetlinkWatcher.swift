@@ -11,15 +11,14 @@ import Musl
 import Android
 #endif
 
-/// Learns from the kernel that something has changed, and takes a snapshot of the network. Where listening is not
-/// permitted, such as for apps on Android, it reports a network that never changes: a failure to observe must not block
-/// connecting.
+/// Takes a snapshot of the network when the kernel reports a change. If listening is not permitted, as for apps on
+/// Android, it reports a network that never changes: a failure to observe must not prevent connecting.
 final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
     // Proof of Sendable: it is made and cancelled on the queue, and its variables are used only there.
 
     /// The time for which changes are gathered before a snapshot is taken, counted from the first. An interface that
-    /// comes up causes some ten messages (link, carrier, addresses, routes) within some tens of milliseconds, and half
-    /// a network is no network; 200 ms are little compared with a connection attempt on a new network.
+    /// comes up causes about ten messages (link, carrier, addresses, routes) within some tens of milliseconds, and is
+    /// not usable before the last; 200 ms is short compared with a connection attempt on a new network.
     static let settlingTime = PathSettler.settlingTime
 
     private let queue: DispatchQueue

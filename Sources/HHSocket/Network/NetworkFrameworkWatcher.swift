@@ -22,7 +22,7 @@ final class NetworkFrameworkWatcher: PathWatcher {
 }
 
 extension NetworkPath {
-    /// A path that must first be set up, as by a VPN on demand, counts as reachable: a connection is what sets it up.
+    /// A path that must be set up first, such as a VPN on demand, counts as reachable: a connection sets it up.
     init(_ path: NWPath) {
         guard path.status != .unsatisfied else {
             self.init(isReachable: false)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Reports the path by which this machine is connected, and its changes.
 ///
-/// ``SystemNetworkMonitor`` asks the system; a ``ManualNetworkMonitor`` is set by the app.
+/// ``SystemNetworkMonitor`` queries the system; a ``ManualNetworkMonitor`` is set by the app.
 public protocol NetworkMonitor: Sendable {
     /// Returns a new stream of the present path, at once, and of each path that follows.
     ///
@@ -11,8 +11,8 @@ public protocol NetworkMonitor: Sendable {
 }
 
 extension AsyncStream<NetworkPath> {
-    /// Makes a stream that keeps the latest paths for a slow reader. It keeps more than one, so that a network that
-    /// goes and comes back is not missed: connections do not always survive that.
+    /// Makes a stream that keeps the latest paths for a slow reader. It keeps more than one, so that a network that is
+    /// lost and returns is not missed: connections do not always survive that.
     static func ofPaths() -> (stream: Self, continuation: Continuation) {
         self.makeStream(bufferingPolicy: .bufferingNewest(16))
     }

@@ -12,7 +12,7 @@ import Android
 #endif
 
 extension NetworkSnapshot {
-    /// Returns the present state of the network; nil if the system does not report it.
+    /// Returns the current state of the network; nil if the system does not report it.
     static func now() -> NetworkSnapshot? {
         guard let interfaces = self.currentInterfaces() else { return nil }
         return NetworkSnapshot(interfaces: interfaces, waysOut: [AF_INET, AF_INET6].compactMap { self.wayOut($0) })

@@ -28,10 +28,10 @@ struct NetworkSnapshot: Hashable, Sendable {
 
     /// The path. There is a network if a working interface has an address with which others can be reached. A route to
     /// the internet is not required: an isolated network may have none. A link-local IPv6 address is not enough, since
-    /// every interface that is up has one; a link-local IPv4 address is, since it is assigned only where the network is
-    /// configured so, or where other machines have one too.
+    /// every interface that is up has one; a link-local IPv4 address is, since it is assigned only if the network is
+    /// configured so, or if other machines have one too.
     ///
-    /// Temporary addresses do not change the path: each stays as long as connections use it, beside its successor.
+    /// Temporary addresses do not change the path: each stays as long as connections use it, alongside its successor.
     var path: NetworkPath {
         var addresses: [String] = []
         var first: String?
@@ -58,7 +58,7 @@ struct NetworkSnapshot: Hashable, Sendable {
     }
 }
 
-/// The table of IPv6 addresses in Linux's `/proc/net/if_inet6`, with the flags that `getifaddrs` does not return.
+/// The table of IPv6 addresses in Linux's `/proc/net/if_inet6`, which has flags that `getifaddrs` does not return.
 struct IPv6AddressTable: Sendable {
     private struct Key: Hashable {
         var interface: Substring

@@ -2,7 +2,7 @@
 import Dispatch
 import Foundation
 
-/// A monitor that asks the system: `NWPathMonitor` on Apple platforms, rtnetlink on Linux. Elsewhere it reports a
+/// A monitor that queries the system: `NWPathMonitor` on Apple platforms, rtnetlink on Linux. Elsewhere it reports a
 /// network that never changes.
 ///
 /// One watcher, with one descriptor, serves all sockets of the process, from the first that observes until the last has

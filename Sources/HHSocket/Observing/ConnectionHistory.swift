@@ -26,18 +26,17 @@ public struct ConnectionHistory: Sendable {
         /// The connection failed over, by choice, to the server `next`, after having been ready for this time. Neither
         /// value is nil in a recorded history.
         case leftForAnotherServer(ready: Duration?, next: Endpoint?)
-        /// The server announced, with its own reason, that it is about to end and asks clients to stay away for this
-        /// time.
+        /// The server announced its shutdown, with a reason, and asked clients to stay away for this time.
         case goAway(reason: String, retryAfter: Duration)
-        /// The number of the latest calls that failed; the client fails over, if there is another server.
+        /// Too many of the latest calls failed; the client fails over, if there is another server.
         case serverFailed(wrong: Int, calls: Int)
         /// The app went to the background.
         case enteredBackground
-        /// The app came to the foreground.
+        /// The app returned to the foreground.
         case enteredForeground
         /// There is no network.
         case networkLost
-        /// There is another network, or one again; its name, where the monitor or the app knows it.
+        /// The network has changed or returned; its name, if the monitor or the app knows it.
         case networkChanged(name: String?)
     }
 
@@ -50,7 +49,7 @@ public struct ConnectionHistory: Sendable {
         public var kind: Kind
         /// The server concerned.
         public var endpoint: Endpoint?
-        /// The cause; that of the last event if there were several.
+        /// The cause, of the last event if there were several.
         public var error: SocketError?
     }
 
@@ -68,7 +67,7 @@ public struct ConnectionHistory: Sendable {
     }
 
     /// Adds an event. Consecutive failed attempts are one entry for each server and code, so that a long outage does
-    /// not push out how it began.
+    /// not displace its beginning.
     package mutating func record(
         _ kind: Kind,
         endpoint: Endpoint? = nil,

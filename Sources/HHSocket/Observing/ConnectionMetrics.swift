@@ -88,7 +88,7 @@ final class ConnectionMetrics {
         counter.increment()
     }
 
-    /// Records that a ping of ours was answered.
+    /// Records that our ping was answered.
     func heartbeatWasAnswered(after time: TimeAmount) {
         self.heartbeatRoundTrip.recordNanoseconds(time.nanoseconds)
     }

@@ -9,7 +9,7 @@ struct HistoryRecorder: Sendable {
     private var attempt = 0
     private var readySince: NIODeadline?
     private var offlineSince: NIODeadline?
-    /// The name of the network that there is, if it is known.
+    /// The name of the current network, if it is known.
     var networkName: String?
 
     /// - Parameters:

@@ -11,13 +11,13 @@ public enum SocketEvent: Sendable {
     case connected(Endpoint)
     /// A ready connection ended without a successor.
     case disconnected(SocketError)
-    /// A new connection is ready in place of one that was left by choice and drains.
+    /// A new connection is ready and replaces one by choice, which drains.
     case switched(from: Endpoint, to: Endpoint)
-    /// No other server could be reached; the present connection is kept.
+    /// No other server could be reached; the current connection is kept.
     case switchFailed(SocketError)
-    /// The server announced that it is about to end, and asks clients to stay away for `retryAfter`. A successor of its
-    /// connection is made, or, if the announcement came during the handshake, the next server is tried. The reason is
-    /// the server's, for people to read.
+    /// The server announced its shutdown, and asks clients to stay away for `retryAfter`. A successor of its connection
+    /// is made, or, if the announcement arrived during the handshake, the next server is tried. The reason is the
+    /// server's, for people to read.
     case goAway(Endpoint, reason: String, retryAfter: Duration)
     /// Too many of the latest calls to this server failed: the client fails over, if there is another server.
     case serverFails(Endpoint, wrong: Int, calls: Int)
@@ -26,7 +26,7 @@ public enum SocketEvent: Sendable {
     /// Attempts have stopped: no server could be reached within the allowed rounds (`noServerReachable`, with the last
     /// error of each), the gate refused (`handshakeRefused`), or there is no server (`invalidArgument`).
     case gaveUp(SocketError)
-    /// The network was lost (false), or came or changed (true).
+    /// The network was lost (false), or returned or changed (true).
     case networkChanged(isReachable: Bool)
     /// The app went into the background.
     case enteredBackground

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Detects that bytes which wait for the peer make no progress. The number of confirmed bytes is compared from one
-/// window to the next, which distinguishes a slow link from a stalled one. The time is passed in.
+/// Detects that bytes waiting for the peer make no progress. The number of confirmed bytes is compared from one window
+/// to the next, which distinguishes a slow link from a stalled one. The time is passed in.
 ///
-/// A link that stalls is given up one to two windows later; one that carries ``minimumRate`` is never given up.
+/// A stalled link is abandoned one to two windows later; one that carries ``minimumRate`` is never abandoned.
 package struct StallWatch: Sendable {
     /// The number of bytes per second below which a link makes no progress.
     package static let minimumRate = 128

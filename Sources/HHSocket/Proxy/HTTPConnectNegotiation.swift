@@ -5,8 +5,8 @@ import NIOCore
 /// The client's side of HTTP's CONNECT (RFC 9110, 9.3.6).
 ///
 /// swift-nio-extras' handler with NIOHTTP1's codec does not fit: it does not expose the status of a refusal, and
-/// accepts 2 MiB for one answer and any number of interim ones. The codec delivers the bytes behind the answer a turn
-/// of the loop after the handler has reported; until then it is in the pipeline, and traps on bytes that TLS or a link
+/// accepts 2 MiB for one answer and any number of interim ones. The codec delivers the bytes after the answer a turn of
+/// the loop after the handler has reported; until then it is in the pipeline, and traps on bytes that TLS or a link
 /// writes. Parsing one status and the end of a head takes less code than holding those bytes back.
 struct HTTPConnectNegotiation: ProxyNegotiation {
     /// The largest total length of the answers' heads, in bytes.
@@ -32,7 +32,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
     init(to server: Endpoint, credentials: Proxy.Credentials?) {
         var request = "CONNECT \(server) HTTP/1.1\r\nHost: \(server)\r\n"
         if let credentials {
-            // Sent unasked, as curl does: a proxy may close the connection along with its refusal.
+            // Sent in advance, as curl does: a proxy may close the connection after its refusal.
             let text = Data("\(credentials.user):\(credentials.password)".utf8).base64EncodedString()
             request += "Proxy-Authorization: Basic \(text)\r\n"
         }
@@ -90,7 +90,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
 
     private static let notHTTP = ProxyFailure(
         .notAProxy,
-        "what answers does not speak HTTP; see that the proxy's kind and port are right"
+        "the peer does not speak HTTP; check the proxy's kind and port"
     )
 
     /// Reads `HTTP/1.1 200 Connection established`.
@@ -115,7 +115,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
             Self.authenticationFields.contains(String(decoding: line[..<colon], as: UTF8.self).lowercased())
         else { return }
         let value = line[(colon + 1)...].drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
-        // One field may list several schemes, between parameters: what matters is whether Basic is one of them.
+        // One field may list several schemes, between parameters: it suffices that Basic is one of them.
         let isBasic = String(decoding: value, as: UTF8.self).lowercased().contains("basic")
         self.schemes.append(isBasic ? "Basic" : Self.shown(value.prefix { $0 != UInt8(ascii: " ") }))
     }

@@ -3,11 +3,11 @@ import Foundation
 
 /// A proxy through which servers are reached; see ``SocketConfiguration/proxy``.
 ///
-/// The proxy resolves the server's host name, which is passed on as it is; no name of a server is looked up here. A
+/// The proxy resolves the server's host name, which is passed on unchanged; no name of a server is looked up here. A
 /// server on this machine is reached through the proxy too. Only Unix domain sockets are reached directly.
 ///
-/// The negotiation with the proxy is not encrypted, nor is the password in it. ``SocketConfiguration/tls`` is end to
-/// end with the server: the proxy then sees the server's name and the amount of data, but not the data.
+/// The negotiation with the proxy is not encrypted, nor is its password. ``SocketConfiguration/tls`` is end to end with
+/// the server: the proxy then sees the server's name and the amount of data, but not the data.
 public struct Proxy: Hashable, Sendable {
     /// The protocol of the proxy. Cases may be added; have a default when you switch over it.
     public enum Kind: String, Hashable, Sendable {
@@ -60,7 +60,7 @@ public struct Proxy: Hashable, Sendable {
     /// - Parameters:
     ///   - host: A name, an IPv4 address, or an IPv6 address without brackets.
     ///   - port: A TCP port, 1 to 65,535; 1080 by default.
-    ///   - credentials: None by default. They are sent only if the proxy asks for them.
+    ///   - credentials: None by default. They are sent only if the proxy requests them.
     public static func socks5(host: String, port: Int = defaultPort, credentials: Credentials? = nil) -> Proxy {
         Proxy(.socks5, Endpoint(host: host, port: port), credentials)
     }
@@ -100,7 +100,7 @@ public struct Proxy: Hashable, Sendable {
             let endpoint = Endpoint(hasPort ? String(rest) : "\(rest):\(Self.defaultPort)"), endpoint.unixPath == nil,
             endpoint.host.isPlain
         else {
-            throw refuse("behind the scheme there must be a host, a port from 1 to 65535, and nothing else")
+            throw refuse("after the scheme there must be a host, a port from 1 to 65535, and nothing else")
         }
         self.init(kind, endpoint, credentials)
     }

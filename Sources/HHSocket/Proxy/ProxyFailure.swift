@@ -15,14 +15,14 @@ public struct ProxyFailure: Error, Sendable {
         case notAProxy
         /// The connection ended before the proxy had connected to the server.
         case closed
-        /// Something else; ``ProxyFailure/description`` has it.
+        /// Another failure; see ``ProxyFailure/description``.
         case other
     }
 
     public var reason: Reason
     /// A description of the failure.
     public var description: String
-    /// The system's error, where there is one.
+    /// The system's error, if there is one.
     public var underlying: (any Error)?
 
     init(_ reason: Reason, _ description: String, underlying: (any Error)? = nil) {

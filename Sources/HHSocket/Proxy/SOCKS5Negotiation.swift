@@ -63,7 +63,7 @@ struct SOCKS5Negotiation: ProxyNegotiation {
         if self.state != .authentication, let version = bytes.firstByte, version != Self.version {
             throw ProxyFailure(
                 .notAProxy,
-                "what answers does not speak SOCKS5; see that the proxy's kind and port are right"
+                "the peer does not speak SOCKS5; check the proxy's kind and port"
             )
         }
         switch self.state {
@@ -90,7 +90,7 @@ struct SOCKS5Negotiation: ProxyNegotiation {
         case (Self.noAcceptableMethod, _):
             throw ProxyFailure(
                 .authenticationRequired,
-                "the proxy wants to know who we are in another way than by a user and a password"
+                "the proxy requires authentication other than by a user and a password"
             )
         case (let method, _):
             throw ProxyFailure(.notAProxy, "the proxy chose method \(method) of authentication, which was not offered")
@@ -130,15 +130,15 @@ struct SOCKS5Negotiation: ProxyNegotiation {
     private static func failure(_ code: UInt8) -> ProxyFailure {
         let (reason, text): (ProxyFailure.Reason, String) =
             switch code {
-            case 1: (.refused(1), "it failed, and does not say why")
+            case 1: (.refused(1), "it failed, without a reason")
             case 2: (.refused(2), "its rules do not allow this connection")
             case 3: (.serverUnreachable, "it has no network to the server")
             case 4: (.serverUnreachable, "it cannot reach or find the server's host")
             case 5: (.serverUnreachable, "the server refused its connection")
             case 6: (.serverUnreachable, "the server is too far away (TTL expired)")
-            case 7: (.refused(7), "it knows no CONNECT")
-            case 8: (.refused(8), "it does not know this kind of address")
-            default: (.refused(Int(code)), "for a reason that the protocol does not know")
+            case 7: (.refused(7), "it does not support CONNECT")
+            case 8: (.refused(8), "it does not support this kind of address")
+            default: (.refused(Int(code)), "for a reason that the protocol does not define")
             }
         return ProxyFailure(reason, "the proxy answered \(code): \(text)")
     }

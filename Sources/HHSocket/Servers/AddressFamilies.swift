@@ -9,9 +9,9 @@ public enum AddressFamilies: String, Hashable, Sendable, CaseIterable {
     case preferIPv4
     /// IPv6 first; IPv4 follows after 250 ms, or as soon as IPv6 has failed.
     case preferIPv6
-    /// IPv4 alone.
+    /// Only IPv4.
     case onlyIPv4
-    /// IPv6 alone.
+    /// Only IPv6.
     case onlyIPv6
 }
 
@@ -51,7 +51,7 @@ extension AddressFamilies {
         return family != first
     }
 
-    /// Returns the endpoints in their order, except that those of the other family come last.
+    /// Returns the endpoints in the same order, except that those of the other family come last.
     func sorted(_ endpoints: [Endpoint]) -> [Endpoint] {
         endpoints.filter { !self.putOff($0) } + endpoints.filter(self.putOff)
     }
@@ -75,10 +75,10 @@ extension AddressFamilies {
     /// The message of an error: none of the endpoints that a resolver has found may be tried.
     func noServer(among endpoints: [Endpoint]) -> String {
         guard !endpoints.isEmpty, let only = self.only else {
-            return "the resolver found no server; see that it returns at least one"
+            return "the resolver found no server; make sure that it returns at least one"
         }
         return """
-            the resolver found \(only.other) addresses alone, and \(self.setting); allow \(only.other) there, or see that \
+            the resolver found \(only.other) addresses only, and \(self.setting); allow \(only.other) there, or see that \
             it returns names or \(only) addresses
             """
     }
@@ -104,6 +104,6 @@ extension AddressFamilies {
 }
 
 extension SocketConfiguration {
-    /// The families by which servers are reached: behind a proxy the servers' addresses are its own affair.
+    /// The families by which servers are reached; with a proxy the choice is the proxy's.
     var serverAddressFamilies: AddressFamilies { self.proxy == nil ? self.addressFamilies : .any }
 }

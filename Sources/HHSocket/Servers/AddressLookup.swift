@@ -14,8 +14,8 @@ import Android
 
 /// Looks up all addresses of a name with the system's resolver.
 enum AddressLookup {
-    /// Returns the addresses in the system's order, without duplicates. If only one family is allowed, addresses of
-    /// the other are not asked for.
+    /// Returns the addresses in the system's order, without duplicates. If only one family is allowed, addresses of the
+    /// other are not requested.
     ///
     /// - Throws: ``AddressLookupError``.
     static func addresses(of host: String, _ families: AddressFamilies) async throws -> [String] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The waits between rounds of connection attempts. A round tries each server once.
 ///
-/// By default each wait, the first included, is drawn evenly from zero to a bound that doubles, so that the clients of
-/// a server that dies do not come back as one herd. Other policies are values of the same type:
+/// By default each wait, including the first, is drawn evenly from zero to a bound that doubles, so that the clients of
+/// a failed server do not return at the same time. Other policies are values of the same type:
 ///
 /// ```swift
 /// Backoff(base: .seconds(2), cap: .seconds(1024), jitter: 0, maximumRounds: 10)  // 2, 4, 8 … 1024 s, ten attempts
@@ -17,10 +17,10 @@ public struct Backoff: Hashable, Sendable {
     /// The longest bound.
     public var cap: Duration
     /// The random share of each wait, 0 to 1: a wait is drawn evenly from `bound * (1 - jitter)` to `bound`. With 0 the
-    /// clients of a server that dies come back together.
+    /// clients of a failed server return at the same time.
     public var jitter: Double
-    /// The time a connection must have been ready for the bound to start over, so that a server which accepts and
-    /// closes does not get a tight loop.
+    /// The time for which a connection must have been ready for the bound to start over, so that a server which accepts
+    /// and closes does not cause a tight loop.
     public var resetAfter: Duration
     /// The number of consecutive rounds without a ready connection after which attempts stop; nil for never. 1 at
     /// least.
@@ -53,8 +53,8 @@ public struct Backoff: Hashable, Sendable {
     /// machine: many such clients would all hit a server the moment it returns.
     public static let immediate = Backoff(base: .zero, cap: .zero)
 
-    /// The shortest wait but for the first after a stable connection, whatever the policy says: a server that refuses,
-    /// or accepts and closes, never gets a tight loop. 100 ms, the shortest isolation of brpc.
+    /// The shortest wait except the first after a stable connection, whatever the policy: a server that refuses, or
+    /// accepts and closes, never causes a tight loop. 100 ms, the shortest isolation of brpc.
     public static let minimumRepeatedWait = Duration.milliseconds(100)
 
     /// Returns the longest wait after `failures` earlier ones.

@@ -32,11 +32,11 @@ public struct Endpoint: Hashable, Sendable {
         self.webSocket = nil
     }
 
-    /// Creates the endpoint of a WebSocket. Its path and query are requested as they are written.
+    /// Creates the endpoint of a WebSocket. Its path and query are requested unchanged.
     ///
     /// - Parameter url: A URL such as `wss://example.com/rpc?room=1`; the scheme is `ws`, or `wss` for TLS.
-    /// - Throws: ``SocketError`` with code `invalidArgument`, whose message says what is wrong with the URL and does
-    ///   not quote it: a query may be a secret.
+    /// - Throws: ``SocketError`` with code `invalidArgument`, whose message describes the fault of the URL without
+    ///   quoting it: a query may be a secret.
     public init(url: String) throws(SocketError) {
         do throws(OpeningError) {
             try self.init(WebSocketTarget(url))
@@ -63,7 +63,7 @@ public struct Endpoint: Hashable, Sendable {
     }
 
     /// Creates an endpoint from `host:port`, with an IPv6 address in brackets: `[::1]:7000`; from `unix:` and a path;
-    /// or from a URL that begins with `ws://` or `wss://`. Nil for anything else; ``init(url:)`` says what is wrong with
+    /// or from a URL that begins with `ws://` or `wss://`. Nil for anything else; ``init(url:)`` describes the fault of
     /// a URL.
     public init?(_ text: some StringProtocol) {
         if text.contains("://") {
@@ -95,13 +95,13 @@ extension Endpoint {
     /// Whether it is the URL of a WebSocket.
     public var isWebSocket: Bool { self.webSocket != nil }
 
-    /// The address without what TCP does not know.
+    /// The address without the parts that TCP does not use.
     var tcpAddress: Endpoint {
         self.webSocket == nil ? self : Endpoint(host: self.host, port: self.port, serverName: self.serverName)
     }
 
-    /// The URL as a WebSocket's request needs it; nil for an address that is no URL. A host that was found by a name is
-    /// asked for by that name.
+    /// The target for a WebSocket's request; nil for an address that is not a URL. A host that was found by a name is
+    /// requested by that name.
     package var webSocketTarget: WebSocketTarget? {
         self.webSocket.map { location in
             WebSocketTarget(

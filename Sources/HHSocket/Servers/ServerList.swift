@@ -24,7 +24,7 @@ struct ServerList: Sendable {
         var bannedUntil: NIODeadline?
         /// The end of the time in which it is not tried, which waiting calls may bring forward.
         var awayUntil: NIODeadline?
-        /// The end of the time for which it asked clients to stay away.
+        /// The end of the time for which the server asked clients to stay away.
         var askedUntil: NIODeadline?
         /// The number of its go-aways since the last stable connection.
         var departures = 0
@@ -59,7 +59,7 @@ struct ServerList: Sendable {
     private var entries: [Entry] = []
     /// The index at which the next round starts, among equally good servers.
     private var start = 0
-    /// Whether the user asks for the server at which it starts, whatever its address family.
+    /// Whether the user requested the server at which the round starts, whatever its address family.
     private var startIsRequested = false
 
     init(
@@ -115,7 +115,7 @@ struct ServerList: Sendable {
             (
                 endpoint: entry.endpoint, standing: self.standing(of: entry, now: now),
                 failures: entry.recentFailures(since: oldest), bannedUntil: entry.bannedUntil ?? now,
-                // A server of the other address family comes behind its equals.
+                // A server of the other address family follows its equals.
                 order: self.isPutOff(entry, offset) ? self.entries.count + offset : offset
             )
         }
@@ -204,8 +204,8 @@ struct ServerList: Sendable {
     /// - Parameters:
     ///   - span: The time for which it asks clients to stay away; nil if it gave none.
     ///   - again: Whether it is a repeated go-away on the same connection.
-    /// - Returns: The time for which the server is away: as it asked, but no longer than the longest ban, and growing
-    ///   if it only ever sends its clients away.
+    /// - Returns: The time for which the server is away: the requested time, but no longer than the longest ban, and
+    ///   growing if it sends its clients away repeatedly.
     mutating func recordGoAway(
         _ endpoint: Endpoint,
         for span: Duration?,
@@ -213,7 +213,7 @@ struct ServerList: Sendable {
         now: NIODeadline,
         using generator: inout some RandomNumberGenerator
     ) -> Duration {
-        // If the server gives a time, spreading its clients is left to it.
+        // If the server gives a time, it is responsible for spreading its clients.
         var span = span ?? .seconds(Double.random(in: 0.5...1, using: &generator))
         let index = self.index(of: endpoint)
         if let index, !again {
@@ -233,7 +233,7 @@ struct ServerList: Sendable {
         return span
     }
 
-    /// Records that a server does not want to be tried before `time`.
+    /// Records that a server must not be tried before `time`.
     mutating func postpone(_ endpoint: Endpoint, until time: NIODeadline) {
         guard let index = self.index(of: endpoint) else { return }
         self.entries[index].awayUntil = time
@@ -277,7 +277,7 @@ struct ServerList: Sendable {
         for index in self.entries.indices { self.entries[index].awayUntil = nil }
     }
 
-    /// Adds servers that another one has named, in place of those named before, except `kept`.
+    /// Adds servers that another one has named, replacing those named before, except `kept`.
     mutating func add(alternates endpoints: [Endpoint], keeping kept: Endpoint?) {
         self.entries.removeAll { $0.isAlternate && $0.endpoint != kept && !endpoints.contains($0.endpoint) }
         if self.start >= self.entries.count {

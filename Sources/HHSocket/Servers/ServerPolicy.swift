@@ -13,8 +13,8 @@ public struct ServerPolicy: Hashable, Sendable {
     public var memory: Duration
     /// Whether a server that goes away may name servers that are not in the list; at most 16 of them are used at a
     /// time, with the same ``SocketConfiguration/tls``. False by default: a server could send its clients anywhere, and
-    /// without TLS so could anyone on the path. Named servers that are in the list are preferred, in the order named,
-    /// either way.
+    /// without TLS so could an attacker on the path. In either case, named servers that are in the list are preferred,
+    /// in the order named.
     public var acceptsOtherEndpoints: Bool
     /// Whether equally good servers are tried in random order, which spreads the clients of a fleet, instead of the
     /// list's. False by default.
@@ -36,6 +36,6 @@ public struct ServerPolicy: Hashable, Sendable {
         self.acceptsOtherEndpoints = acceptsOtherEndpoints
     }
 
-    /// The number of outcomes that are kept for a server's score, as in Tencent Mars.
+    /// The number of outcomes that count for a server's score, as in Tencent Mars.
     static let rememberedOutcomes = 8
 }

@@ -2,14 +2,14 @@
 /// A resolver that finds the servers to connect to, if a fixed list is not enough. Called before each round of
 /// attempts.
 ///
-/// Servers that are IP addresses of a family that ``SocketConfiguration/addressFamilies`` does not allow are left out.
-/// If it fails, takes longer than the connect timeout, or finds nothing, the servers found before are used; without any
-/// the round fails.
+/// Servers that are IP addresses of a family that ``SocketConfiguration/addressFamilies`` does not allow are skipped.
+/// If the resolver fails, takes longer than the connect timeout, or finds nothing, the servers found before are used;
+/// without any the round fails.
 public struct ServerResolver: Sendable {
-    /// Finds servers. Those of families that are not allowed may be among them.
+    /// Finds servers, possibly including some of families that are not allowed.
     let resolve: @Sendable (AddressFamilies) async throws -> [Endpoint]
 
-    /// Creates a resolver from a closure, such as one that asks a configuration service, a file or a registry.
+    /// Creates a resolver from a closure, for example one that queries a configuration service, a file or a registry.
     public init(_ resolve: @escaping @Sendable () async throws -> [Endpoint]) {
         self.resolve = { _ in try await resolve() }
     }
@@ -25,7 +25,7 @@ public struct ServerResolver: Sendable {
 
     /// A resolver that finds every address of `host`, each a server with its own score. (A server given by its name has
     /// one score, and its addresses are raced by happy eyeballs.) With TLS, each server's certificate must name `host`.
-    /// It uses the system's resolver, on a Dispatch thread, and asks for addresses of the families that
+    /// It uses the system's resolver, on a Dispatch thread, and requests addresses of the families that
     /// ``SocketConfiguration/addressFamilies`` allows.
     public static func dns(host: String, port: Int) -> ServerResolver {
         let name = Endpoint(host: host, port: port).isAddress ? nil : host

@@ -4,9 +4,9 @@ import NIOCore
 
 /// The client's streams on one connection, and its payloads in pieces. Does no I/O.
 ///
-/// The shell hands in each frame that ``receive(_:isDamaged:isAwaited:now:)`` does not give back, pulls frames with
-/// ``next(now:)`` while the socket takes more, and performs the actions of ``nextAction()`` after each call. It
-/// calls ``timePassed(now:)`` by ``nextDeadline``.
+/// The shell passes each frame to ``receive(_:isDamaged:isAwaited:now:)`` and handles those that it does not accept,
+/// pulls frames with ``next(now:)`` while the socket accepts more, and performs the actions of ``nextAction()`` after
+/// each call. It calls ``timePassed(now:)`` at ``nextDeadline``.
 package struct ClientStreams {
     private var core: StreamCore
 
@@ -16,7 +16,7 @@ package struct ClientStreams {
 
     // MARK: What the application does
 
-    /// Whether one more stream may be opened. If not, one may when the next has ended.
+    /// Whether one more stream may be opened. If not, one may be opened when the next stream has ended.
     package var canOpen: Bool {
         !self.core.isClosed && self.core.openCount < Int(self.core.settings.terms.maximumStreams)
     }
@@ -48,7 +48,8 @@ package struct ClientStreams {
         return id
     }
 
-    /// Sends an item. One is sent at a time: the next may follow when the result says so, or ``StreamAction/goOn(_:)``.
+    /// Sends an item. Only one is sent at a time: the next may follow if the result allows it, or after
+    /// ``StreamAction/goOn(_:)``.
     package mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool = false) -> SendResult {
         let type = isCompressed ? FrameType.item | FrameType.compressionFlag : FrameType.item
         return self.core.send(id, type: type, status: .ok, payload)
@@ -67,10 +68,10 @@ package struct ClientStreams {
         self.core.scheduler.append(LanePayload(type: FrameType.end, kind: .end), to: stream.lane)
     }
 
-    /// Cancels a stream: the application, or its deadline, wants no more of it.
+    /// Cancels a stream that the application, or its deadline, abandons.
     package mutating func cancel(_ id: StreamID) {
         self.core.fail(id.key, .cancelled)
-        // One that is over may have items which nobody wants.
+        // An ended stream may have items that are not needed any more.
         self.core.release(id.key)
         self.core.noteGoingOn()
     }
@@ -87,17 +88,17 @@ package struct ClientStreams {
         self.core.took(id, receipt, now: now)
     }
 
-    /// Grants more on a stream than hello announced: for one of which much is to come. The window never shrinks.
+    /// Grants more on a stream than hello announced, for one with many items. The window never shrinks.
     package mutating func widen(_ id: StreamID, to window: UInt64) { self.core.widen(id, to: window) }
 
-    /// The application gets no more items of a stream, which goes on.
+    /// The application takes no more items of a stream, which continues.
     package mutating func release(_ id: StreamID) { self.core.release(id.key) }
 
     // MARK: Plain calls
 
-    /// Sends a payload that belongs to no stream, such as a request, cut into pieces where it is long.
+    /// Sends a payload that belongs to no stream, such as a request, in pieces if it is long.
     ///
-    /// - Parameter type: Its type, with the flags of the whole.
+    /// - Parameter type: Its type, with the flags of the whole payload.
     package mutating func sendPlain(
         type: UInt32,
         serial: UInt32,
@@ -111,9 +112,10 @@ package struct ClientStreams {
         )
     }
 
-    /// A plain call is over: it was cancelled, or answered.
+    /// A plain call has ended: it was cancelled, or answered.
     ///
-    /// - Returns: What has left of its request. After ``StreamScheduler/Dropped/halfway`` the server must get a cancel.
+    /// - Returns: How much of its request was sent. After ``StreamScheduler/Dropped/halfway`` the server must get a
+    ///   cancel.
     package mutating func dropPlain(serial: UInt32) -> StreamScheduler.Dropped {
         self.core.assembler.forget(serial)
         let dropped = self.core.scheduler.dropPlain(serial: serial)
@@ -123,12 +125,12 @@ package struct ClientStreams {
 
     // MARK: From the wire
 
-    /// Takes a frame.
+    /// Handles a frame.
     ///
     /// - Parameters:
     ///   - isDamaged: Whether its checksum is wrong.
-    ///   - isAwaited: Whether it is a push, or its serial that of a plain call in flight.
-    /// - Returns: Whether it was one for streams or pieces. All others are the shell's.
+    ///   - isAwaited: Whether it is a push, or its serial is that of a plain call in flight.
+    /// - Returns: Whether it belonged to streams or pieces. The shell handles all others.
     package mutating func receive(_ frame: Frame, isDamaged: Bool = false, isAwaited: Bool, now: NIODeadline) -> Bool {
         guard !self.core.isClosed else { return true }
         let type = frame.type & ~FrameType.allFlags
@@ -147,7 +149,7 @@ package struct ClientStreams {
             return true
         }
         if frame.status == .partial {
-            // An item of a stream that is over; or of a plain call, which fails by it.
+            // An item of an ended stream; or of a plain call, which it fails.
             self.core.receivedItem(frame, isDamaged: isDamaged, now: now)
             return !isAwaited
         }
@@ -156,26 +158,26 @@ package struct ClientStreams {
         return true
     }
 
-    /// The connection is gone. All streams end, and so does whatever waits here.
+    /// The connection was lost. All streams end, and waiting payloads are dropped.
     package mutating func connectionLost() { self.core.connectionLost() }
 
     // MARK: To the shell
 
-    /// The next frame to leave; nil where nothing may now.
+    /// The next frame to send; nil if none may be sent now.
     package mutating func next(now: NIODeadline) -> Frame? { self.core.next(now: now) }
 
-    /// Moves what the shell is to do behind what is there.
+    /// Appends the shell's next actions to `actions`.
     package mutating func takeActions(into actions: inout [StreamAction]) {
         self.core.takeActions(into: &actions)
     }
 
-    /// Takes the next thing that the shell is to do.
+    /// Removes and returns the shell's next action.
     package mutating func nextAction() -> StreamAction? { self.core.actions.popFirst() }
 
     package var nextDeadline: NIODeadline? { self.core.nextDeadline }
     package mutating func timePassed(now: NIODeadline) { self.core.timePassed(now: now) }
 
-    /// The cost of a stream's items that have left and that have come so far; nil once it is over.
+    /// The cost of a stream's items that were sent and received so far; nil once it has ended.
     package func traffic(_ id: StreamID) -> (sent: UInt64, received: UInt64)? {
         guard let stream = self.core.streams[id.key], !stream.isOver else { return nil }
         return (self.core.scheduler.sent(stream.lane), stream.window.received)
@@ -189,21 +191,20 @@ package struct ClientStreams {
     package var heldBytes: UInt64 { self.core.heldBytes }
     /// The number of bytes that wait to be sent.
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
-    /// ``hasUnfinished`` for each frame: of a value that is kept in a class, a getter that does not mutate is called
-    /// on a copy.
+    /// ``hasUnfinished`` for each frame: a nonmutating getter of a value that is stored in a class is called on a copy.
     package mutating func hasUnfinishedInPlace() -> Bool { self.core.hasUnfinished }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
     package var awaitsPieces: Bool { mutating get { !self.core.assembler.isEmpty } }
-    /// Whether there is no stream, nothing has come in part, and there is nothing to send or to do.
+    /// Whether there is no stream, no incomplete payload, and nothing to send or to do.
     package var isQuiet: Bool { mutating get { self.core.isQuiet } }
-    /// The number of bytes that have come of a plain call's answer, of which a piece is missing.
+    /// The number of received bytes of a plain call's incomplete answer.
     package mutating func gatheredBytes(_ serial: UInt32) -> Int { self.core.assembler.gatheredBytes(serial) }
-    /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
+    /// Whether there is an incomplete payload, so that the read-stall timeout applies.
     package var hasUnfinished: Bool { self.core.hasUnfinished }
     /// The credit for items that this side sends.
     package var sendWindow: SendWindow { self.core.scheduler.connection }
     /// The window of items that this side receives.
     package var receiveWindow: ReceiveWindow { self.core.connection }
-    /// The number of places that what waits occupies, stubs included.
+    /// The number of places that waiting payloads occupy, including stubs.
     package var occupiedPlaces: Int { self.core.occupiedPlaces }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// A payload of which pieces have come, and the last has not.
+/// A payload of which pieces have arrived, but not the last one.
 struct PieceAssembly: Sendable {
     /// The type of its frames with their flags, but ``FrameType/continuesFlag``.
     let type: UInt32
@@ -36,13 +36,13 @@ struct PieceAssembly: Sendable {
 struct PayloadAssembler: Sendable {
     private enum Payload: Sendable {
         case gathering(PieceAssembly)
-        /// It has failed, and what remains of it is dropped.
+        /// It has failed, and its remaining pieces are dropped.
         case swallowing
     }
 
     /// The result of a piece.
     enum Progress: Sendable {
-        /// More are to come, or it was swallowed.
+        /// More pieces follow, or this one was discarded.
         case more
         case whole(Frame)
         case failed(PayloadFailure)
@@ -58,12 +58,12 @@ struct PayloadAssembler: Sendable {
     private(set) var heldBytes: UInt64 = 0
     private var gatheringCount = 0
 
-    /// The number of bytes that an unfinished payload counts beside its pieces.
+    /// The number of bytes that an incomplete payload counts in addition to its pieces.
     static let overhead: UInt64 = 128
 
     /// - Parameters:
     ///   - maximumLength: The longest payload, in bytes.
-    ///   - maximumCount: The most payloads that may be gathered at a time. As many may be swallowed.
+    ///   - maximumCount: The number of payloads that may be incomplete at a time. The same number may be discarded.
     init(maximumLength: Int, maximumCount: Int) {
         self.maximumLength = maximumLength
         self.maximumCount = maximumCount
@@ -75,7 +75,7 @@ struct PayloadAssembler: Sendable {
     /// Whether a payload is being gathered.
     var isGathering: Bool { self.gatheringCount > 0 }
 
-    /// The number of bytes that have come of a payload that is being gathered.
+    /// The number of received bytes of an incomplete payload.
     func gatheredBytes(_ serial: UInt32) -> Int {
         guard !self.payloads.isEmpty, case .gathering(let assembly)? = self.payloads[serial] else { return 0 }
         return assembly.bytes.readableBytes
@@ -83,12 +83,12 @@ struct PayloadAssembler: Sendable {
 
     func has(_ serial: UInt32) -> Bool { !self.payloads.isEmpty && self.payloads[serial] != nil }
 
-    /// Takes a frame that is a piece, or whose serial has one.
+    /// Handles a frame that is a piece, or whose serial has one.
     ///
-    /// - Parameter limit: The most that may be held.
+    /// - Parameter limit: The largest number of bytes that may be held.
     mutating func receive(_ frame: Frame, isDamaged: Bool, limit: UInt64) -> Progress {
         let continues = frame.type & FrameType.continuesFlag != 0
-        // Taken out, so that its bytes are not copied.
+        // Removed, so that its bytes are not copied.
         switch self.payloads.removeValue(forKey: frame.serial) {
         case .swallowing:
             if continues { self.payloads[frame.serial] = .swallowing }

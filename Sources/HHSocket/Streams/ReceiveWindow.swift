@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The bytes that the other side may still send, and those that the application has taken: on a stream, or on a
-/// connection in all its streams.
+/// The bytes that the other side may still send, and those that the application has taken: on a stream, or on all
+/// streams of a connection.
 package struct ReceiveWindow: Hashable, Sendable {
-    /// A grant is due, once anything has been taken, while less than this is still to come of the last one: less than
-    /// the largest frame.
+    /// A grant is due, once anything has been taken, while less than this remains of the last one: less than the
+    /// largest frame.
     package static let leastToCome = StreamFrames.maximumCost
 
-    /// How much is ready to be received beyond what was taken.
+    /// The amount that may be received beyond what was taken.
     package private(set) var window: UInt64
-    /// How much may have come since the beginning.
+    /// The amount that may have arrived since the beginning.
     package private(set) var granted: UInt64
-    /// How much has come since the beginning.
+    /// The amount that has arrived since the beginning.
     package private(set) var received: UInt64 = 0
-    /// How much of that has been taken.
+    /// The part of that which was taken.
     package private(set) var taken: UInt64 = 0
-    /// How much had been taken when the last grant was made.
+    /// The amount that had been taken at the last grant.
     private var takenAtGrant: UInt64 = 0
 
     /// - Parameter window: The window that was announced, the first credit.
@@ -23,26 +23,26 @@ package struct ReceiveWindow: Hashable, Sendable {
         self.granted = UInt64(window)
     }
 
-    /// The cost of what has come and was not taken.
+    /// The cost of the received items that were not taken.
     package var untaken: UInt64 { self.received.subtracting(self.taken) }
 
-    /// A frame of this cost has come.
+    /// Records a received frame of this cost.
     ///
-    /// - Returns: Whether it was granted. One that was not does not count.
+    /// - Returns: Whether it was granted. A frame that was not does not count.
     package mutating func receive(_ cost: UInt64) -> Bool {
         guard cost <= self.granted.subtracting(self.received) else { return false }
         self.received += cost
         return true
     }
 
-    /// This much of what has come is taken.
+    /// Records that this amount was taken.
     package mutating func take(_ cost: UInt64) { self.taken = min(self.taken.adding(cost), self.received) }
 
-    /// This much, which was taken when it came, counts as not taken again.
+    /// Records that this amount, which counted as taken on arrival, is not taken yet.
     package mutating func putBack(_ cost: UInt64) { self.taken = self.taken.subtracting(cost) }
 
-    /// The credit that is due now; nil if none is. To be asked whenever something was taken, and whenever a frame has
-    /// come.
+    /// The credit that is due now; nil if none is. Check it whenever an item was taken, and whenever a frame has
+    /// arrived.
     package mutating func grant() -> UInt64? {
         guard self.taken > self.takenAtGrant else { return nil }
         let isHalfTaken = self.taken - self.takenAtGrant >= self.window - self.window / 2
@@ -50,7 +50,7 @@ package struct ReceiveWindow: Hashable, Sendable {
         return self.grantNow()
     }
 
-    /// Makes the window larger than what was announced. It never shrinks.
+    /// Enlarges the window beyond the announced one. It never shrinks.
     ///
     /// - Returns: The credit; nil if it grants nothing more.
     package mutating func widen(to window: UInt64) -> UInt64? {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The credit for what may still be sent: on a stream, or on a connection in all its streams.
+/// The credit for sending: on a stream, or on all streams of a connection.
 ///
-/// Credit is absolute: it counts from the beginning, so that one which comes twice, or late, does no harm.
+/// Credit is absolute: it counts from the beginning, so a credit that is repeated, or late, does no harm.
 package struct SendWindow: Hashable, Sendable {
     /// How much may have been sent since the beginning.
     package private(set) var granted: UInt64
     /// How much has been sent since the beginning.
     package private(set) var sent: UInt64 = 0
-    /// The largest difference so far between a grant and what had been sent when it came.
+    /// The largest difference so far between a grant and the amount that had been sent when it arrived.
     package private(set) var window: UInt64
 
     /// - Parameter window: The window that the other side announced, its first credit.
@@ -22,9 +22,9 @@ package struct SendWindow: Hashable, Sendable {
     /// Whether less than half of the window is free.
     package var isMostlyUsed: Bool { self.free < self.window - self.window / 2 }
 
-    /// Takes a credit.
+    /// Records a credit.
     ///
-    /// - Returns: Whether it moves anything: one that is no larger than before is ignored.
+    /// - Returns: Whether it has an effect: one that is no larger than before is ignored.
     package mutating func grant(_ credit: UInt64) -> Bool {
         guard credit > self.granted else { return false }
         self.granted = credit
@@ -32,17 +32,17 @@ package struct SendWindow: Hashable, Sendable {
         return true
     }
 
-    /// A frame of this cost leaves.
+    /// Records that a frame of this cost is sent.
     package mutating func send(_ cost: UInt64) { self.sent = self.sent.adding(cost) }
 }
 
 /// The decision on the next frame of a stream's item.
 package enum Cut: Hashable, Sendable {
-    /// It leaves with this number of bytes: as many as a frame carries, or as the credit reaches for.
+    /// It is sent with this number of bytes: the most that a frame carries, or that the credit allows.
     case send(length: Int)
     /// Too little of the stream's window is free.
     case waitForStream
-    /// The stream's credit reaches for the frame and the connection's does not; only a part of it may not leave, since
+    /// The stream's credit suffices for the frame, but the connection's does not; the frame must not be divided, since
     /// too little of the stream's window is free.
     case waitForWhole
     /// Too little of the connection's window is free.
@@ -51,9 +51,9 @@ package enum Cut: Hashable, Sendable {
     /// Decides on the next frame of an item.
     ///
     /// - Parameters:
-    ///   - rest: The number of bytes of the item that have not left.
-    ///   - stream: What may be sent on the stream.
-    ///   - connection: What may be sent on the connection.
+    ///   - rest: The number of bytes of the item that were not sent.
+    ///   - stream: The credit of the stream.
+    ///   - connection: The credit of the connection.
     package static func next(rest: Int, stream: SendWindow, connection: SendWindow) -> Cut {
         let length = min(rest, StreamFrames.maximumPieceLength)
         let cost = StreamFrames.cost(length)

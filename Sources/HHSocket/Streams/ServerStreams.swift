@@ -4,10 +4,10 @@ import NIOCore
 
 /// A server's streams on one connection, and its payloads in pieces. Does no I/O.
 ///
-/// The shell hands in each frame that ``receive(_:isDamaged:now:)`` does not give back, and each cancel. A request
-/// whose type is a stream's it opens with ``open(type:serial:kind:hasBody:hasKey:priority:now:)``. It pulls frames with
-/// ``next(now:)`` while the socket takes more, and performs the actions of ``takeActions(into:)`` after each call. It
-/// calls ``timePassed(now:)`` by ``nextDeadline``.
+/// The shell passes each frame to ``receive(_:isDamaged:now:)`` and handles those that it does not accept, and passes
+/// each cancel. It opens a request of a stream's type with ``open(type:serial:kind:hasBody:hasKey:priority:now:)``. It
+/// pulls frames with ``next(now:)`` while the socket accepts more, and performs the actions of ``takeActions(into:)``
+/// after each call. It calls ``timePassed(now:)`` at ``nextDeadline``.
 package struct ServerStreams {
     private var core: StreamCore
     private var isDraining = false
@@ -28,7 +28,7 @@ package struct ServerStreams {
         case draining
         /// The opening has a body where the client streams, or an idempotency key.
         case malformed
-        /// As many streams are open as may be.
+        /// The limit of open streams was reached.
         case tooMany
 
         /// The status that the opening is answered with.
@@ -43,10 +43,10 @@ package struct ServerStreams {
 
     // MARK: From the wire
 
-    /// Takes a frame.
+    /// Handles a frame.
     ///
     /// - Parameter isDamaged: Whether its checksum is wrong.
-    /// - Returns: Whether it was one for streams or pieces. All others are the shell's.
+    /// - Returns: Whether it belonged to streams or pieces. The shell handles all others.
     package mutating func receive(_ frame: Frame, isDamaged: Bool = false, now: NIODeadline) -> Bool {
         guard !self.core.isClosed else { return true }
         let type = frame.type & ~FrameType.allFlags
@@ -90,13 +90,13 @@ package struct ServerStreams {
         self.core.actions.append(.itemsEnded(StreamID(key: key)))
     }
 
-    /// A cancel has come.
+    /// Handles a cancel.
     ///
-    /// - Returns: Whether it ended a stream, or a payload whose last piece had not come.
+    /// - Returns: Whether it ended a stream, or an incomplete payload.
     package mutating func cancelled(serial: UInt32) -> Bool {
         guard !self.core.isClosed else { return true }
         let wasUnfinished = self.core.assembler.forget(serial)
-        // An answer that has not left is not wanted; pushes are no answers.
+        // An answer that was not sent is not needed any more; pushes are not answers.
         if self.core.settings.format.layout.requestSerials.contains(serial) {
             _ = self.core.scheduler.dropPlain(serial: serial)
         }
@@ -106,11 +106,11 @@ package struct ServerStreams {
         return wasUnfinished || key != nil
     }
 
-    /// A request of a stream's type has come.
+    /// Handles a request of a stream's type.
     ///
     /// - Parameters:
     ///   - type: Its type, without flags.
-    ///   - hasBody: Whether there is anything behind the metadata.
+    ///   - hasBody: Whether there is anything after the metadata.
     ///   - hasKey: Whether it has an idempotency key.
     package mutating func open(
         type: UInt32,
@@ -128,10 +128,10 @@ package struct ServerStreams {
         return .opened(self.core.enter(type: type, serial: serial, kind: kind, priority: priority, now: now))
     }
 
-    /// Why no stream may be opened; nil if one may.
+    /// The reason why no stream may be opened; nil if one may.
     ///
     /// - Parameters:
-    ///   - hasBody: Whether there is anything behind the opening's metadata.
+    ///   - hasBody: Whether there is anything after the opening's metadata.
     ///   - hasKey: Whether the opening has an idempotency key.
     package func objection(toOpen kind: StreamKind, hasBody: Bool, hasKey: Bool) -> Objection? {
         if self.isDraining { return .draining }
@@ -149,7 +149,7 @@ package struct ServerStreams {
         self.core.noteGoingOn()
     }
 
-    /// No credit will come, and nothing may leave: streams with items that wait are over, without an answer.
+    /// No credit can arrive, and nothing may be sent: streams with waiting items are over, without an answer.
     package mutating func endStarved() {
         for (_, key) in self.core.open.sorted(by: { $0.key < $1.key })
         where self.core.streams[key].map({ self.core.scheduler.hasWaiting($0.lane) }) ?? false {
@@ -158,18 +158,18 @@ package struct ServerStreams {
         self.core.noteGoingOn()
     }
 
-    /// From now on payloads of this length, this much of what was received, and items with these flags are taken; what
-    /// has come stays.
+    /// Sets the limits of payloads and of received bytes, and the flags of items, from now on; received payloads stay.
     package mutating func accept(payloadsUpTo length: Int, holding bytes: Int, flags: UInt32) {
         self.core.accept(payloadsUpTo: length, holding: bytes, flags: flags)
     }
 
-    /// The connection is gone. All streams end, and so does whatever waits here.
+    /// The connection was lost. All streams end, and waiting payloads are dropped.
     package mutating func connectionLost() { self.core.connectionLost() }
 
     // MARK: What the application does
 
-    /// Sends an item. One is sent at a time: the next may follow when the result says so, or ``StreamAction/goOn(_:)``.
+    /// Sends an item. Only one is sent at a time: the next may follow if the result allows it, or after
+    /// ``StreamAction/goOn(_:)``.
     package mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool = false) -> SendResult {
         guard let type = self.core.streams.with(id.key, { $0.type }) else { return .over }
         let flags = isCompressed ? FrameType.compressionFlag : 0
@@ -204,15 +204,15 @@ package struct ServerStreams {
         self.core.took(id, receipt, now: now)
     }
 
-    /// Grants more on a stream than hello announced: for one of which much is to come. The window never shrinks.
+    /// Grants more on a stream than hello announced, for one with many items. The window never shrinks.
     package mutating func widen(_ id: StreamID, to window: UInt64) { self.core.widen(id, to: window) }
 
-    /// The application gets no more items of a stream, which goes on.
+    /// The application takes no more items of a stream, which continues.
     package mutating func release(_ id: StreamID) { self.core.release(id.key) }
 
-    /// Sends a payload that belongs to no stream, such as an answer or a push, cut into pieces where it is long.
+    /// Sends a payload that belongs to no stream, such as an answer or a push, in pieces if it is long.
     ///
-    /// - Parameter type: Its type, with the flags of the whole.
+    /// - Parameter type: Its type, with the flags of the whole payload.
     package mutating func sendPlain(
         type: UInt32,
         serial: UInt32,
@@ -229,10 +229,10 @@ package struct ServerStreams {
 
     // MARK: Draining
 
-    /// From now on openings are refused; what is open runs on.
+    /// Refuses openings from now on; open streams continue.
     package mutating func drain() { self.isDraining = true }
 
-    /// The patience of a drain is over: what is open ends.
+    /// Ends all open streams, because the grace period of a drain is over.
     package mutating func endPatience() {
         for (_, key) in self.core.open.sorted(by: { $0.key < $1.key }) { self.core.fail(key, .drained) }
         self.core.noteGoingOn()
@@ -240,15 +240,15 @@ package struct ServerStreams {
 
     // MARK: To the shell
 
-    /// The next frame to leave; nil where nothing may now.
+    /// The next frame to send; nil if none may be sent now.
     package mutating func next(now: NIODeadline) -> Frame? { self.core.next(now: now) }
 
-    /// Moves what the shell is to do behind what is there.
+    /// Appends the shell's next actions to `actions`.
     package mutating func takeActions(into actions: inout [StreamAction]) {
         self.core.takeActions(into: &actions)
     }
 
-    /// Whether the last thing that the shell is to do is to hand over an item.
+    /// Whether the shell's last action is to deliver an item.
     package mutating func endsWithItem() -> Bool {
         guard case .item = self.core.actions.last else { return false }
         return true
@@ -257,7 +257,7 @@ package struct ServerStreams {
     package var nextDeadline: NIODeadline? { self.core.nextDeadline }
     package mutating func timePassed(now: NIODeadline) { self.core.timePassed(now: now) }
 
-    /// Returns the number of frames since the last call that ask for nothing.
+    /// Returns the number of unproductive frames since the last call.
     package mutating func takeUnproductiveFrames() -> Int {
         defer { self.core.unproductiveFrames = 0 }
         return self.core.unproductiveFrames
@@ -265,33 +265,32 @@ package struct ServerStreams {
 
     /// The number of streams that are open.
     package var openCount: Int { self.core.openCount }
-    /// The number of streams of which anything is kept.
+    /// The number of streams that are stored.
     package var count: Int { self.core.streams.count }
     /// The cost of the frames that were received and are held.
     package var heldBytes: UInt64 { self.core.heldBytes }
     /// The number of bytes that wait to be sent.
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
-    /// The number of those that wait for the socket alone, and for no credit.
+    /// The number of bytes that wait only for the socket, and for no credit.
     package var waitingPlainBytes: Int { self.core.scheduler.waitingBytes - self.core.scheduler.waitingItemBytes }
-    /// The cost of items that may follow on a stream before a sender is told to wait. Other streams may use the
-    /// connection's part of it meanwhile.
+    /// The cost of items that may follow on a stream before a sender must wait. Other streams may use the connection's
+    /// part of it meanwhile.
     package func allowance(_ id: StreamID) -> UInt64 {
         guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return 0 }
         return self.core.scheduler.allowance(stream.lane)
     }
-    /// ``waitingBytes`` for each frame: of a value that is kept in a class, a getter that does not mutate is called
-    /// on a copy.
+    /// ``waitingBytes`` for each frame: a nonmutating getter of a value that is stored in a class is called on a copy.
     package mutating func waitingBytesInPlace() -> Int { self.core.scheduler.waitingBytes }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
     package var awaitsPieces: Bool { mutating get { !self.core.assembler.isEmpty } }
-    /// Whether there is no stream, nothing has come in part, and there is nothing to send or to do.
+    /// Whether there is no stream, no incomplete payload, and nothing to send or to do.
     package var isQuiet: Bool { mutating get { self.core.isQuiet } }
-    /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
+    /// Whether there is an incomplete payload, so that the read-stall timeout applies.
     package var hasUnfinished: Bool { self.core.hasUnfinished }
     /// The credit for items that this side sends.
     package var sendWindow: SendWindow { self.core.scheduler.connection }
     /// The window of items that this side receives.
     package var receiveWindow: ReceiveWindow { self.core.connection }
-    /// The number of places that what waits occupies, stubs included.
+    /// The number of places that waiting payloads occupy, including stubs.
     package var occupiedPlaces: Int { self.core.occupiedPlaces }
 }

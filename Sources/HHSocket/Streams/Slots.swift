@@ -12,7 +12,7 @@ package struct Slots<Element> {
         var element: Element?
     }
 
-    /// The number of places that are kept though they are empty.
+    /// The number of empty places that are kept.
     private static var placesKept: Int { 16 }
 
     private var places: [Place] = []
@@ -55,9 +55,9 @@ package struct Slots<Element> {
         key.index < self.places.count && self.places[Int(key.index)].generation == key.generation
     }
 
-    /// Runs `body` with an element in its place, and returns what that returns; nil without an element.
+    /// Runs `body` with an element in place, and returns its result; nil without an element.
     ///
-    /// For what each frame does: the subscript copies an element that is read, and allocates memory for one that is
+    /// For operations on each frame: the subscript copies an element that is read, and allocates memory for one that is
     /// changed.
     @discardableResult
     @inline(__always)

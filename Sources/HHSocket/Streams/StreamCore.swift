@@ -11,11 +11,12 @@ package struct StreamSettings: Sendable {
     package var format: WireFormat
     /// The longest payload that is received, in bytes, its pieces together.
     package var maximumPayloadLength: Int
-    /// The most that may be held of what was received: unfinished payloads, and items that the application has not got.
+    /// The largest number of received bytes that may be held: incomplete payloads, and items that the application has
+    /// not taken.
     package var maximumHeldBytes: Int
-    /// The most bytes of items that may leave and wait for the socket before senders wait.
+    /// The largest number of bytes of items that may wait for the socket before senders must wait.
     package var maximumQueuedBytes: Int
-    /// The most payloads beside streams of which pieces have come and the last has not.
+    /// The largest number of incomplete payloads that belong to no stream.
     package var maximumUnfinished: Int
     /// How long a stream may go without an item or a credit that moves it; nil for no limit.
     package var idleLimit: TimeAmount?
@@ -41,31 +42,32 @@ package struct StreamSettings: Sendable {
     }
 }
 
-/// The streams of one connection, at either side: ``ClientStreams`` and ``ServerStreams`` say what each side may do.
+/// The streams of one connection, on either side: ``ClientStreams`` and ``ServerStreams`` determine what each side may
+/// do.
 ///
-/// Frames, wishes of the application and the time go in; frames come out of ``StreamScheduler/next()``, and what the
-/// shell is to do beside that comes out as ``StreamAction``s.
+/// The input is frames, requests of the application and the time; the output is the frames of
+/// ``StreamScheduler/next()``, and ``StreamAction``s for the shell.
 struct StreamCore {
     enum Role: Hashable {
         case client, server
     }
 
-    /// A stream, from its opening until it is over and the application has all of its items.
+    /// A stream, from its opening until it is over and the application has taken all of its items.
     struct Stream: SlotElement {
         let serial: UInt32
         /// The type of the call.
         let type: UInt32
         let kind: StreamKind
         let lane: SlotKey
-        /// The window of what the other side sends.
+        /// The window of the other side's items.
         var window: ReceiveWindow
-        /// The payload that is coming in pieces: an item, or at the client the final answer.
+        /// The incomplete payload: an item, or at the client the final answer.
         var assembly: PieceAssembly?
-        /// Whether the other side sends no more items.
+        /// Whether the other side has ended its items.
         var hasInputEnded: Bool
-        /// Whether this side sends no more items.
+        /// Whether this side has ended its items.
         var hasOutputEnded: Bool
-        /// Whether nobody wants further items.
+        /// Whether further items are dropped.
         var dropsItems = false
         var isOver = false
         /// The items that the application has not got.
@@ -75,7 +77,7 @@ struct StreamCore {
         var hasMoved = false
         var hasLeft = false
 
-        /// The lane of the items that this side sends; nil where it sends none any more.
+        /// The lane of this side's items; nil if it sends none any more.
         var sendingLane: SlotKey? { self.isOver || self.hasOutputEnded ? nil : self.lane }
 
         mutating func moved(_ now: NIODeadline) {
@@ -83,18 +85,18 @@ struct StreamCore {
             self.lastMoved = now
         }
 
-        /// A frame of an item has come.
+        /// Records a received frame of an item.
         mutating func received(_ cost: UInt64, now: NIODeadline) {
             _ = self.window.receive(cost)
             self.moved(now)
         }
 
-        /// A whole item has come in one frame, as most do.
+        /// Records an item that arrived whole in one frame, like most.
         ///
         /// - Parameters:
-        ///   - role: Of this side.
-        ///   - flags: Those that hello agreed on.
-        /// - Returns: The credit that is due; nil if the frame is not one that the application simply gets.
+        ///   - role: The role of this side.
+        ///   - flags: The flags that hello agreed on.
+        /// - Returns: The credit that is due; nil if the frame cannot simply be delivered.
         mutating func receiveWhole(
             _ type: UInt32,
             _ cost: UInt64,
@@ -122,11 +124,11 @@ struct StreamCore {
             self.isOver || self.hasInputEnded ? nil : self.window.widen(to: window)
         }
 
-        /// Whatever makes an item one that the stream ends by, beside its length; nil if there is nothing.
+        /// The fault of an item, other than its length, that ends the stream; nil if there is none.
         ///
         /// - Parameters:
-        ///   - role: Of this side.
-        ///   - flags: Those that hello agreed on.
+        ///   - role: The role of this side.
+        ///   - flags: The flags that hello agreed on.
         func objection(_ type: UInt32, _ cost: UInt64, _ role: Role, _ flags: UInt32) -> StreamOutcome? {
             let sends = role == .server ? self.kind.clientStreams : self.kind.serverStreams
             guard sends else { return .violated(.unexpectedItem) }
@@ -145,23 +147,23 @@ struct StreamCore {
     let role: Role
     private(set) var settings: StreamSettings
     var scheduler: StreamScheduler
-    /// The window of what the other side sends in all streams.
+    /// The window of the other side's items on all streams.
     var connection: ReceiveWindow
     var streams = Slots<Stream>()
     /// The streams that are open, by serial.
     private(set) var open: [UInt32: SlotKey] = [:]
-    /// The stream that was last looked for.
+    /// The stream that was looked up last.
     private var lastFound: (serial: UInt32, key: SlotKey)?
     var assembler: PayloadAssembler
     var timers = TimerTable<StreamID>()
     /// The cost of the frames of items and answers that are held.
     private(set) var heldOfStreams: UInt64 = 0
-    /// The number of streams with a payload of which pieces have come, and the last has not.
+    /// The number of streams with an incomplete payload.
     private var unfinishedCount = 0
     var actions: Deque<StreamAction> = []
-    /// Whether the connection is over.
+    /// Whether the connection has ended.
     private(set) var isClosed = false
-    /// The number of frames since it was last taken that ask for nothing.
+    /// The number of unproductive frames since it was last read.
     var unproductiveFrames = 0
     /// The cost of items that the other side may have sent on streams before it knew that they were over.
     private var lateCredit: UInt64 = 0
@@ -183,7 +185,7 @@ struct StreamCore {
         )
     }
 
-    /// From now on other lengths, sums and flags are received; what has come stays.
+    /// Sets the limits of payloads and of received bytes, and the flags, from now on; received payloads stay.
     mutating func accept(payloadsUpTo length: Int, holding bytes: Int, flags: UInt32) {
         self.settings.flags = flags
         self.settings.maximumPayloadLength = length
@@ -202,9 +204,9 @@ struct StreamCore {
     var openCount: Int { self.open.count }
     /// The cost of the frames that were received and are held.
     var heldBytes: UInt64 { self.heldOfStreams + self.assembler.heldBytes }
-    /// Whether pieces of a payload have come, and the last has not.
+    /// Whether there is an incomplete payload.
     var hasUnfinished: Bool { self.unfinishedCount > 0 || self.assembler.isGathering }
-    /// The number of places that what waits occupies, stubs included.
+    /// The number of places that waiting payloads occupy, including stubs.
     var occupiedPlaces: Int { self.scheduler.occupiedPlaces + self.timers.occupiedPlaces }
     private var maximumHeld: UInt64 { UInt64(max(0, self.settings.maximumHeldBytes)) }
 
@@ -258,7 +260,7 @@ struct StreamCore {
         self.streams[key]?.alarm = nil
         let end = StreamEnd(outcome: outcome, answer: answer, hasMoved: stream.hasMoved, hasLeft: stream.hasLeft)
         self.actions.append(.ended(StreamID(key: key), end))
-        // At a client items that came before the end are the application's.
+        // At a client, items that arrived before the end belong to the application.
         if self.role == .server || outcome == .cancelled || outcome == .connectionLost {
             self.release(key)
         } else {
@@ -266,7 +268,7 @@ struct StreamCore {
         }
     }
 
-    /// Ends a stream that cannot go on, and tells the other side.
+    /// Ends a stream that cannot continue, and notifies the other side.
     mutating func fail(_ key: SlotKey, _ outcome: StreamOutcome) {
         guard let stream = self.streams[key], !stream.isOver else { return }
         switch self.role {
@@ -290,14 +292,14 @@ struct StreamCore {
         self.streams.remove(key)
     }
 
-    /// The bytes make no sense in a way that only the end of the connection answers.
+    /// The bytes are invalid in a way that requires ending the connection.
     mutating func fault(_ fault: StreamFault) {
         guard !self.isClosed else { return }
         self.isClosed = true
         self.actions.append(.close(fault))
     }
 
-    /// The connection is gone: all streams end.
+    /// The connection was lost: all streams end.
     mutating func connectionLost() {
         self.isClosed = true
         for (_, key) in self.open.sorted(by: { $0.key < $1.key }) { self.finish(key, .connectionLost) }
@@ -307,17 +309,17 @@ struct StreamCore {
 
     // MARK: Sending
 
-    /// Sends an item. The application may send the next when this says so, or when it is told to go on.
+    /// Sends an item. The application may send the next one if the result allows it, or after the action to continue.
     mutating func send(_ id: StreamID, type: UInt32, status: Status, _ payload: ByteBuffer) -> SendResult {
         guard let lane = self.streams.with(id.key, { $0.sendingLane }) ?? nil else { return .over }
         let item = LanePayload(type: type, status: status, kind: .item, bytes: payload)
         return self.scheduler.send(item, on: lane) ? .goOn : .wait
     }
 
-    /// The next frame to leave.
+    /// The next frame to send.
     mutating func next(now: NIODeadline) -> Frame? {
         guard !self.isClosed else { return nil }
-        // Also where nothing leaves: a lane that was set aside has made room for others.
+        // Also if no frame is sent: a lane that was set aside has made room for others.
         defer { self.noteGoingOn() }
         guard let departure = self.scheduler.next() else { return nil }
         if let key = departure.stream?.key, let kind = departure.kind {
@@ -331,7 +333,7 @@ struct StreamCore {
         return departure.frame
     }
 
-    /// Senders that waited are told to go on.
+    /// Notifies senders that waited that they may continue.
     mutating func noteGoingOn() {
         guard self.scheduler.hasGoingOn else { return }
         for id in self.scheduler.takeGoingOn() where self.streams[id.key].map({ !$0.isOver }) ?? false {
@@ -367,7 +369,7 @@ struct StreamCore {
         self.scheduler.sendCredit(credit, of: due.1)
     }
 
-    /// Grants more on a stream than hello announced: for one of which much is to come. The window never shrinks.
+    /// Grants more on a stream than hello announced, for one with many items. The window never shrinks.
     mutating func widen(_ id: StreamID, to window: UInt64) {
         guard let due = self.streams.with(id.key, { ($0.widen(to: window), $0.lane) }), let credit = due.0 else {
             return
@@ -377,7 +379,7 @@ struct StreamCore {
 
     // MARK: Items
 
-    /// A frame of an item has come, of whatever stream.
+    /// Handles a frame of an item, of any stream.
     mutating func receivedItem(_ frame: Frame, isDamaged: Bool, now: NIODeadline) {
         let cost = StreamFrames.cost(frame.payload.readableBytes)
         guard self.connection.receive(cost) else { return self.fault(.beyondWindow) }
@@ -403,7 +405,7 @@ struct StreamCore {
         self.grantConnection()
     }
 
-    /// Takes an item in one frame, if nothing is to be said about it.
+    /// Delivers an item in one frame, if it has no fault.
     private mutating func receiveWhole(_ frame: Frame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) -> Bool {
         let (type, role, flags) = (frame.type, self.role, self.settings.flags)
         guard let taken = self.streams.with(key, { $0.receiveWhole(type, cost, role, flags, now) }) ?? nil else {
@@ -427,7 +429,7 @@ struct StreamCore {
         self.role == .server && self.streams.with(key, { $0.hasOutputEnded }) ?? true
     }
 
-    /// Whatever makes an item one that its stream ends by; nil if it is as it should be.
+    /// The fault of an item that ends its stream; nil if there is none.
     private func objection(to frame: Frame, of key: SlotKey, isDamaged: Bool, _ cost: UInt64) -> StreamOutcome? {
         guard self.streams.has(key) else { return nil }
         if isDamaged { return .damaged }
@@ -437,7 +439,7 @@ struct StreamCore {
         return self.limitBroken(by: frame, self.streams[key]?.assembly)
     }
 
-    /// Whatever a piece of a stream's payload violates.
+    /// The limit that a piece of a stream's payload exceeds; nil if there is none.
     private func limitBroken(by frame: Frame, _ assembly: PieceAssembly?) -> StreamOutcome? {
         let length = frame.payload.readableBytes
         if let assembly {
@@ -458,7 +460,7 @@ struct StreamCore {
         }
     }
 
-    /// An item is whole.
+    /// Delivers a complete item.
     private mutating func deliver(_ frame: Frame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) {
         var payload = frame.payload
         var receipt = ItemReceipt(cost: cost, lastCost: cost)
@@ -482,7 +484,7 @@ struct StreamCore {
         self.actions.append(.item(StreamID(key: key), item))
     }
 
-    /// A frame is dropped: it counts as sent, and at once as taken.
+    /// Drops a frame: it counts as sent, and at once as taken.
     mutating func dropOnConnection(_ cost: UInt64) {
         self.connection.take(cost)
         self.grantConnection()
@@ -518,7 +520,7 @@ struct StreamCore {
         self.removeIfDone(id.key)
     }
 
-    /// The application gets no more items of a stream.
+    /// The application takes no more items of a stream.
     mutating func release(_ key: SlotKey) {
         guard let untaken = self.streams[key]?.untaken else { return }
         self.take(key, untaken)
@@ -529,7 +531,7 @@ struct StreamCore {
 
     // MARK: The server's answer
 
-    /// At a server: the application has answered.
+    /// At a server: sends the application's answer.
     mutating func answer(_ id: StreamID, _ payload: LanePayload) {
         guard let stream = self.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return }
         self.noteLate(stream)
@@ -539,7 +541,7 @@ struct StreamCore {
         self.scheduler.append(payload, to: stream.lane)
     }
 
-    /// At a client: a frame of the final answer has come.
+    /// At a client: handles a frame of the final answer.
     mutating func receivedAnswer(_ frame: Frame, of key: SlotKey, isDamaged: Bool, now: NIODeadline) {
         guard let stream = self.streams[key] else { return }
         let continues = frame.type & FrameType.continuesFlag != 0
@@ -573,7 +575,7 @@ struct StreamCore {
         self.finish(key, outcome, answer: answer)
     }
 
-    /// Drops what waits to be sent. A server that has not the whole opening waits for its last piece or a cancel.
+    /// Drops waiting payloads. A server without the whole opening waits for its last piece or a cancel.
     private mutating func stopSending(_ key: SlotKey) {
         guard let stream = self.streams[key] else { return }
         if self.scheduler.silence(stream.lane) == .free { self.sendCancel(stream.serial) }
@@ -587,7 +589,7 @@ struct StreamCore {
         self.streams[key]?.alarm = self.timers.set(from + limit, StreamID(key: key))
     }
 
-    /// Moves what the shell is to do behind what is there.
+    /// Appends the shell's next actions to `actions`.
     mutating func takeActions(into actions: inout [StreamAction]) {
         while let action = self.actions.popFirst() { actions.append(action) }
     }
@@ -595,7 +597,7 @@ struct StreamCore {
     /// The time by which ``timePassed(now:)`` must be called, at the latest.
     var nextDeadline: NIODeadline? { self.timers.nextDeadline }
 
-    /// Whether there is no stream, nothing has come in part, and there is nothing to send or to do.
+    /// Whether there is no stream, no incomplete payload, and nothing to send or to do.
     var isQuiet: Bool {
         mutating get {
             self.streams.count == 0 && self.assembler.isEmpty && self.actions.isEmpty && self.scheduler.isQuiet
@@ -612,7 +614,7 @@ struct StreamCore {
                 self.setAlarm(id.key, stream.lastMoved)
             } else {
                 self.fail(id.key, .idle)
-                // An answer that has begun to leave is the end already.
+                // An answer whose sending has begun is already the end.
                 if self.streams[id.key].map({ !$0.isOver }) ?? false { self.setAlarm(id.key, now) }
             }
         }
@@ -621,7 +623,7 @@ struct StreamCore {
 
     // MARK: Payloads in pieces
 
-    /// A piece of a payload that belongs to no stream has come.
+    /// Handles a piece of a payload that belongs to no stream.
     mutating func receivedPiece(_ frame: Frame, isDamaged: Bool) {
         let limit = self.maximumHeld.subtracting(self.heldOfStreams)
         switch self.assembler.receive(frame, isDamaged: isDamaged, limit: limit) {
@@ -644,8 +646,8 @@ struct StreamCore {
 /// Whether a sender may send its next item.
 package enum SendResult: Hashable, Sendable {
     case goOn
-    /// Not before ``StreamAction/goOn(_:)``.
+    /// Wait until ``StreamAction/goOn(_:)``.
     case wait
-    /// No item is sent on this stream any more; this one was dropped.
+    /// This stream sends no items any more; the item was dropped.
     case over
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The frames of streams, and what they cost.
+/// The frames of streams, and their cost.
 package enum StreamFrames {
-    /// The most bytes of a payload that one frame carries once streams are agreed on; longer payloads are cut.
+    /// The largest part of a payload that one frame carries once streams are agreed on, in bytes; longer payloads are
+    /// divided.
     package static let maximumPieceLength = 65_536
-    /// The cost of a frame of an item beside its payload, in every format.
+    /// The cost of an item's frame in addition to its payload, in every format.
     package static let overhead: UInt64 = 16
-    /// The most that a frame of a sender that cuts costs.
+    /// The largest cost of a frame of a sender that divides payloads.
     package static let maximumCost = UInt64(maximumPieceLength) + overhead
-    /// The least that a frame costs which was cut to the credit: one byte, and ``overhead``.
+    /// The smallest cost of a frame that was limited by credit: one byte, and ``overhead``.
     package static let minimumCutCost = overhead + 1
     /// A sender waits while less of the connection's window is free, or half of that window if that is less.
     package static let minimumConnectionRoom: UInt64 = 8_192
@@ -19,7 +20,7 @@ package enum StreamFrames {
     /// The cost of a frame of an item with a payload of this length.
     package static func cost(_ payloadLength: Int) -> UInt64 { UInt64(payloadLength) + self.overhead }
 
-    /// The cost of a payload that nothing but its length cuts.
+    /// The cost of a payload that is divided only because of its length.
     package static func wholeCost(_ payloadLength: Int) -> UInt64 {
         let frames = max(1, (payloadLength + Self.maximumPieceLength - 1) / Self.maximumPieceLength)
         return UInt64(payloadLength) + UInt64(frames) * Self.overhead

@@ -2,7 +2,7 @@
 import DequeModule
 import NIOCore
 
-/// A payload that waits to be cut into frames.
+/// A payload that waits to be divided into frames.
 package struct LanePayload: Sendable {
     /// The part that a payload has in its stream.
     package enum Kind: Hashable, Sendable {
@@ -16,13 +16,13 @@ package struct LanePayload: Sendable {
         case last
     }
 
-    /// The type of its frames, with the flags of the whole.
+    /// The type of its frames, with the flags of the whole payload.
     package var type: UInt32
     package var status: Status
     package var kind: Kind
-    /// The bytes that have not left.
+    /// The bytes that were not sent.
     package var bytes: ByteBuffer
-    /// Whether a piece has left.
+    /// Whether a piece was sent.
     package var hasBegun = false
 
     package init(type: UInt32, status: Status = .ok, kind: Kind, bytes: ByteBuffer = ByteBuffer()) {
@@ -36,26 +36,26 @@ package struct LanePayload: Sendable {
     var cost: UInt64 { self.kind == .item ? StreamFrames.wholeCost(self.bytes.readableBytes) : 0 }
 }
 
-/// The payloads that one serial has to send. They leave in their order, and take turns with those of other lanes.
+/// The payloads that one serial has to send. They are sent in order, and take turns with those of other lanes.
 struct StreamLane: SlotElement, Sendable {
-    /// Where a lane waits.
+    /// The place where a lane waits.
     enum Place: Hashable, Sendable {
         /// It has nothing to send.
         case none
-        /// In line, with what costs nothing.
+        /// In the queue, with a payload that costs nothing.
         case free
-        /// In line, with an item.
+        /// In the queue, with an item.
         case item
-        /// Out of line, until the stream's credit comes.
+        /// Not in the queue, until the stream gets credit.
         case stream
-        /// Out of line, until the stream's credit comes, or the connection's reaches for the whole next frame.
+        /// Not in the queue, until the stream gets credit, or the connection's suffices for the whole next frame.
         case whole
     }
 
     /// Whether the application may send the next item.
     enum Sender: Hashable, Sendable {
         case goesOn
-        /// The stream's credit does not reach for what waits.
+        /// The stream's credit does not suffice for the waiting payloads.
         case waitsForStream
         /// The connection has no room for more.
         case waitsForRoom
@@ -71,14 +71,14 @@ struct StreamLane: SlotElement, Sendable {
     var place = Place.none
     /// The number of its valid place in a line; 0 without one.
     var ticket: UInt64 = 0
-    /// The cost of its items that wait, as far as that is known before they are cut.
+    /// The cost of its waiting items, as far as it is known before they are divided.
     var itemCost: UInt64 = 0
     /// The part of the connection's credit that it takes next.
     var claim: UInt64 = 0
     var sender = Sender.goesOn
     /// A credit that waits to be sent.
     var creditDue: UInt64?
-    /// Whether it stands in the line of those with a credit to send.
+    /// Whether it is in the queue of lanes with a credit to send.
     var isInCreditLine = false
 
     init(serial: UInt32, priority: FramePriority, stream: StreamID? = nil, window: SendWindow = SendWindow(0)) {
@@ -91,13 +91,13 @@ struct StreamLane: SlotElement, Sendable {
     /// Whether the stream's credit reaches for all that waits.
     var isCovered: Bool { self.itemCost <= self.window.free }
 
-    /// The part of the connection's credit that it claims where it stands.
+    /// The part of the connection's credit that it claims in its present place.
     var dueClaim: UInt64 { self.place == .item ? min(self.itemCost, self.window.free) : 0 }
 
-    /// The kind of the payload that leaves next; nil where nothing waits.
+    /// The kind of the next payload; nil if none waits.
     var nextKind: LanePayload.Kind? { self.payloads.isEmpty ? nil : self.payloads[0].kind }
 
-    /// The number of bytes of that payload that have not left.
+    /// The number of bytes of the next payload that were not sent.
     var nextLength: Int { self.payloads.isEmpty ? 0 : self.payloads[0].bytes.readableBytes }
 
     /// A change of the claim.
@@ -108,43 +108,43 @@ struct StreamLane: SlotElement, Sendable {
 
     /// Adds a payload.
     ///
-    /// - Returns: The place where the lane stands, what becomes of its claim there, and whether the stream's credit
-    ///   reaches for all that waits.
+    /// - Returns: The lane's place, the change of its claim there, and whether the stream's credit suffices for all
+    ///   waiting payloads.
     mutating func append(_ payload: LanePayload) -> (place: Place, claim: ClaimChange, isCovered: Bool) {
         self.itemCost += payload.cost
         self.payloads.append(payload)
         return (self.place, self.updateClaim(), self.isCovered)
     }
 
-    /// Sets the claim to what is due.
+    /// Sets the claim to the value that is due.
     mutating func updateClaim() -> ClaimChange {
         let old = self.claim
         self.claim = self.dueClaim
         return ClaimChange(old: old, new: self.claim)
     }
 
-    /// The decision on the frame that leaves next.
+    /// The decision on the next frame.
     func cut(_ connection: SendWindow) -> Cut {
         guard !self.payloads.isEmpty else { return .waitForStream }
         return Cut.next(rest: self.nextLength, stream: self.window, connection: connection)
     }
 
-    /// A part of a payload that leaves.
+    /// A part of a payload that is sent.
     struct Part {
         var frame: Frame
         var kind: LanePayload.Kind
         var stream: StreamID?
-        /// Whether the payload has left with it.
+        /// Whether it completes the payload.
         var isWhole: Bool
-        /// The kind of the payload that leaves next; nil where nothing waits.
+        /// The kind of the next payload; nil if none waits.
         var next: LanePayload.Kind?
         var place = Place.none
         var sender = Sender.goesOn
-        /// The change of the claim where the lane stands.
+        /// The change of the claim in the lane's present place.
         var claim = ClaimChange(old: 0, new: 0)
     }
 
-    /// Takes the next `length` bytes out.
+    /// Removes the next `length` bytes.
     mutating func take(_ length: Int) -> Part? {
         guard var part = self.takePart(length) else { return nil }
         (part.next, part.place, part.sender) = (self.nextKind, self.place, self.sender)
@@ -178,7 +178,7 @@ struct StreamLane: SlotElement, Sendable {
         )
     }
 
-    /// A frame of an item leaves, of which `rest` bytes stay.
+    /// Records that a frame of an item is sent, of which `rest` bytes remain.
     private mutating func leaves(_ length: Int, rest: Int) {
         self.window.send(StreamFrames.cost(length))
         let restCost = rest > 0 ? StreamFrames.wholeCost(rest) : 0
@@ -186,8 +186,8 @@ struct StreamLane: SlotElement, Sendable {
     }
 }
 
-/// Lanes by priority, equals in the order in which they came. One that leaves before its turn stays as a stub, until
-/// most are that.
+/// Lanes by priority, equals in the order of arrival. A lane that is removed before its turn stays as a stub, until
+/// most entries are stubs.
 struct LaneLine: Sendable {
     struct Entry: Sendable {
         var lane: SlotKey
@@ -201,7 +201,7 @@ struct LaneLine: Sendable {
 
     /// The number of places, stubs included.
     var count: Int { self.queue.count }
-    /// Whether one lane stands in it, and no stub.
+    /// Whether it has exactly one lane, and no stub.
     var hasOne: Bool { self.queue.count == 1 }
 
     mutating func append(_ entry: Entry, _ priority: FramePriority) {
@@ -213,7 +213,7 @@ struct LaneLine: Sendable {
         (self.first, self.firstPriority) = (self.queue.first, self.queue.firstPriority)
     }
 
-    /// Removes the first, whose turn has come.
+    /// Removes the first lane, whose turn it is.
     mutating func popFirst() {
         _ = self.queue.popFirst()
         self.noteFirst()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Names a stream on its connection; invalid once nothing of it is left there.
+/// Identifies a stream on its connection; invalid once the stream has been removed there.
 package struct StreamID: Hashable, Sendable {
     var key: SlotKey
 }
@@ -32,15 +32,15 @@ package enum StreamViolation: Hashable, Sendable {
 
 /// How a stream ended.
 package enum StreamOutcome: Hashable, Sendable {
-    /// At the client: the final answer has come. At the server: it has left.
+    /// At the client: the final answer has arrived. At the server: it was sent.
     case answered(Status)
-    /// The client does not want it any more.
+    /// The client cancelled it.
     case cancelled
     /// The connection was lost.
     case connectionLost
-    /// The other side did what it must not.
+    /// The other side violated the rules.
     case violated(StreamViolation)
-    /// A frame of it had a wrong checksum.
+    /// One of its frames had a wrong checksum.
     case damaged
     /// A payload of it was longer than is allowed.
     case tooLong
@@ -48,9 +48,9 @@ package enum StreamOutcome: Hashable, Sendable {
     case tooMuchHeld
     /// Nothing moved for too long.
     case idle
-    /// At the server: the patience of a drain was over.
+    /// At the server: the grace period of a drain was over.
     case drained
-    /// At the server: the client closed its sending half, and its items had not ended.
+    /// At the server: the client closed its sending half before its items had ended.
     case inputClosed
     /// At the server: it was ended by this status.
     case failed(Status)
@@ -75,13 +75,13 @@ package struct StreamEnd: Sendable {
     package var outcome: StreamOutcome
     /// At the client: the final answer, with the flags of the whole in its type.
     package var answer: Frame?
-    /// Whether a frame of an item has left or come. If not, the call may be sent again where another call may.
+    /// Whether a frame of an item was sent or received. If not, the stream may be opened again like a call.
     package var hasMoved: Bool
-    /// At the client: whether a byte of the opening may have left.
+    /// At the client: whether a byte of the opening may have been sent.
     package var hasLeft: Bool
 }
 
-/// The report that is due once the application gets an item. Those of several items may be added.
+/// The report that is due once the application takes an item. Reports of several items can be added.
 package struct ItemReceipt: Hashable, Sendable {
     /// The cost of the item's frames, which count on its stream and as held.
     package fileprivate(set) var cost: UInt64 = 0
@@ -100,7 +100,7 @@ package struct ItemReceipt: Hashable, Sendable {
         sum.lastCost = sum.lastCost.adding(other.lastCost)
     }
 
-    /// Removes another, and returns what of it was there.
+    /// Subtracts another receipt, and returns the part of it that was contained.
     mutating func remove(_ other: ItemReceipt) -> ItemReceipt {
         let removed = ItemReceipt(cost: min(self.cost, other.cost), lastCost: min(self.lastCost, other.lastCost))
         self.cost -= removed.cost
@@ -109,15 +109,15 @@ package struct ItemReceipt: Hashable, Sendable {
     }
 }
 
-/// An item that has come whole.
+/// A complete received item.
 package struct StreamItem: Sendable {
-    /// The body, as it came.
+    /// The body, as it was sent.
     package var payload: ByteBuffer
     package var isCompressed: Bool
     package var receipt: ItemReceipt
 }
 
-/// How a payload that came in pieces, and belongs to no stream, failed.
+/// The failure of a payload in pieces that belongs to no stream.
 package enum PayloadFailure: Hashable, Sendable {
     case damaged, tooLong, tooMuchHeld, differentPieces
 
@@ -132,11 +132,11 @@ package enum PayloadFailure: Hashable, Sendable {
     }
 }
 
-/// Why a connection cannot go on.
+/// The reason why a connection cannot continue.
 package enum StreamFault: Hashable, Sendable {
     /// More was sent than the connection's window.
     case beyondWindow
-    /// Too many payloads were begun.
+    /// There are too many incomplete payloads.
     case tooManyUnfinished
 }
 
@@ -144,16 +144,16 @@ package enum StreamFault: Hashable, Sendable {
 package enum StreamAction: Sendable {
     /// The application gets this item; ``ItemReceipt`` is reported then.
     case item(StreamID, StreamItem)
-    /// At the server: no more items come.
+    /// At the server: the client has ended its items.
     case itemsEnded(StreamID)
-    /// A sender that was told to wait may go on.
+    /// A sender that had to wait may continue.
     case goOn(StreamID)
-    /// The stream is over. Told once for each that was opened; nothing but ``ItemReceipt``s concerns it after that.
+    /// The stream has ended. Reported once for each opened stream; only ``ItemReceipt``s concern it after that.
     indirect case ended(StreamID, StreamEnd)
-    /// A payload that came in pieces is whole: a request, an answer, a push.
+    /// A payload in pieces is complete: a request, an answer, a push.
     indirect case whole(Frame)
-    /// A payload that came in pieces failed. A server has answered it.
+    /// A payload in pieces failed. A server has answered it.
     case failed(type: UInt32, serial: UInt32, PayloadFailure)
-    /// The connection is to be closed.
+    /// The connection must be closed.
     case close(StreamFault)
 }

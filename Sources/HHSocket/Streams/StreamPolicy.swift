@@ -6,9 +6,9 @@ import NIOCore
 /// ```swift
 /// configuration.streams = StreamPolicy(streamWindow: 1 << 20)
 /// ```
-/// The windows bound what waits unread: a side that does not read stops the other once a window is full, on the stream
-/// alone, or on all streams of the connection together. An item counts with its length, as sent, and 16 bytes for each
-/// frame of it.
+/// The windows bound the unread items: a side that does not read stops the other once a window is full, on that stream,
+/// or on all streams of the connection together. An item counts with its length, as sent, and 16 bytes for each of its
+/// frames.
 public struct StreamPolicy: Hashable, Sendable {
     /// How much may wait unread on a stream, in bytes; 1 to 4,294,967,295. 524,288 by default.
     public var streamWindow: Int
@@ -21,16 +21,16 @@ public struct StreamPolicy: Hashable, Sendable {
     /// How many streams a client may have open on a connection. A client keeps to the smaller number of both sides';
     /// further streams wait. 100 by default.
     public var maximumStreams: Int
-    /// The most bytes that a connection may hold of what has come on its streams and in pieces: items that nobody has
-    /// taken, and payloads that are not whole. What exceeds it fails. 64 MiB by default.
+    /// The largest number of received bytes that a connection may hold, on streams and in pieces: items that were not
+    /// taken, and incomplete payloads. Payloads beyond it fail. 64 MiB by default.
     public var maximumHeldBytes: Int
 
     /// - Parameters:
-    ///   - streamWindow: How much may wait unread on a stream, in bytes; 524,288 by default.
-    ///   - connectionWindow: How much may wait unread on a connection, in bytes; 4,194,304 by default.
-    ///   - idleLimit: How long a stream may go without anything that moves it; 10 minutes by default.
-    ///   - maximumStreams: How many streams a client may have open on a connection; 100 by default.
-    ///   - maximumHeldBytes: The most bytes that a connection may hold of what has come; 64 MiB by default.
+    ///   - streamWindow: The amount that may wait unread on a stream, in bytes; 524,288 by default.
+    ///   - connectionWindow: The amount that may wait unread on a connection, in bytes; 4,194,304 by default.
+    ///   - idleLimit: The time without progress after which a stream ends; 10 minutes by default.
+    ///   - maximumStreams: The number of streams that a client may have open on a connection; 100 by default.
+    ///   - maximumHeldBytes: The largest number of received bytes that a connection may hold; 64 MiB by default.
     public init(
         streamWindow: Int = 524_288,
         connectionWindow: Int = 4_194_304,

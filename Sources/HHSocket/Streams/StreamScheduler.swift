@@ -3,14 +3,14 @@ import DequeModule
 import HeapModule
 import NIOCore
 
-/// The payloads that one side of a connection has to send once streams are agreed on, and whose turn it is.
+/// The payloads that one side of a connection has to send once streams are agreed on, and their order.
 ///
-/// The shell pulls a frame whenever the socket takes more (``next()``). Credits and cancels leave first. What else
-/// waits stands in lanes, one for each serial: those of the highest priority take turns, frame by frame. Within a lane
-/// nothing passes, so that an end leaves after its stream's items. Items need credit: a lane whose stream has none
-/// leaves the line until its credit comes, so that a frame costs the same however many lanes wait. Where it is the
-/// connection's credit that does not reach for the item whose turn it is, items wait, and whatever costs nothing
-/// leaves.
+/// The shell pulls a frame whenever the socket accepts more (``next()``). Credits and cancels are sent first. Other
+/// payloads wait in lanes, one for each serial: those of the highest priority take turns, frame by frame. Within a lane
+/// the order is kept, so that an end is sent after its stream's items. Items need credit: a lane whose stream has none
+/// leaves the queue until credit arrives, so that the cost of a frame does not depend on the number of waiting lanes.
+/// If the connection's credit does not suffice for the item whose turn it is, all items wait, and payloads that cost
+/// nothing are sent.
 package struct StreamScheduler: Sendable {
     /// A frame whose turn it is.
     package struct Departure: Sendable {
@@ -19,11 +19,11 @@ package struct StreamScheduler: Sendable {
         package var stream: StreamID?
         /// The kind of the payload that it is part of; nil for credits and cancels.
         package var kind: LanePayload.Kind?
-        /// Whether the payload has left with it.
+        /// Whether it completes the payload.
         package var isWhole: Bool
     }
 
-    /// A lane that waits for the connection's credit to reach for a whole frame.
+    /// A lane that waits for the connection's credit to suffice for a whole frame.
     private struct Wanting: Comparable, Sendable {
         var cost: UInt64
         var entry: LaneLine.Entry
@@ -37,7 +37,7 @@ package struct StreamScheduler: Sendable {
 
     /// The credit for items on the connection.
     package private(set) var connection: SendWindow
-    /// The most that items which may leave hold before senders wait.
+    /// The largest cost of items that may be sent before senders must wait.
     private let maximumClaims: UInt64
 
     private var lanes = Slots<StreamLane>()
@@ -46,17 +46,17 @@ package struct StreamScheduler: Sendable {
     private var freeLine = LaneLine()
     private var itemLine = LaneLine()
     private var wanting = Heap<Wanting>()
-    /// The number of entries of ``wanting`` that mean nothing any more.
+    /// The number of invalid entries of ``wanting``.
     private var wantingStubs = 0
     private var lastTicket: UInt64 = 0
-    /// The sum of what lanes claim.
+    /// The sum of the lanes' claims.
     private var claims: UInt64 = 0
     /// Lanes whose senders wait for room.
     private var roomLine: Deque<SlotKey> = []
     private var creditLine: Deque<SlotKey> = []
     private var connectionCreditDue: UInt64?
     private var cancels: Deque<Frame> = []
-    /// Streams whose senders may go on.
+    /// The streams whose senders may continue.
     private var goingOn: [StreamID] = []
 
     /// The number of bytes of payloads that wait, and a constant for each.
@@ -66,19 +66,20 @@ package struct StreamScheduler: Sendable {
     /// The number of payloads that wait.
     package private(set) var waitingCount = 0
 
-    /// The number of bytes that a payload counts beside its own while it waits.
+    /// The number of bytes that a waiting payload counts in addition to its own.
     private static var payloadOverhead: Int { 64 }
 
     /// - Parameters:
     ///   - connectionWindow: The window that the other side announced for all streams together.
-    ///   - maximumQueuedBytes: The most bytes of items that may leave and wait for the socket before senders wait.
+    ///   - maximumQueuedBytes: The largest number of bytes of items that may wait for the socket before senders must
+    ///     wait.
     package init(connectionWindow: UInt32, maximumQueuedBytes: Int) {
         self.connection = SendWindow(connectionWindow)
         self.maximumClaims = UInt64(max(0, maximumQueuedBytes))
     }
 
-    /// Whether there is no lane, and nothing to send. Asked for with each read, of a value that is kept in a class: a
-    /// getter that does not mutate is called on a copy.
+    /// Whether there is no lane, and nothing to send. Read with each read, of a value that is stored in a class: a
+    /// nonmutating getter is called on a copy.
     package var isQuiet: Bool {
         mutating get {
             self.lanes.count == 0 && self.waitingCount == 0 && self.connectionCreditDue == nil && self.cancels.isEmpty
@@ -107,12 +108,12 @@ package struct StreamScheduler: Sendable {
     /// Names the stream of a lane.
     mutating func assign(_ stream: StreamID, to lane: SlotKey) { self.lanes[lane]?.stream = stream }
 
-    /// The cost of a lane's items that have left so far.
+    /// The cost of a lane's items that were sent so far.
     func sent(_ key: SlotKey) -> UInt64 { self.lanes[key]?.window.sent ?? 0 }
 
-    /// Closes a lane and drops what waits in it.
+    /// Closes a lane and drops its waiting payloads.
     ///
-    /// - Returns: The payload that has begun to leave, and has not left.
+    /// - Returns: The kind of the payload that was sent partly.
     @discardableResult
     mutating func close(_ key: SlotKey) -> LanePayload.Kind? {
         let begun = self.clear(key)
@@ -126,9 +127,9 @@ package struct StreamScheduler: Sendable {
         return begun
     }
 
-    /// Drops what waits in a lane, which stays.
+    /// Drops the waiting payloads of a lane, which stays.
     ///
-    /// - Returns: The payload that has begun to leave, and has not left.
+    /// - Returns: The kind of the payload that was sent partly.
     mutating func silence(_ key: SlotKey) -> LanePayload.Kind? {
         let begun = self.clear(key)
         self.leaveLine(key)
@@ -155,7 +156,7 @@ package struct StreamScheduler: Sendable {
         if kind == .item { self.waitingItemBytes += change }
     }
 
-    /// Drops keys of lanes that are gone, once they are most.
+    /// Removes the keys of closed lanes, once they are most.
     private static func trim(_ line: inout Deque<SlotKey>, _ lanes: Slots<StreamLane>) {
         guard line.count > 32, line.count > 2 * lanes.count else { return }
         line.removeAll { !lanes.has($0) }
@@ -187,12 +188,12 @@ package struct StreamScheduler: Sendable {
         return entered.isCovered
     }
 
-    /// Whether the application may send the next item on a stream; if not, it is among those of ``takeGoingOn()``
-    /// when it may.
+    /// Whether the application may send the next item on a stream; if not, the stream is in ``takeGoingOn()`` when it
+    /// may.
     mutating func mayGoOn(_ key: SlotKey) -> Bool {
         guard let (isCovered, sender) = self.lanes.with(key, { ($0.isCovered, $0.sender) }) else { return false }
         guard isCovered else {
-            // One that waits for room finds out when there is some.
+            // A sender that waits for room is notified when there is some.
             if sender != .waitsForRoom { self.lanes.with(key) { $0.sender = .waitsForStream } }
             return false
         }
@@ -204,8 +205,8 @@ package struct StreamScheduler: Sendable {
         return true
     }
 
-    /// The cost of items after which the sender on a lane would not be told to wait. Other lanes may use the
-    /// connection's part of it meanwhile.
+    /// The cost of items after which the sender on a lane would not have to wait. Other lanes may use the connection's
+    /// part of it meanwhile.
     func allowance(_ key: SlotKey) -> UInt64 {
         guard let lane = self.lanes[key], lane.sender == .goesOn else { return 0 }
         let own = lane.window.free.subtracting(lane.itemCost)
@@ -215,21 +216,21 @@ package struct StreamScheduler: Sendable {
     /// Whether anything waits in a lane.
     func hasWaiting(_ key: SlotKey) -> Bool { self.lanes[key].map { !$0.payloads.isEmpty } ?? false }
 
-    /// Whether senders that waited may go on.
+    /// Whether senders that waited may continue.
     var hasGoingOn: Bool { !self.goingOn.isEmpty }
 
-    /// Takes out the streams whose senders waited and may go on.
+    /// Removes and returns the streams whose senders waited and may continue.
     mutating func takeGoingOn() -> [StreamID] {
         defer { self.goingOn = [] }
         return self.goingOn
     }
 
-    /// Whether the connection's credit reaches for all items that may leave, and they are not too many.
+    /// Whether the connection's credit suffices for all items that may be sent, and they are not too many.
     private var hasRoom: Bool { self.claims <= self.connection.free && self.claims <= self.maximumClaims }
 
-    /// Replaces all that waits in a stream's lane by its final answer. The lane is no stream's any more.
+    /// Replaces all waiting payloads of a stream's lane by its final answer. The lane then belongs to no stream.
     ///
-    /// - Returns: Whether that was possible: no final answer has begun to leave.
+    /// - Returns: Whether that was possible, because the sending of a final answer had not begun.
     mutating func conclude(_ key: SlotKey, with payload: LanePayload) -> Bool {
         guard let lane = self.lanes[key] else { return false }
         if let first = lane.payloads.first, first.kind == .last, first.hasBegun { return false }
@@ -238,8 +239,7 @@ package struct StreamScheduler: Sendable {
         return true
     }
 
-    /// Adds a payload that belongs to no stream: a request, an answer, a push. Those of one serial leave in their
-    /// order.
+    /// Adds a payload that belongs to no stream: a request, an answer, a push. Those of one serial are sent in order.
     package mutating func sendPlain(_ payload: LanePayload, serial: UInt32, priority: FramePriority = .default) {
         if let key = self.plainLanes[serial] {
             self.append(payload, to: key)
@@ -252,32 +252,32 @@ package struct StreamScheduler: Sendable {
 
     /// The progress of a payload that belongs to no stream, when it was dropped.
     package enum Dropped: Hashable, Sendable {
-        /// There was none.
+        /// There was no payload.
         case nothing
         case beforeItBegan
-        /// A piece has left, and its last has not.
+        /// Some of its pieces were sent, but not the last one.
         case halfway
     }
 
-    /// Drops what waits with this serial and belongs to no stream.
+    /// Drops the waiting payloads with this serial that belong to no stream.
     package mutating func dropPlain(serial: UInt32) -> Dropped {
         guard let key = self.plainLanes.removeValue(forKey: serial) else { return .nothing }
         return self.close(key) == nil ? .beforeItBegan : .halfway
     }
 
-    /// Sends a cancel, which passes what waits.
+    /// Sends a cancel, which overtakes waiting payloads.
     mutating func sendCancel(_ frame: Frame) { self.cancels.append(frame) }
 
-    /// Drops all: the connection is gone.
+    /// Drops everything, because the connection was lost.
     mutating func removeAll() {
         self = StreamScheduler(connectionWindow: 0, maximumQueuedBytes: 0)
     }
 
     // MARK: Credit
 
-    /// A credit has come for a stream.
+    /// Records a credit for a stream.
     ///
-    /// - Returns: Whether it moves anything.
+    /// - Returns: Whether it has an effect.
     mutating func grant(_ credit: UInt64, to key: SlotKey) -> Bool {
         guard self.lanes[key]?.window.grant(credit) ?? false, let lane = self.lanes[key] else { return false }
         if lane.place == .stream || lane.place == .whole {
@@ -290,9 +290,9 @@ package struct StreamScheduler: Sendable {
         return true
     }
 
-    /// A credit has come for the connection.
+    /// Records a credit for the connection.
     ///
-    /// - Returns: Whether it moves anything.
+    /// - Returns: Whether it has an effect.
     mutating func grantConnection(_ credit: UInt64) -> Bool {
         guard self.connection.grant(credit) else { return false }
         var budget = self.connection.free
@@ -310,7 +310,7 @@ package struct StreamScheduler: Sendable {
         return true
     }
 
-    /// A credit is to be sent for a stream. A later one takes the place of one that waits.
+    /// Sends a credit for a stream. It replaces one that waits.
     mutating func sendCredit(_ credit: UInt64, of key: SlotKey) {
         guard let isInLine = self.lanes[key]?.isInCreditLine else { return }
         self.lanes[key]?.creditDue = credit
@@ -319,7 +319,7 @@ package struct StreamScheduler: Sendable {
         self.creditLine.append(key)
     }
 
-    /// A credit is to be sent for the connection.
+    /// Sends a credit for the connection.
     mutating func sendConnectionCredit(_ credit: UInt64) { self.connectionCreditDue = credit }
 
     // MARK: Lines
@@ -346,7 +346,7 @@ package struct StreamScheduler: Sendable {
         self.updateClaim(key)
     }
 
-    /// Takes a lane out of its line before its turn.
+    /// Removes a lane from its queue before its turn.
     private mutating func leaveLine(_ key: SlotKey) {
         guard let place = self.lanes[key]?.place else { return }
         self.lanes[key]?.ticket = 0
@@ -379,14 +379,14 @@ package struct StreamScheduler: Sendable {
         case free, item
     }
 
-    /// Takes stubs out of the front of a line.
+    /// Removes stubs from the front of a queue.
     private static func dropStubs(_ line: inout LaneLine, _ lanes: inout Slots<StreamLane>) {
         while let first = line.first, lanes.with(first.lane, { $0.ticket }) != first.ticket { line.popStub() }
     }
 
     // MARK: Turns
 
-    /// The next frame to leave; nil where nothing may.
+    /// The next frame to send; nil if none may be sent.
     package mutating func next() -> Departure? {
         if let control = self.nextControl() { return control }
         Self.dropStubs(&self.freeLine, &self.lanes)
@@ -409,7 +409,7 @@ package struct StreamScheduler: Sendable {
         return self.depart(lane, length: min(length, StreamFrames.maximumPieceLength), .free)
     }
 
-    /// Whether the first item leaves before the first of what costs nothing.
+    /// Whether the first item is sent before the first payload that costs nothing.
     private func isItemsTurn(_ item: LaneLine.Entry) -> Bool {
         guard let free = self.freeLine.first, let freePriority = self.freeLine.firstPriority,
             let priority = self.itemLine.firstPriority
@@ -417,7 +417,7 @@ package struct StreamScheduler: Sendable {
         return priority > freePriority || priority == freePriority && item.ticket < free.ticket
     }
 
-    /// Takes the first lane with an item out of line, until credit comes.
+    /// Removes the first lane with an item from the queue, until credit arrives.
     private mutating func setAside(_ key: SlotKey, _ place: StreamLane.Place) {
         self.itemLine.popFirst()
         self.lanes[key]?.place = place
@@ -450,9 +450,9 @@ package struct StreamScheduler: Sendable {
         return Departure(frame: part.frame, stream: part.stream, kind: part.kind, isWhole: part.isWhole)
     }
 
-    /// Puts the first lane of a line behind the others of its priority.
+    /// Moves the first lane of a queue behind the others of its priority.
     ///
-    /// - Parameter part: What has left of its first payload.
+    /// - Parameter part: The part of its first payload that was sent.
     private mutating func takeTurn(_ key: SlotKey, _ line: Line, _ part: StreamLane.Part) {
         // The only lane has the next turn as well, unless another line has waited for longer.
         if let next = part.next, (next == .item) == (part.place == .item), self.isAlone(in: line) { return }
@@ -467,7 +467,7 @@ package struct StreamScheduler: Sendable {
         self.lanes.remove(key)
     }
 
-    /// Whether one lane stands in a line, and nothing in the other.
+    /// Whether one lane is in a queue, and none in the other.
     private func isAlone(in line: Line) -> Bool {
         switch line {
         case .free: self.freeLine.hasOne && self.itemLine.count == 0
@@ -498,7 +498,8 @@ package struct StreamScheduler: Sendable {
 
     // MARK: Senders
 
-    /// The sender of a stream may go on, or waits for something else, since its credit or what waits has changed.
+    /// Updates whether a stream's sender may continue, or what it waits for, after a change of credit or of waiting
+    /// payloads.
     private mutating func lookForStreamRoom(_ key: SlotKey) {
         guard self.lanes.with(key, { $0.sender }) == .waitsForStream else { return }
         self.lanes.with(key) { $0.sender = .goesOn }
@@ -506,7 +507,7 @@ package struct StreamScheduler: Sendable {
         self.goingOn.append(stream)
     }
 
-    /// Senders go on while there is room.
+    /// Lets senders continue while there is room.
     private mutating func lookForRoom() {
         guard !self.roomLine.isEmpty else { return }
         while self.hasRoom, let key = self.roomLine.popFirst() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// How much one side of a connection is ready to receive of items, as it announces in hello: the first credit.
 package struct StreamWindows: Hashable, Sendable {
-    /// The window of a stream where hello says nothing of it.
+    /// The window of a stream if hello announces none.
     package static let defaultStream: UInt32 = 262_144
-    /// The window of all streams of a connection together where hello says nothing of it.
+    /// The window of all streams of a connection together if hello announces none.
     package static let defaultConnection: UInt32 = 4_194_304
 
-    /// The window of each stream, in what its frames cost.
+    /// The window of each stream, in the cost of frames.
     package var stream: UInt32
     /// The window of all streams together. The smaller room counts.
     package var connection: UInt32
@@ -27,7 +27,7 @@ package struct StreamWindows: Hashable, Sendable {
 
 /// The terms on which a connection has streams, as hello agreed on them.
 package struct StreamTerms: Hashable, Sendable {
-    /// The number of streams that a client may have open where hello says nothing of it.
+    /// The number of streams that a client may have open if hello announces none.
     package static let defaultMaximumStreams: UInt32 = 100
 
     /// How much the client is ready to receive.

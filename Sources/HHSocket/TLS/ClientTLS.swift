@@ -7,15 +7,15 @@ package import NIOSSL
 /// The server's certificate must chain to a trusted authority, be valid now, and name the server. Pins are checked in
 /// addition.
 public struct ClientTLS: Sendable {
-    /// The trusted authorities; those of the system by default.
+    /// The trusted authorities; the system's by default.
     public var trust = TLSTrust.system
     /// The client's certificate, for servers that request one. Nil by default.
     public var identity: TLSIdentity?
     /// The name that the server's certificate must have, and that is sent as the server name indication (SNI). Nil by
     /// default, for ``Endpoint/serverName``, or else the endpoint's host.
     public var serverName: String?
-    /// The pins of which, if there are any, the server's key must match one. Include a second one, of a key that is
-    /// kept elsewhere, for the day when the first must be replaced. None by default.
+    /// The pins, one of which the server's key must match if there are any. Include a second one, of a key that is kept
+    /// elsewhere, in case the first must be replaced. None by default.
     public var pins: Set<PublicKeyPin> = []
     /// The protocols offered by application-layer protocol negotiation (ALPN), in order of preference. None by default.
     public var applicationProtocols: [String] = []
@@ -27,7 +27,7 @@ public struct ClientTLS: Sendable {
 
     public init() {}
 
-    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names what cannot be read.
+    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names the file that cannot be read.
     func makeContext() throws(SocketError) -> NIOSSLContext {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.minimumTLSVersion = self.minimumVersion.version
@@ -65,7 +65,7 @@ extension NIOSSLContext {
         } catch {
             throw SocketError(
                 .invalidArgument,
-                message: "TLS cannot be set up: \(error); see that the private key is the certificate's",
+                message: "TLS cannot be set up: \(error); check that the private key belongs to the certificate",
                 underlying: error
             )
         }

@@ -4,8 +4,8 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOSSL
 
-/// The context that a client's TLS connections share. It is made for the first of them, kept once that has succeeded,
-/// and replaced by ``reload()``.
+/// The context that a client's TLS connections share. It is made for the first of them, cached on success, and replaced
+/// by ``reload()``.
 final class ClientTLSContext: Sendable {
     private let tls: ClientTLS
     private let made = NIOLockedValueBox<NIOSSLContext?>(nil)
@@ -15,9 +15,10 @@ final class ClientTLSContext: Sendable {
     }
 
     /// Returns the context, which is made on another thread if there is none yet, since that reads files. A failure is
-    /// not kept: the next attempt reads them again.
+    /// not cached: the next attempt reads them again.
     ///
-    /// The future fails with a ``SocketError`` with code `invalidArgument` whose message names what cannot be read.
+    /// The future fails with a ``SocketError`` with code `invalidArgument` whose message names the file that cannot be
+    /// read.
     func get(on eventLoop: any EventLoop) -> EventLoopFuture<NIOSSLContext> {
         if let made = self.made.withLockedValue({ $0 }) { return eventLoop.makeSucceededFuture(made) }
         let promise = eventLoop.makePromise(of: NIOSSLContext.self)
@@ -37,7 +38,7 @@ final class ClientTLSContext: Sendable {
         return promise.futureResult
     }
 
-    /// Replaces the context: reads certificates and keys anew, on the calling thread.
+    /// Replaces the context: reads certificates and keys again, on the calling thread.
     ///
     /// - Throws: ``SocketError`` with code `invalidArgument`; the previous context is kept.
     func reload() throws(SocketError) {

@@ -19,9 +19,9 @@ struct HostName: Hashable, Sendable {
         return name.lowercased().split(separator: ".", omittingEmptySubsequences: false).map { Substring($0) }
     }
 
-    /// Whether one of the certificate's alternative names is this one. Its common name does not count.
+    /// Whether it is one of the certificate's alternative names. The common name does not count.
     func isNamed(by certificate: NIOSSLCertificate) -> Bool {
-        // The underscore means that the symbol may change; the only alternative is a parser of our own.
+        // The underscore means that the symbol may change; the only alternative is our own parser.
         certificate._subjectAlternativeNames().contains { name in
             name.nameType == .dnsName && self.matches(String(decoding: Array(name.contents), as: UTF8.self))
         }

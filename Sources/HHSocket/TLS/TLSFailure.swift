@@ -25,7 +25,7 @@ public struct TLSFailure: Error, Sendable {
         case notTLS
         /// The connection ended during the handshake.
         case closed
-        /// Something else; ``TLSFailure/description`` has it.
+        /// Another failure; see ``TLSFailure/description``.
         case other
     }
 
@@ -45,7 +45,7 @@ public struct TLSFailure: Error, Sendable {
 extension TLSFailure: CustomStringConvertible {}
 
 extension TLSFailure {
-    /// Creates the failure that an error of NIOSSL means; nil if it is not a failure of TLS.
+    /// Creates the failure for an error of NIOSSL; nil if it is not a failure of TLS.
     ///
     /// - Parameter certificate: The peer's certificate, if it is known: BoringSSL does not report why it rejected one.
     init?(_ error: any Error, certificate: NIOSSLCertificate? = nil) {
@@ -59,7 +59,7 @@ extension TLSFailure {
         case NIOSSLError.handshakeFailed(.sslError([.eofDuringHandshake])):
             self.init(
                 .closed,
-                "the other end closed the connection during the TLS handshake; see that it speaks TLS on this port",
+                "the other end closed the connection during the TLS handshake; check that it speaks TLS on this port",
                 underlying: error
             )
         case NIOSSLError.handshakeFailed(.sslError(let stack)), BoringSSLError.sslError(let stack):
@@ -72,14 +72,13 @@ extension TLSFailure {
     }
 
     private init(_ stack: NIOBoringSSLErrorStack, _ certificate: NIOSSLCertificate?, underlying: any Error) {
-        // BoringSSL reports no more than names: "error:1000007d:SSL
-        // routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED".
+        // BoringSSL reports only names: "error:1000007d:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED".
         let text = stack.map(\.description).joined(separator: "; ")
         func has(_ names: String...) -> Bool { names.contains { text.contains($0) } }
         if has("CERTIFICATE_VERIFY_FAILED") {
             self = Self.rejection(of: certificate)
         } else if has("ALERT_CERTIFICATE_REQUIRED") {
-            self.init(.clientCertificateRequired, "the server wants a client's certificate; set ClientTLS.identity")
+            self.init(.clientCertificateRequired, "the server requires a client certificate; set ClientTLS.identity")
         } else if has(
             "ALERT_BAD_CERTIFICATE",
             "ALERT_UNSUPPORTED_CERTIFICATE",
@@ -111,7 +110,7 @@ extension TLSFailure {
             "INVALID_ALERT",
             "UNEXPECTED_RECORD"
         ) {
-            self.init(.notTLS, "what answers does not speak TLS: \(text)")
+            self.init(.notTLS, "the peer does not speak TLS: \(text)")
         } else {
             self.init(.other, text)
         }
@@ -127,22 +126,22 @@ extension TLSFailure {
         )
     }
 
-    /// Determines why our side rejected the peer's certificate.
+    /// Determines the reason why our side rejected the peer's certificate.
     private static func rejection(of certificate: NIOSSLCertificate?) -> TLSFailure {
         let now = Int(Date().timeIntervalSince1970)
         if let end = certificate.map({ Int($0.notValidAfter) }), end < now {
-            return TLSFailure(.outOfDate, "the other end's certificate has expired on \(self.day(end))")
+            return TLSFailure(.outOfDate, "the other end's certificate expired on \(self.day(end))")
         }
         if let begin = certificate.map({ Int($0.notValidBefore) }), begin > now {
             return TLSFailure(
                 .outOfDate,
-                "the other end's certificate is not valid before \(self.day(begin)); see that the clock is right"
+                "the other end's certificate is not valid before \(self.day(begin)); check that the clock is right"
             )
         }
         return TLSFailure(
             .notTrusted,
             "the other end's certificate is not trusted: "
-                + "none of the authorities known here (ClientTLS.trust) vouches for it"
+                + "none of the authorities known here (ClientTLS.trust) has issued it"
         )
     }
 

@@ -11,7 +11,7 @@ public struct TLSIdentity: Sendable {
     private let source: Source
 
     /// Creates an identity from PEM files, which are read whenever a TLS context is made, so that a reload reads them
-    /// anew.
+    /// again.
     ///
     /// - Parameters:
     ///   - certificateFile: The certificate, followed by its chain to the authority.
@@ -33,8 +33,7 @@ public struct TLSIdentity: Sendable {
         }
     }
 
-    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names what cannot be read, and where it
-    ///   should be.
+    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names the file that cannot be read.
     package func load() throws(SocketError) -> (chain: [NIOSSLCertificate], key: NIOSSLPrivateKey) {
         switch self.source {
         case .files(let certificates, let key):
@@ -45,7 +44,7 @@ public struct TLSIdentity: Sendable {
         case .pem(let certificates, let key):
             return (
                 try PEM.certificates(inText: certificates),
-                try PEM.read("a private key", from: "the text given") {
+                try PEM.read("a private key", from: "the given text") {
                     try NIOSSLPrivateKey(bytes: Array(key.utf8), format: .pem)
                 }
             )
@@ -99,14 +98,14 @@ public struct TLSTrust: Sendable {
     }
 }
 
-/// Reads PEM, with errors that name what is wrong.
+/// Reads PEM, with errors that describe the fault.
 private enum PEM {
     static func certificates(inFile path: String) throws(SocketError) -> [NIOSSLCertificate] {
         try self.some(in: "the file \(path)") { try NIOSSLCertificate.fromPEMFile(path) }
     }
 
     static func certificates(inText text: String) throws(SocketError) -> [NIOSSLCertificate] {
-        try self.some(in: "the text given") { try NIOSSLCertificate.fromPEMBytes(Array(text.utf8)) }
+        try self.some(in: "the given text") { try NIOSSLCertificate.fromPEMBytes(Array(text.utf8)) }
     }
 
     private static func some(
@@ -130,7 +129,7 @@ private enum PEM {
         } catch {
             throw SocketError(
                 .invalidArgument,
-                message: "cannot read \(what) from \(place): \(error); see that it is there and in PEM",
+                message: "cannot read \(what) from \(place): \(error); check that it exists and is in PEM",
                 underlying: error
             )
         }

@@ -9,10 +9,10 @@ import Musl
 import Android
 #endif
 
-/// Writes all bytes to an open descriptor, such as standard output. Where that does not block, waits until it can be
-/// written.
+/// Writes all bytes to an open descriptor, such as standard output. If the descriptor is nonblocking, waits until it is
+/// writable.
 ///
-/// - Returns: The system's error; nil if all has been written.
+/// - Returns: The system's error; nil if all bytes were written.
 package func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: CInt) -> CInt? {
     var rest = bytes
     while let start = rest.baseAddress, !rest.isEmpty {

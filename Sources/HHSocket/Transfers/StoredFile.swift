@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A file of a store that is whole.
+/// A complete file of a store.
 public struct StoredFile: Hashable, Sendable {
     /// The size and the hash.
     public var file: TransferFile
@@ -13,7 +13,7 @@ public struct StoredFile: Hashable, Sendable {
 }
 
 extension StoredFile {
-    /// As it is sent.
+    /// The time as it is sent.
     package var modifiedNanoseconds: UInt64 {
         let (seconds, attoseconds) = self.modified.components
         let (nanoseconds, isTooLarge) = UInt64(clamping: seconds).multipliedReportingOverflow(by: 1_000_000_000)

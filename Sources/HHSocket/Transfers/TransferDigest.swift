@@ -13,7 +13,7 @@ public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
     /// Its 32 bytes.
     public let bytes: [UInt8]
 
-    /// A digest of 32 bytes. Nil if there are not 32.
+    /// A digest of 32 bytes. Nil for any other number of bytes.
     public init?(bytes: some Sequence<UInt8>) {
         let bytes = Array(bytes)
         guard bytes.count == Self.byteCount else { return nil }
@@ -51,7 +51,7 @@ public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
 public struct TransferFile: Hashable, Sendable {
     /// The length, in bytes.
     public var size: UInt64
-    /// The SHA-256 of the whole.
+    /// The SHA-256 of the whole file.
     public var sha256: TransferDigest
 
     public init(size: UInt64, sha256: TransferDigest) {

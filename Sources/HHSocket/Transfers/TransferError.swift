@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Why a transfer has ended without the file being whole at its destination.
+/// The reason why a transfer has ended without a complete file at its destination.
 public struct TransferError: Error, Sendable {
     /// The kind of failure.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
@@ -17,9 +17,9 @@ public struct TransferError: Error, Sendable {
         public static let invalidID = Self(.invalidID)
         /// The store has no such file.
         public static let notFound = Self(.notFound)
-        /// The server's application does not allow it.
+        /// The server's application does not allow the request.
         public static let denied = Self(.denied)
-        /// Another writer has begun to send a file under this id.
+        /// Another writer has begun to put a file under this id.
         public static let superseded = Self(.superseded)
         /// The disk is full, the server's or this machine's.
         public static let noRoom = Self(.noRoom)
@@ -27,7 +27,7 @@ public struct TransferError: Error, Sendable {
         public static let readOnly = Self(.readOnly)
         /// It would exceed the limits of the store.
         public static let quota = Self(.quota)
-        /// The content that came has another SHA-256 than was announced.
+        /// The received content has another SHA-256 than announced.
         public static let wrongHash = Self(.wrongHash)
         /// The peer broke the rules of transfers.
         public static let invalidRequest = Self(.invalidRequest)
@@ -43,7 +43,7 @@ public struct TransferError: Error, Sendable {
         public static let stalled = Self(.stalled)
         /// The transfer was cancelled here.
         public static let cancelled = Self(.cancelled)
-        /// The connection failed in a way that is not tried again; ``TransferError/underlying`` tells how.
+        /// The connection failed in a way that is not retried; ``TransferError/underlying`` has the error.
         public static let connectionFailed = Self(.connectionFailed)
 
         public var description: String { self.name.rawValue }
@@ -52,7 +52,7 @@ public struct TransferError: Error, Sendable {
     public var code: Code
     /// The description of the failure: where, why, and what to do.
     public var message: String
-    /// The error of the connection or of the stream, where there is one.
+    /// The error of the connection or of the stream, if there is one.
     public var underlying: SocketError?
 
     public init(_ code: Code, _ message: String, underlying: SocketError? = nil) {
@@ -67,7 +67,7 @@ extension TransferError: CustomStringConvertible {
 }
 
 extension TransferError {
-    /// As a server says it. Its message ends up on strangers' screens.
+    /// Creates the error from a server's message, which may be displayed to users.
     package init(_ failure: Hhsocket_TransferFailure) {
         let code: Code =
             switch failure.code {
@@ -85,7 +85,7 @@ extension TransferError {
         self.init(code, String(failure.message.prefix(1_024)))
     }
 
-    /// As a server says it; what only a client can meet is `storeFailed`.
+    /// The message that a server sends; a code of clients becomes `storeFailed`.
     package var failure: Hhsocket_TransferFailure {
         var failure = Hhsocket_TransferFailure()
         failure.message = self.message

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The name of a file in a store: 1 to 128 of `A-Z a-z 0-9 . _ -`, and neither `.` nor `..`.
 ///
-/// Ids are compared byte by byte. A store that keeps files in a folder can use an id as the name of a file as it is.
+/// Ids are compared byte by byte. A store that keeps files in a folder can use an id directly as a file's name.
 public struct TransferID: Hashable, Sendable, CustomStringConvertible {
     /// The greatest length, in bytes.
     public static let maximumLength = 128

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
-/// A part of a file on its way, as an item of either direction: `TransferContent` in `hhsocket/transfer.proto`, which
+/// A part of a transferred file, as an item in either direction: `TransferContent` in `hhsocket/transfer.proto`, which
 /// has the same number in the items of both methods.
 ///
-/// Its bytes are read from a file into the item and from the item into a file, and copied nowhere between.
+/// Its bytes are read from a file into the item and written from the item to a file, without a copy in between.
 package struct TransferPart: Hashable, Sendable {
     /// The greatest number of bytes in a part.
     package static let maximumLength = 1 << 20
-    /// The greatest number of bytes in a part whose item fills one frame, so that nobody puts it together from pieces.
-    /// Four of them, with what frames cost, are within the window of a stream where hello says nothing of it.
+    /// The largest number of bytes in a part whose item fits one frame, so that it need not be assembled from pieces.
+    /// Four of them, with the cost of their frames, fit the window of a stream for which hello announces none.
     package static let lengthInOneFrame = StreamFrames.maximumPieceLength - 64
-    /// The window of a stream that brings content, where hello announced less, in what frames cost: neither side waits
+    /// The window of a stream that carries content, if hello announced less, in the cost of frames: neither side waits
     /// for the other's credit while it reads or writes a file.
     package static let window: UInt64 = 1 << 20
     /// The number of bytes in the first parts of an attempt.
     package static let shortestLength: UInt64 = 8 << 10
 
-    /// The length of the next part, in bytes. A part of which the end does not arrive is lost, so that on a link which
-    /// is cut every few seconds parts must be short: no longer than all before them in this attempt.
+    /// The length of the next part, in bytes. A part whose end does not arrive is lost, so parts must be short on a
+    /// link that breaks every few seconds: no longer than all earlier ones of this attempt.
     ///
     /// - Parameters:
     ///   - moved: The number of bytes that were transferred before in this attempt.
-    ///   - longest: The greatest length.
+    ///   - longest: The largest length.
     package static func length(after moved: UInt64, longest: UInt64) -> UInt64 {
         min(longest, max(Self.shortestLength, moved))
     }
 
-    /// Where in the file it begins.
+    /// Its offset in the file.
     package var offset: UInt64
     package var bytes: ByteBuffer
 
@@ -47,7 +47,7 @@ package struct TransferPart: Hashable, Sendable {
     ///
     /// - Parameters:
     ///   - count: The number of bytes, ``maximumLength`` at most.
-    ///   - read: Fills the memory that it is given, of `count` bytes, or throws.
+    ///   - read: Fills the given memory, of `count` bytes, or throws.
     package static func item<Failure: Error>(
         offset: UInt64,
         count: Int,
@@ -75,11 +75,11 @@ package struct TransferPart: Hashable, Sendable {
         return item
     }
 
-    /// Makes items of the content from `offset` on, each of which fills one frame but for the last.
+    /// Makes items of the content from `offset` on, each of which, except the last, fills one frame.
     ///
     /// - Parameters:
     ///   - count: The number of bytes.
-    ///   - read: Fills the memory that it is given with the bytes from an offset on, or throws.
+    ///   - read: Fills the given memory with the bytes from an offset on, or throws.
     package static func items<Failure: Error>(
         offset: UInt64,
         count: Int,
@@ -97,7 +97,7 @@ package struct TransferPart: Hashable, Sendable {
         return items
     }
 
-    /// Makes items, as ``items(offset:count:read:)`` does, of content that is in memory.
+    /// Makes items of content in memory, like ``items(offset:count:read:)``.
     package static func items(offset: UInt64, of content: ByteBuffer) -> [ByteBuffer] {
         content.withUnsafeReadableBytes { bytes in
             Self.items(offset: offset, count: bytes.count) { memory, start in
@@ -141,7 +141,7 @@ package struct TransferPart: Hashable, Sendable {
         buffer.writeInteger(UInt8(rest))
     }
 
-    /// Nil where there is none, or one of more than four bytes: no length here is as great.
+    /// Nil if there is none, or if it has more than four bytes, since lengths here are smaller.
     private static func readVarint(from buffer: inout ByteBuffer) -> Int? {
         var value = 0
         for shift in stride(from: 0, to: 28, by: 7) {

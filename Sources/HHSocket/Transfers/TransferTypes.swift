@@ -7,13 +7,13 @@ public struct TransferTypes: Hashable, Sendable {
     public var get: UInt32 = 0x1FFF_0001
     /// Describes a file: a call. 0x1FFF0002 by default.
     public var find: UInt32 = 0x1FFF_0002
-    /// Removes a file that is not whole: a call. 0x1FFF0003 by default.
+    /// Removes an unfinished file: a call. 0x1FFF0003 by default.
     public var discard: UInt32 = 0x1FFF_0003
 
     /// The numbers that `hhsocket/transfer.proto` names.
     public init() {}
 
-    /// Four numbers in a row, beginning with that of ``put``.
+    /// Creates four consecutive types, beginning with that of ``put``.
     ///
     /// - Parameter first: In the standard format 16 to 0x1FFFFFFC.
     public init(first: UInt32) {

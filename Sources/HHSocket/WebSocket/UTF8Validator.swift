@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks UTF-8 that arrives in pieces (RFC 3629), and finds a fault with its first byte.
+/// Checks UTF-8 that arrives in pieces (RFC 3629), and detects a fault at its first byte.
 ///
-/// The state is what the sequence that is not finished still needs: the number of bytes, and the range of the next.
+/// The state is what the incomplete sequence still needs: the number of bytes, and the range of the next one.
 package struct UTF8Validator: Hashable, Sendable {
     /// The number of bytes that the last sequence still needs.
     private var missing: UInt8 = 0
@@ -14,7 +14,8 @@ package struct UTF8Validator: Hashable, Sendable {
     /// Whether no sequence is unfinished.
     package var isComplete: Bool { self.missing == 0 }
 
-    /// Takes the next bytes. False as soon as one cannot belong to UTF-8; the validator is of no use then.
+    /// Checks the next bytes. Returns false as soon as one cannot belong to UTF-8; the validator must not be used after
+    /// that.
     package mutating func append(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var index = 0
         while index < bytes.count {

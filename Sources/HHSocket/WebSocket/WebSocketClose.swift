@@ -3,7 +3,7 @@ import NIOCore
 
 /// The payload of a close frame (RFC 6455, section 5.5.1).
 package struct WebSocketClose: Hashable, Sendable {
-    /// The longest reason, in bytes of UTF-8: a control frame has 125 bytes, two of which are the code.
+    /// The longest reason, in bytes of UTF-8: a control frame has 125 bytes, two of which are for the code.
     package static let maximumReasonLength = 123
 
     /// The code; nil if the frame has none.
@@ -41,12 +41,13 @@ package struct WebSocketClose: Hashable, Sendable {
         self.init(code: code, reason: String(buffer: payload))
     }
 
-    /// Writes the payload. The reason is cut to ``maximumReasonLength`` at a character; without a code it is left out.
+    /// Writes the payload. The reason is truncated to ``maximumReasonLength`` at a character; without a code it is
+    /// omitted.
     func write(to payload: inout ByteBuffer) {
         guard let code = self.code else { return }
         payload.writeInteger(code)
-        // From the front: where a character begins is not always clear from the back, such as within a row of flags,
-        // and a reason may be very long.
+        // From the front: the beginning of a character cannot always be determined from the back, such as in a row of
+        // flags, and a reason may be very long.
         var length = 0
         let reason = self.reason.prefix { character in
             length += character.utf8.count

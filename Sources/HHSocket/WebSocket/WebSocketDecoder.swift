@@ -3,7 +3,7 @@ package import NIOCore
 
 /// A message, a part of one, or a control frame that has arrived.
 package enum WebSocketInput: Hashable, Sendable {
-    /// A whole message; text has been checked.
+    /// A complete message; text has been checked.
     case message(WebSocketMessageKind, ByteBuffer)
     /// The next bytes of a stream of binary messages.
     case bytes(ByteBuffer)
@@ -13,19 +13,19 @@ package enum WebSocketInput: Hashable, Sendable {
     case close(WebSocketClose)
 }
 
-/// Turns the bytes of a connection into messages, or into the stream of bytes that its binary messages carry.
+/// Decodes the bytes of a connection into messages, or into the stream of bytes that its binary messages carry.
 ///
-/// Strict where RFC 6455 says MUST. Everything before a violation is returned first; from then on each call throws the
-/// same one.
+/// It enforces every MUST of RFC 6455. Everything before a violation is returned first; from then on each call throws
+/// the same violation.
 ///
-/// A few compressed bytes may be many, and inflating them takes its time: with a budget (``inflatedBudget``) ``next()``
-/// returns nil though there is more to do, which ``hasMoreWork`` tells, until ``resumeWork()`` renews the budget. What
-/// comes meanwhile is kept.
+/// A few compressed bytes may expand to many, and inflating them takes time: with a budget (``inflatedBudget``)
+/// ``next()`` returns nil although there is more to do, as ``hasMoreWork`` tells, until ``resumeWork()`` renews the
+/// budget. Bytes that arrive meanwhile are kept.
 ///
-/// Copies share the state of the decompression, so only one of them may go on decoding.
+/// Copies share the state of the decompression, so only one of them may continue to decode.
 package struct WebSocketDecoder: Sendable {
     package enum Mode: Hashable, Sendable {
-        /// Whole messages, up to a limit.
+        /// Complete messages, up to a limit.
         case messages(WebSocketLimits)
         /// Bytes as they arrive; where a message ends means nothing, and text is a violation.
         case stream
@@ -38,40 +38,40 @@ package struct WebSocketDecoder: Sendable {
         var fragments = 0
         /// The length that the headers so far announce, in bytes. Not counted if the message is compressed.
         var length = 0
-        /// Unmasked bytes of a compressed message that the inflater has not taken yet.
+        /// Unmasked bytes of a compressed message that the inflater has not consumed yet.
         var compressed = ByteBuffer()
         /// The bytes to return, inflated if the message is compressed.
         var body = ByteBuffer()
         var validator = UTF8Validator()
     }
 
-    /// Payloads up to this many bytes are copied out of the read's buffer, so that a small message kept for long does
-    /// not keep all of it.
+    /// The largest payload that is copied out of the read's buffer, in bytes, so that a small message kept for long
+    /// does not retain the whole buffer.
     private static let copyLimit = 1_024
-    /// The number of bytes in which small messages that come together are copied: one that is kept for long keeps that
-    /// many.
+    /// The size of the blocks into which small messages of one read are copied, in bytes: a message kept for long
+    /// retains its block.
     private static let blockLength = 1_024
     /// The longest piece of a stream into which messages are joined, in bytes.
     private static let joinedLength = 256 << 10
-    /// Memory for this much of a long message is there from its beginning, if a quarter of it has come.
+    /// The capacity that is reserved at the beginning of a long message, if a quarter of it has arrived.
     private static let reservedLength = 256 << 10
     /// The number of compressed bytes that are unmasked at once.
     private static let compressedSlice = 16_384
     /// The number of bytes after which inflating pauses: to check text, or to return the bytes of a stream.
     private static let inflatedSlice = 65_536
-    /// The number of bytes that a connection inflates at once, a millisecond's work or two; the others of its thread
-    /// have their turn before it goes on.
+    /// The number of bytes that a connection inflates at once, which takes one or two milliseconds; the other
+    /// connections of its thread have their turn before it continues.
     package static let inflatedPerTurn = 256 << 10
 
     /// The reason for the end of a call to `inflate`.
     private enum Pause {
-        /// A slice of output is there, and more may follow from the same input.
+        /// There is a slice of output, and more may follow from the same input.
         case slice
         /// The budget has been spent.
         case budget
-        /// The frame goes on in the next read.
+        /// The frame continues in the next read.
         case input
-        /// All of the frame has been inflated, and the message goes on.
+        /// The whole frame has been inflated, and the message continues.
         case frame
         /// All of the message has been inflated.
         case message
@@ -81,7 +81,7 @@ package struct WebSocketDecoder: Sendable {
     private let mode: Mode
     /// The parameters of the peer's messages; nil if they may not be compressed.
     private let compression: DeflateDirection?
-    /// Whether a stream may also come in text messages, whose bytes are not checked.
+    /// Whether a stream may also arrive in text messages, whose bytes are not checked.
     private let acceptsText: Bool
     /// Memory for unmasked bytes.
     private let buffers: BufferPool
@@ -90,9 +90,9 @@ package struct WebSocketDecoder: Sendable {
     private var input = ByteBuffer()
     /// The unmasked payloads of the small messages that are next in `input`, in the order of their frames.
     private var block = ByteBuffer()
-    /// The header of the frame whose payload is next; its length is what is still to come.
+    /// The header of the frame whose payload is next; its length is that of the remaining payload.
     private var frame: WebSocketFrameHeader?
-    /// Whether the frame has the greatest length of our messages, so that the stream goes on in the next one.
+    /// Whether the frame has the largest length of our messages, so that the stream continues in the next one.
     private var isCut = false
     private var message: Unfinished?
     private var failure: WebSocketViolation?
@@ -101,13 +101,14 @@ package struct WebSocketDecoder: Sendable {
     private let inflatedBudget: Int
     /// The rest of it.
     private var inflatedLeft: Int
-    /// Whether ``next()`` has returned nil although there may be more in the bytes that have come: the budget is spent.
+    /// Whether ``next()`` has returned nil although the received bytes may contain more, because the budget is spent.
     package private(set) var hasMoreWork = false
 
     /// - Parameters:
     ///   - role: Our side.
     ///   - mode: The form in which messages are returned, and their limits.
-    ///   - acceptsText: Whether a stream may also come in text messages, whose bytes are not checked; false by default.
+    ///   - acceptsText: Whether a stream may also arrive in text messages, whose bytes are not checked; false by
+    ///     default.
     ///   - deflate: The agreement on compression, if there is one.
     ///   - buffers: Memory for unmasked bytes; by default its own.
     ///   - inflatedBudget: The number of bytes that may be inflated from one ``resumeWork()`` to the next; no limit by
@@ -141,13 +142,13 @@ package struct WebSocketDecoder: Sendable {
     /// Frees the memory for decompression between messages, unless it was used since the last call.
     mutating func releaseContextUnlessUsed() { self.inflater?.releaseUnlessUsed() }
 
-    /// Takes the bytes of a read.
+    /// Appends the bytes of a read.
     package mutating func append(_ bytes: consuming ByteBuffer) {
         guard self.failure == nil, !self.isClosed else { return }
         if self.input.readableBytes == 0 {
             self.input = bytes
         } else {
-            // As a rule a header that was cut.
+            // Usually an incomplete header.
             self.input.discardReadBytes()
             self.input.writeBuffer(&bytes)
         }
@@ -159,8 +160,8 @@ package struct WebSocketDecoder: Sendable {
         self.hasMoreWork = false
     }
 
-    /// Returns what has arrived next; nil where more bytes are needed, where ``hasMoreWork`` says so, and after the
-    /// peer's close frame.
+    /// Returns the next received unit; nil if more bytes are needed, if ``hasMoreWork`` is true, and after the peer's
+    /// close frame.
     package mutating func next() throws(WebSocketViolation) -> WebSocketInput? {
         if let failure = self.failure { throw failure }
         guard !self.isClosed, !self.hasMoreWork else { return nil }
@@ -174,8 +175,8 @@ package struct WebSocketDecoder: Sendable {
         }
     }
 
-    /// More bytes are needed. Releases the storage of the read, so that it can be used for the next one: what is left
-    /// of it is a part of a header or of a control frame.
+    /// Records that more bytes are needed. Releases the storage of the read, so that it can be reused for the next one:
+    /// the rest is a part of a header or of a control frame.
     private mutating func finishRead() {
         if self.message == nil { self.inflater?.releaseIfIdle() }
         if self.block.capacity > 0 { self.block = ByteBuffer() }
@@ -221,7 +222,7 @@ package struct WebSocketDecoder: Sendable {
                     if let bytes = try self.inflatedStream() { return .bytes(bytes) }
                 } else if self.isMasked || (self.isCut && self.input.readableBytes > frame.length) {
                     if let bytes = try self.joined() { return .bytes(bytes) }
-                    // Only empty messages came before a frame of another kind.
+                    // Only empty messages preceded a frame of another kind.
                     if let next = self.frame, next.opcode.isControl || self.message?.isCompressed == true { continue }
                 } else if let bytes = self.streamed(frame) {
                     return .bytes(bytes)
@@ -233,7 +234,7 @@ package struct WebSocketDecoder: Sendable {
                     : try self.whole(frame)
                 if let message { return message }
             }
-            // The frame goes on in the next read.
+            // The frame continues in the next read.
             if self.frame != nil { return nil }
         }
     }
@@ -248,7 +249,7 @@ package struct WebSocketDecoder: Sendable {
         return found.header
     }
 
-    /// Checks that a frame may come now, and its length.
+    /// Checks that a frame is allowed now, and its length.
     private mutating func begin(_ header: WebSocketFrameHeader) throws(WebSocketViolation) {
         switch header.opcode {
         case .close, .ping, .pong:
@@ -270,7 +271,7 @@ package struct WebSocketDecoder: Sendable {
         guard message.fragments <= limits.maximumFragments else {
             throw .tooManyFragments(limit: limits.maximumFragments)
         }
-        // The length of a compressed message is only known as it is inflated.
+        // The length of a compressed message is only known when it is inflated.
         guard !message.isCompressed else { return }
         guard header.length <= limits.maximumMessageLength - message.length else {
             let length = UInt64(message.length).addingReportingOverflow(UInt64(header.length)).partialValue
@@ -296,7 +297,7 @@ package struct WebSocketDecoder: Sendable {
         }
     }
 
-    /// The bytes of the frame that are there; nil if none are.
+    /// The available bytes of the frame; nil if there are none.
     private mutating func streamed(_ frame: WebSocketFrameHeader) -> ByteBuffer? {
         var part = frame
         part.length = min(frame.length, self.input.readableBytes)
@@ -305,11 +306,11 @@ package struct WebSocketDecoder: Sendable {
         return bytes
     }
 
-    /// The bytes of the messages that are there, up to a control frame; nil if there are none. Of messages that are not
-    /// masked those are joined that were cut.
+    /// The available bytes of messages, up to a control frame; nil if there are none. Unmasked messages are joined only
+    /// if they were divided.
     ///
-    /// Masked ones are copied as they are unmasked, so joining them costs nothing. And the reader of the stream need
-    /// not put together what goes on in the next message, which costs more than a copy.
+    /// Masked messages are copied when they are unmasked, so joining them costs nothing. And the reader of the stream
+    /// need not join messages, which costs more than a copy.
     private mutating func joined() throws(WebSocketViolation) -> ByteBuffer? {
         var bytes = self.buffers.take(capacity: min(self.input.readableBytes, Self.joinedLength))
         do throws(WebSocketViolation) {
@@ -334,8 +335,8 @@ package struct WebSocketDecoder: Sendable {
         return bytes
     }
 
-    /// Takes bytes of a payload off the input and writes them to `bytes`, unmasked. The frame is then what is still to
-    /// come.
+    /// Moves bytes of a payload from the input to `bytes`, unmasked. Afterwards the frame describes the remaining
+    /// payload.
     private mutating func move(_ length: Int, of frame: inout WebSocketFrameHeader, to bytes: inout ByteBuffer) {
         guard length > 0 else { return }
         self.input.readWithUnsafeReadableBytes { source in
@@ -356,7 +357,7 @@ package struct WebSocketDecoder: Sendable {
         if frame.isFinal { self.message = nil }
     }
 
-    /// Whether a frame is a message by itself, of an allowed length, and all of it is there: as nearly all are.
+    /// Whether a frame is a complete message of an allowed length that has arrived completely, like almost all.
     @inline(__always)
     private static func isWhole(
         _ header: WebSocketFrameHeader,
@@ -394,7 +395,7 @@ package struct WebSocketDecoder: Sendable {
         return .message(.text, payload)
     }
 
-    /// Unmasks the small messages that are there, the first of which has this header: many share an allocation.
+    /// Unmasks the available small messages, the first of which has this header: many share an allocation.
     private mutating func fillBlock(_ first: WebSocketFrameHeader, _ limits: WebSocketLimits) {
         let (isMasked, allowsCompression) = (self.isMasked, self.compression != nil)
         var block = ByteBufferAllocator().buffer(capacity: min(Self.blockLength, self.input.readableBytes))
@@ -425,7 +426,7 @@ package struct WebSocketDecoder: Sendable {
         self.block = block
     }
 
-    /// Takes the bytes of the frame that are there to its message, and returns that if it is whole.
+    /// Appends the available bytes of the frame to its message, and returns the message if it is complete.
     private mutating func whole(_ frame: WebSocketFrameHeader) throws(WebSocketViolation) -> WebSocketInput? {
         guard var message = self.message.take() else { return nil }
         let available = min(frame.length, self.input.readableBytes)
@@ -464,7 +465,7 @@ package struct WebSocketDecoder: Sendable {
         return .message(message.kind, message.body)
     }
 
-    /// Takes bytes of a payload off the input, unmasked. `frame` is then what is still to come of it, if anything is.
+    /// Removes bytes of a payload from the input, unmasked. Afterwards `frame` describes the remaining payload, if any.
     private mutating func take(_ part: WebSocketFrameHeader, rest: Int = 0) -> ByteBuffer {
         var bytes = ByteBuffer()
         if var mask = part.mask {
@@ -514,7 +515,7 @@ package struct WebSocketDecoder: Sendable {
         return bytes.readableBytes > 0 ? bytes : nil
     }
 
-    /// Inflates what is there of a frame, and returns its message if that is whole.
+    /// Inflates the available part of a frame, and returns its message if that is complete.
     private mutating func inflatedMessage(limit: Int) throws(WebSocketViolation) -> WebSocketInput? {
         guard var message = self.message.take() else { return nil }
         while true {
@@ -536,8 +537,8 @@ package struct WebSocketDecoder: Sendable {
         }
     }
 
-    /// Inflates up to a slice, and checks it if it is text: before a fault that follows it is reported, so that the
-    /// result does not depend on where reads end.
+    /// Inflates up to a slice, and checks it if it is text: before a later fault is reported, so that the result does
+    /// not depend on how the bytes are split.
     private mutating func inflateChecked(
         _ message: inout Unfinished,
         limit: Int
@@ -562,7 +563,7 @@ package struct WebSocketDecoder: Sendable {
         return pause
     }
 
-    /// Inflates what is there of a frame to the body of its message, up to a slice.
+    /// Inflates the available part of a frame into the body of its message, up to a slice.
     private mutating func inflate(_ message: inout Unfinished, limit: Int) throws(WebSocketViolation) -> Pause {
         guard self.inflatedLeft > 0 else {
             self.hasMoreWork = true
@@ -594,7 +595,7 @@ package struct WebSocketDecoder: Sendable {
             case .finished:
                 return .message
             case .needsInput:
-                // Not to hold the storage of a read.
+                // Releases the storage of a read.
                 message.compressed = ByteBuffer()
                 if isWhole { return .frame }
                 if self.input.readableBytes == 0 { return .input }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
-/// Turns messages and control frames into bytes. Masks those of a client as it copies them.
+/// Encodes messages and control frames. Masks those of a client as it copies them.
 ///
-/// Where compression was agreed on, the bytes have to be sent in the order of the calls, and none may be left out:
-/// messages refer to earlier ones. Copies share the state of the compression, so only one of them may go on encoding.
+/// If compression was agreed on, the bytes must be sent in the order of the calls, without omissions: messages refer to
+/// earlier ones. Copies share the state of the compression, so only one of them may continue to encode.
 package struct WebSocketEncoder: Sendable {
     /// The longest message of a stream, in bytes: gateways and browsers pass on a message when they have all of it.
     package static let maximumStreamMessageLength = 65_535
@@ -63,7 +63,7 @@ package struct WebSocketEncoder: Sendable {
         return self.deflater?.compress(payload)
     }
 
-    /// Whether an uncompressed payload leaves as it is: see ``SendBytes/append(_:masking:)``.
+    /// Whether an uncompressed payload is sent unmasked: see ``SendBytes/append(_:masking:)``.
     var leavesUnmasked: Bool { self.masks == nil }
 
     /// Whether a payload of this length may be compressed.
@@ -72,7 +72,7 @@ package struct WebSocketEncoder: Sendable {
     /// Writes the header of a message in one frame, whose payload the caller writes.
     ///
     /// - Parameter length: The length of the payload, in bytes.
-    /// - Returns: The mask for the payload, which is to be applied to its parts in their order; nil at a server.
+    /// - Returns: The mask for the payload, which must be applied to its parts in order; nil at a server.
     mutating func beginMessage(
         _ kind: WebSocketMessageKind,
         length: Int,
@@ -81,7 +81,7 @@ package struct WebSocketEncoder: Sendable {
         self.begin(kind.opcode, isFinal: true, isCompressed: false, length: length, into: &out)
     }
 
-    /// Writes the header of one fragment of a message, whose payload the caller writes, as that of
+    /// Writes the header of one fragment of a message, whose payload the caller writes, like
     /// ``beginMessage(_:length:into:)``.
     ///
     /// - Parameters:

@@ -15,7 +15,8 @@ struct WebSocketFrameHeader: Hashable, Sendable {
     /// Nil in frames of servers.
     var mask: WebSocketMask?
 
-    /// Reads the header at the front of `bytes`; nil if it is incomplete. Faults show as soon as their bytes are there.
+    /// Reads the header at the front of `bytes`; nil if it is incomplete. Faults are reported as soon as their bytes
+    /// have arrived.
     ///
     /// - Parameters:
     ///   - isMasked: Whether the peer has to mask.
@@ -55,7 +56,7 @@ struct WebSocketFrameHeader: Hashable, Sendable {
         return (header, end + 4)
     }
 
-    /// Reads the length, and the index behind it; nil if it is incomplete.
+    /// Reads the length, and the index after it; nil if it is incomplete.
     @inline(__always)
     private static func length(
         _ short: Int,

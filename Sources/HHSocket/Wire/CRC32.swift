@@ -32,8 +32,8 @@ package enum CRC32 {
         return ~crc
     }
 
-    /// Eight tables of 256: what a byte with 0 to 7 bytes behind it adds. The polynomial is 0x1EDC6F41, its bits
-    /// reversed.
+    /// Eight tables of 256: the contribution of a byte followed by 0 to 7 bytes. The polynomial is 0x1EDC6F41, with its
+    /// bits reversed.
     private static let castagnoliTables: [UInt32] = {
         var tables = [UInt32](repeating: 0, count: 8 * 256)
         for byte in 0..<256 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Which way a frame travels; the two ways have different headers.
+/// The direction of a frame; the two directions have different headers.
 public enum FrameDirection: Sendable, Hashable {
     /// Client to server; in the standard format `type serial length`, 12 bytes.
     case request
@@ -20,11 +20,12 @@ public enum FrameDirection: Sendable, Hashable {
 
 /// One message on the wire.
 ///
-/// In the standard format all words are unsigned 32-bit big-endian, and after the header come `length` bytes of payload
-/// and the payload's adler32 (RFC 1950, so an empty payload's is 1). How it looks in others, a ``WireFormat`` tells.
+/// In the standard format all words are unsigned 32-bit big-endian, and the header is followed by `length` bytes of
+/// payload and the payload's adler32 (RFC 1950, so an empty payload's is 1). A ``WireFormat`` describes the layout in
+/// other formats.
 public struct Frame: Sendable, Hashable {
-    /// A payload, and custom fields beside it where there are some. Not two properties: every copy of a frame would pay
-    /// for a reference that frames of the standard format do not have.
+    /// A payload, together with custom fields if there are any. Not two properties: every copy of a frame would pay for
+    /// a reference that frames of the standard format do not have.
     @usableFromInline
     enum Content: Sendable, Hashable {
         case payload(ByteBuffer)
@@ -37,7 +38,7 @@ public struct Frame: Sendable, Hashable {
     public var serial: UInt32
     /// The verdict of a response. Where the wire has none, as in requests of the standard format, it is ``Status/ok``.
     public var status: Status
-    /// Whether a flag in the header says that this is a push, in formats that tell it so. (There is room for it.)
+    /// Whether a flag in the header marks a push, in formats with such a flag. (It fits into padding.)
     @usableFromInline package var isMarkedAsPush = false
     @usableFromInline var content: Content
 
@@ -57,7 +58,7 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
-    /// The payload of a frame that is not needed any more: it is moved out.
+    /// Moves the payload out of a frame that is not needed any more.
     consuming func takePayload() -> ByteBuffer {
         switch self.content {
         case .payload(let payload), .payloadAndFields(let payload, _): payload
@@ -102,8 +103,8 @@ public struct Frame: Sendable, Hashable {
 
     /// The length in bytes of the standard format's checksum.
     public static let trailerLength = 4
-    /// Payloads up to this many bytes leave as a whole, gathered with others into one buffer. Larger ones leave in
-    /// slices of this length and are not copied.
+    /// The largest payload that is sent as a whole, gathered with others in one buffer, in bytes. Larger ones are sent
+    /// in slices of this length without a copy.
     package static let unslicedLength = 64 << 10
     /// The largest payload accepted by default, in bytes: 16 MiB.
     public static let defaultMaximumPayloadLength = 16 << 20

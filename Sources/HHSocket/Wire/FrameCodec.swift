@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
-/// Frames that a ``WireFormat/Layout`` cannot describe: bytes to frames and back, without I/O.
+/// A codec for frames that a ``WireFormat/Layout`` cannot describe: bytes to frames and back, without I/O.
 ///
-/// A format made of a codec (``WireFormat/init(codec:rules:)``) works wherever a format does. <doc:FrameCodecs> has
-/// one for LDAP; `WireFormatVerifier` in `HHSocketTesting` finds the usual faults of one.
+/// A format made from a codec (``WireFormat/init(codec:rules:)``) works like any other format. <doc:FrameCodecs> has
+/// one for LDAP; `WireFormatVerifier` in `HHSocketTesting` finds the usual faults of a codec.
 ///
 /// ```swift
 /// struct LineCodec: FrameCodec { … }
@@ -13,77 +13,78 @@ public import NIOCore
 ///     codec: LineCodec(),
 ///     rules: WireFormat.Rules(name: "lines", hasStatus: false)
 /// )
-/// ``` A codec is a value. The one in a format is never changed: each connection decodes with a copy, which may
-/// remember how far it has looked, and encodes with the original. A codec must not trap, whatever the bytes are; what
-/// else it can do wrong ends its connection with a ``FrameError``.
+/// ```
+/// A codec is a value. The one in a format is never mutated: each connection decodes with a copy, which may store how
+/// far it has searched, and encodes with the original. A codec must not trap, whatever the bytes are; any other fault
+/// ends its connection with a ``FrameError``.
 public protocol FrameCodec: Sendable {
-    /// Takes the next frame from the front of `bytes`.
+    /// Decodes the next frame from the front of `bytes`.
     ///
-    /// Until it returns a frame or throws, it is called again with the same bytes and others behind them, each time
-    /// that some have come. Bytes come in pieces of any length: the first call may have one byte, or several frames.
+    /// Until it returns a frame or throws, it is called again, whenever bytes arrive, with the same bytes followed by
+    /// the new ones. Bytes arrive in pieces of any length: the first call may have one byte, or several frames.
     ///
     /// - Parameters:
-    ///   - bytes: All bytes received of which no frame has been made. Where a frame is returned, its bytes have been
-    ///     read (the reader index stands behind them, at the next frame); otherwise none has. Nothing else of the
-    ///     buffer may change. A payload may be a slice of it.
-    ///   - direction: Which frames these are; always the same for one copy.
-    ///   - maximumPayloadLength: The largest payload accepted, in bytes. A frame that announces more is refused at best
-    ///     before it has come; one that has a larger payload is refused anyway, as are this number of bytes and 64 KiB
-    ///     beside them that are no frame.
-    /// - Returns: The frame; nil where more bytes are needed. Its status counts in responses of formats with
-    ///   ``WireFormat/Rules/hasStatus`` alone, and its type not where ``WireFormat/Rules/responsesHaveType`` is false.
-    /// - Throws: Any error: these bytes begin no frame, however many follow. The connection ends with a ``FrameError``,
-    ///   whose code is ``FrameError/Code/codec`` and whose message contains the error. A ``FrameError`` is passed on as
-    ///   it is, such as ``FrameError/payloadTooLarge(length:limit:type:serial:)``.
+    ///   - bytes: All received bytes that do not belong to an earlier frame. If a frame is returned, its bytes must
+    ///     have been read (the reader index is at the next frame); otherwise none. Nothing else of the buffer may
+    ///     change. A payload may be a slice of it.
+    ///   - direction: The direction of the frames; always the same for one copy.
+    ///   - maximumPayloadLength: The largest payload accepted, in bytes. Refuse a frame that announces more as soon as
+    ///     its length is known; one with a larger payload is refused anyway, as are this number of bytes plus 64 KiB
+    ///     without a frame.
+    /// - Returns: The frame; nil if more bytes are needed. Its status counts only in responses of formats with
+    ///   ``WireFormat/Rules/hasStatus``, and its type does not if ``WireFormat/Rules/responsesHaveType`` is false.
+    /// - Throws: Any error: these bytes cannot begin a frame, whatever follows. The connection ends with a
+    ///   ``FrameError``, whose code is ``FrameError/Code/codec`` and whose message contains the error. A ``FrameError``
+    ///   is passed on unchanged, such as ``FrameError/payloadTooLarge(length:limit:type:serial:)``.
     mutating func decode(
         _ bytes: inout ByteBuffer,
         _ direction: FrameDirection,
         maximumPayloadLength: Int
     ) throws -> Frame?
 
-    /// Appends a frame, at least one byte. The same frame has the same bytes every time: a push is encoded once for
-    /// many connections, and a frame once before it is sent, to learn whether it can be.
+    /// Appends a frame, at least one byte. Equal frames must have equal bytes: a push is encoded once for many
+    /// connections, and a frame once before it is sent, to learn whether that is possible.
     ///
     /// - Parameters:
-    ///   - frame: With the status of the program, which ``Status/ok`` is in requests.
-    ///   - direction: Which kind of frame to write.
-    ///   - bytes: Where to append it; empty, and nothing else is to be done with it.
+    ///   - frame: The frame, with the program's status, which is ``Status/ok`` in requests.
+    ///   - direction: The direction of the frame.
+    ///   - bytes: The empty buffer to append to; nothing else may be done with it.
     /// - Throws: Any error: the format has no such frame. A call then fails with ``SocketError/Code/invalidArgument``;
     ///   a server answers with ``Status/unknown`` instead.
     func encode(_ frame: Frame, _ direction: FrameDirection, into bytes: inout ByteBuffer) throws
 }
 
 extension WireFormat {
-    /// The rules of a format whose frames a ``FrameCodec`` reads and writes: what a ``Layout`` has beside headers.
+    /// The rules of a format whose frames a ``FrameCodec`` reads and writes: the parts of a ``Layout`` other than
+    /// headers.
     public struct Rules: Sendable, Hashable {
         /// The name of the format in messages.
         public var name: String
-        /// The types that applications may use. Types below are kept for the connection.
+        /// The types that applications may use. Types below are reserved for the connection.
         public var applicationTypes: ClosedRange<UInt32>
         /// The serials of requests: counted from the first one to the last, and then from the first again. 0 is none.
         public var requestSerials: ClosedRange<UInt32>
-        /// Whether responses have a status. Where they do not, every response is taken for ``Status/ok``.
+        /// Whether responses have a status. If they do not, every response counts as ``Status/ok``.
         public var hasStatus: Bool
-        /// Whether responses have a type. Where they do not, a response is of the type of its call, and there are no
-        /// pushes.
+        /// Whether responses have a type. If they do not, a response has the type of its call, and there are no pushes.
         public var responsesHaveType: Bool
         /// Nil: neither side pings.
         public var heartbeat: Heartbeat?
-        /// Nil: the server sends nothing unasked. By a flag a codec's pushes are not known: where the bytes say
-        /// otherwise that a frame is a push, the codec gives it a serial that no request has.
+        /// The pushes of a server; nil for none. A codec's pushes cannot be identified by a flag: if other bytes mark a
+        /// frame as a push, the codec gives it a serial that no request has.
         public var push: Push?
-        /// Nil: a server is not told that nobody waits any more.
+        /// The cancels; nil if a server is not notified that an answer is not needed any more.
         public var cancel: Cancel?
 
         /// - Parameters:
-        ///   - name: What to call it in messages.
+        ///   - name: The name in messages.
         ///   - applicationTypes: The types that applications may use; 16 to 0x1FFFFFFF by default.
         ///   - requestSerials: The serials of requests; 50 to 0xFFFFFFFF by default.
         ///   - hasStatus: Whether responses have a status.
         ///   - responsesHaveType: Whether responses have a type; true by default.
-        ///   - heartbeat: How a side pings; nil, the default: not at all.
-        ///   - push: How a push is known; nil, the default: there are none.
-        ///   - cancel: How a request is cancelled; nil, the default: not at all.
+        ///   - heartbeat: The heartbeats; nil, the default, for none.
+        ///   - push: The pushes; nil, the default, for none.
+        ///   - cancel: The cancels; nil, the default, for none.
         public init(
             name: String,
             applicationTypes: ClosedRange<UInt32> = FrameType.application,
@@ -122,13 +123,13 @@ extension WireFormat {
         }
     }
 
-    /// A format whose frames `codec` reads and writes.
+    /// Creates a format whose frames `codec` reads and writes.
     ///
-    /// It agrees on no hello, and is no data: it has no JSON, and equals only itself and its copies. Over WebSocket its
-    /// subprotocol must be named (``WebSocketOptions/subprotocol``).
+    /// It does not support hello, and is not data: it has no JSON, and equals only itself and its copies. Over
+    /// WebSocket its subprotocol must be named (``WebSocketOptions/subprotocol``).
     ///
-    /// - Throws: ``WireFormatError``, which names the rule that `rules` break, as those of a layout can, or
-    ///   ``WireFormatError/Rule/codec`` where the codec has no ping or cancel as they demand.
+    /// - Throws: ``WireFormatError``, which names the rule that `rules` violate, as for a layout, or
+    ///   ``WireFormatError/Rule/codec`` if the codec lacks the ping or cancel that they require.
     public init(codec: some FrameCodec, rules: Rules) throws(WireFormatError) {
         let layout = rules.layout
         try layout.validate()

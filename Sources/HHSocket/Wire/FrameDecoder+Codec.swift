@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-// A codec is foreign code: what it returns is checked, and what it does to the bytes as well.
+// A codec is the application's code: its results are checked, and so are its changes of the buffer.
 extension FrameDecoder {
-    /// The number of bytes beside the largest payload that may come without a frame.
+    /// The number of bytes in addition to the largest payload that may arrive without a frame.
     static let allowanceWithoutFrame = 64 << 10
 
     /// The next frame of a format with a codec, and its length in bytes.
     mutating func nextByCodec(_ plan: HeaderPlan) throws(FrameError) -> (frame: Frame, length: Int)? {
-        // What is kept has been shown to the codec already.
+        // The codec has already seen the kept bytes.
         guard self.input.readableBytes > 0 else {
             self.input = ByteBuffer()
             return nil
@@ -22,7 +22,7 @@ extension FrameDecoder {
         let (start, end) = (self.input.readerIndex, self.input.writerIndex)
         let found = try self.askCodec(plan)
         guard self.input.writerIndex == end, self.input.readerIndex >= start else {
-            throw .codec(plan, "has changed the bytes beside reading them")
+            throw .codec(plan, "has changed the bytes instead of only reading them")
         }
         let length = self.input.readerIndex - start
         guard let found else {
@@ -31,7 +31,7 @@ extension FrameDecoder {
                 throw .withoutFrame(plan, bytes: end - start, limit: self.maximumPayloadLength)
             }
             if wasKept {
-                // As it was, without a copy: a large frame comes in many reads.
+                // Unchanged, without a copy: a large frame arrives in many reads.
                 swap(&self.partial, &self.input)
                 self.input = ByteBuffer()
             } else {
@@ -62,9 +62,9 @@ extension FrameDecoder {
         }
     }
 
-    /// A codec's frame with what the rules of its format say, and without what such frames do not have.
+    /// A codec's frame, adjusted to the rules of its format: without the values that such frames do not have.
     private func accepted(_ found: Frame, _ plan: HeaderPlan) -> Frame {
-        // A small payload does not keep a whole read's buffer.
+        // A small payload must not retain a whole read's buffer.
         let length = found.payload.readableBytes
         let isCopied = length > 0 && length <= self.copyLimit
         return Frame(
@@ -103,7 +103,7 @@ extension FrameEncoder {
     /// Whether a ``FrameCodec`` writes the frames, header and payload in one.
     package var usesCodec: Bool { self.plan?.codec != nil }
 
-    /// Why the format has no bytes for this frame; nil where it has, as every format without a codec.
+    /// The reason why the format cannot encode this frame; nil if it can, like every format without a codec.
     package func refusal(of frame: Frame) -> FrameError? {
         guard let plan = self.plan, let codec = plan.codec else { return nil }
         do throws(FrameError) {
@@ -122,7 +122,7 @@ extension FrameEncoder {
 }
 
 extension WireFormat {
-    /// Why a frame of ours cannot be sent; nil where it can, as in every format without a codec.
+    /// The reason why our frame cannot be sent; nil if it can, as in every format without a codec.
     package func refusal(of frame: Frame, _ direction: FrameDirection) -> SocketError? {
         FrameEncoder(direction: direction, format: self).refusal(of: frame)
             .map { SocketError(.invalidArgument, message: $0.message, serial: frame.serial) }
@@ -130,9 +130,9 @@ extension WireFormat {
 }
 
 extension HeaderPlan {
-    /// The bytes of a frame, of which there is at least one.
+    /// The bytes of a frame, at least one.
     fileprivate func encoded(_ frame: Frame, by codec: any FrameCodec) throws(FrameError) -> ByteBuffer {
-        // A buffer of its own: the frames before it are not the codec's.
+        // A separate buffer: the codec must not access the frames before it.
         var bytes = ByteBuffer()
         do {
             try codec.encode(frame, self.direction, into: &bytes)
@@ -158,7 +158,7 @@ extension FrameError {
         FrameError(
             code: .payloadTooLarge,
             message: """
-                \(bytes) bytes have come of which the codec of the wire format \(plan.name) has made no frame, over the \
+                \(bytes) bytes have arrived from which the codec of the wire format \(plan.name) has decoded no frame, over the \
                 limit of \(limit) for a payload and \(FrameDecoder.allowanceWithoutFrame) beside it; either the peer \
                 speaks another protocol or the limit (maximumPayloadLength) is too low
                 """,

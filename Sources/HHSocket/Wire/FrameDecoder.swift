@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Turns a byte stream into frames, however the stream was split or joined on its way.
+/// Decodes a byte stream into frames, however the stream was split or joined.
 ///
-/// Feed it what each read brought and take frames until there are no more:
+/// Append the bytes of each read and take frames until there are no more:
 /// ```swift
 /// decoder.append(bytes)
 /// while let output = try decoder.next() { … }
 /// ```
-/// or, where a frame need not outlive the call, borrow them with ``decode(_:_:)``, which allocates nothing. Stay with
-/// one of the two until all frames of a read are out.
+/// or, if a frame need not outlive the call, borrow them with ``decode(_:_:)``, which allocates nothing. Use only one
+/// of the two until all frames of a read have been taken.
 ///
-/// A half-received frame is kept in a buffer that grows with the bytes that have come, never with the length announced.
-/// A wrong checksum spoils that frame alone, the length being assumed intact. That assumption is checked: a header that
-/// follows must make sense, and a run of wrong checksums ends the stream. In formats whose frames end with a separator
-/// (``WireFormat/Layout/bodyEnd``) bytes that are no frame cost no more than that: decoding goes on behind the next
-/// one.
+/// An incomplete frame is kept in a buffer that grows with the received bytes, never with the announced length. A wrong
+/// checksum invalidates only its frame, since the length is assumed to be correct. That assumption is checked: the
+/// following header must be plausible, and several wrong checksums in a row end the stream. In formats whose frames end
+/// with a separator (``WireFormat/Layout/bodyEnd``) invalid bytes do not affect other frames: decoding continues after
+/// the next separator.
 public struct FrameDecoder: Sendable {
     /// An element of a stream.
     public enum Output: Sendable, Hashable {
@@ -41,21 +41,21 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// A frame inside somebody else's memory.
+    /// A frame in borrowed memory.
     public struct View {
         public var type: UInt32
         public var serial: UInt32
         public var status: Status
-        /// The payload, valid only until the closure that was given it returns.
+        /// The payload, valid only until the closure that received it returns.
         public var payload: UnsafeRawBufferPointer
-        /// The header as it came, valid as long as the payload; empty in formats of a ``FrameCodec``.
+        /// The bytes of the header, valid as long as the payload; empty in formats of a ``FrameCodec``.
         public var header: UnsafeRawBufferPointer
         /// The length of the whole frame in bytes.
         public var frameLength: Int
         /// Set if the payload must not be used.
         public var mismatch: ChecksumMismatch?
-        /// Set if the bytes are no frame, in formats with separators: the reason. Type and serial are those of its
-        /// header, or zero. `frameLength` is that of the header, or zero, since where the bytes end is not known yet.
+        /// The reason if the bytes are not a frame, in formats with separators. Type and serial are those of its
+        /// header, or zero. `frameLength` is that of the header, or zero, since the end of the bytes is not known yet.
         public var malformation: FrameError?
         /// The number of bytes in front of it that belong to no frame, in formats with separators.
         public var skippedBytes = 0
@@ -80,11 +80,11 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// Payloads up to this many bytes are copied, so that a small one kept for long does not keep a whole read's
-    /// buffer. `Docs/Architecture.md` tells how the number was found.
+    /// The largest payload that is copied, in bytes, so that a small one kept for long does not retain a whole read's
+    /// buffer. `Docs/Architecture.md` describes how the number was determined.
     public static let defaultCopyLimit = 1_024
-    /// The number of bytes, headers included, in which small payloads that come together are copied: one that is
-    /// kept for long keeps that many.
+    /// The size of the blocks into which small payloads of one read are copied, in bytes, headers included: a payload
+    /// that is kept for long retains its block.
     @usableFromInline static let blockLength = 1_024
     /// The default number of consecutive frames with a wrong checksum that ends the stream, the last one included.
     public static let defaultMaximumCorruptRun = 3
@@ -97,7 +97,7 @@ public struct FrameDecoder: Sendable {
     public private(set) var maximumPayloadLength: Int
     /// The largest payload of a hello accepted, in bytes.
     private var maximumHelloLength = Int(Int32.max)
-    /// The longest payload that is within the limit whatever its frame is: longer ones are looked at more closely.
+    /// The longest payload that is within the limit of any frame: longer ones are checked more closely.
     @usableFromInline var unquestionedLength: UInt32
     /// Payloads up to this many bytes are copied out of the read buffer; larger ones are slices of it.
     public let copyLimit: Int
@@ -120,21 +120,21 @@ public struct FrameDecoder: Sendable {
     /// The index in `input` at which that part begins.
     @usableFromInline var blockStart = 0
     @usableFromInline var failure: FrameError?
-    /// The number of consecutive frames that were not sound so far.
+    /// The number of consecutive invalid frames so far.
     @usableFromInline var corruptRun = 0
     /// How far the search for the next frame is, in formats that require one.
     var search = FrameSearch()
-    /// Whether the next frame needs more than the fast path knows: another format, a frame that began in an earlier
-    /// read, a wrong checksum before it, or a stream that has ended.
+    /// Whether the next frame needs the slow path: another format, a frame that began in an earlier read, a wrong
+    /// checksum before it, or a stream that has ended.
     @usableFromInline var needsCare: Bool
 
     /// - Parameters:
-    ///   - direction: Which kind of header the stream has.
-    ///   - format: How frames are laid out; the standard format by default.
+    ///   - direction: The direction of the frames.
+    ///   - format: The format of the frames; the standard format by default.
     ///   - maximumPayloadLength: The largest payload accepted, in bytes; 16 MiB by default.
     ///   - copyLimit: The largest payload that is copied, in bytes.
     ///   - maximumCorruptRun: The number of consecutive wrong checksums that ends the stream; 3 by default, 1 at least.
-    ///     The last of these frames still comes out.
+    ///     The last of these frames is still returned.
     public init(
         direction: FrameDirection,
         format: WireFormat = .standard,
@@ -157,13 +157,13 @@ public struct FrameDecoder: Sendable {
 
     private static func limit(_ length: Int) -> Int { min(max(0, length), Int(Int32.max)) }
 
-    /// Sets the largest payload of the frames whose headers are still to come, in bytes.
+    /// Sets the largest payload of the frames whose headers have not been read yet, in bytes.
     package mutating func accept(payloadsUpTo length: Int) {
         self.maximumPayloadLength = Self.limit(length)
         self.unquestionedLength = UInt32(min(self.maximumPayloadLength, self.maximumHelloLength))
     }
 
-    /// Sets the largest payload of a hello, in bytes. By default it is that of all frames.
+    /// Sets the largest payload of a hello, in bytes. By default it is the limit of all frames.
     package mutating func accept(hellosUpTo length: Int) {
         self.maximumHelloLength = Self.limit(length)
         self.unquestionedLength = UInt32(min(self.maximumPayloadLength, self.maximumHelloLength))
@@ -181,7 +181,7 @@ public struct FrameDecoder: Sendable {
     @usableFromInline
     func accepts(_ header: FrameHeader) -> Bool { Int(header.length) <= self.limit(of: header) }
 
-    /// The bytes kept of an incomplete frame.
+    /// The number of bytes kept of an incomplete frame.
     public var bufferedBytes: Int { self.partial.readableBytes + self.input.readableBytes }
 
     /// Whether the bytes up to the next separator are being dropped.
@@ -189,7 +189,7 @@ public struct FrameDecoder: Sendable {
     /// The number of bytes dropped since the last frame.
     package var skippedBytes: Int { self.search.skippedBytes }
 
-    /// A frame whose header has come and whose end has not.
+    /// An incomplete frame whose header has arrived.
     package struct Arriving: Hashable, Sendable {
         package var type: UInt32
         package var serial: UInt32
@@ -209,10 +209,10 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// The frame that the bytes so far end inside of, once its header is here; nil where only a codec knows. To be
-    /// asked when ``next()`` has no more.
+    /// The incomplete frame at the end of the received bytes, once its header has arrived; nil if only a codec can
+    /// tell. Call it when ``next()`` has no more frames.
     ///
-    /// It changes nothing, and is `mutating` so that the decoder is not copied to be looked at.
+    /// It has no side effects, and is `mutating` so that the decoder is not copied for reading.
     package mutating func arriving() -> Arriving? {
         guard self.partial.readableBytes > 0, !self.search.isSkipping, self.plan?.codec == nil else { return nil }
         return self.partial.withUnsafeReadableBytes { bytes in
@@ -220,7 +220,7 @@ public struct FrameDecoder: Sendable {
             return Arriving(
                 type: header.type,
                 serial: header.serial,
-                // A header may be longer than what has come of it.
+                // A header may be longer than the bytes that have arrived.
                 receivedBytes: min(max(0, bytes.count - header.headerLength), Int(header.length)),
                 length: Int(header.length),
                 isMarkedAsPush: self.plan?.isMarkedAsPush(bytes) ?? false
@@ -231,14 +231,14 @@ public struct FrameDecoder: Sendable {
     /// The memory held for them, in bytes.
     var bufferedCapacity: Int { self.partial.capacity }
 
-    /// The memory held, in bytes: that of an incomplete frame, and the buffer of a read that was not taken whole.
+    /// The memory held, in bytes: an incomplete frame, and the buffer of a read that was not consumed completely.
     @inline(__always)
     var heldBytes: Int {
-        // Of `partial` the capacity is all of its storage's, and known without a look at that.
+        // The capacity of `partial` is that of its whole storage, and is known without accessing the storage.
         mutating get { self.partial.capacity + (self.hasInput ? self.input.storageCapacity : 0) }
     }
 
-    /// Frees memory that is kept for the next incomplete frame.
+    /// Frees memory that is reserved for the next incomplete frame.
     mutating func releaseRest() {
         if self.partial.readableBytes == 0, self.partial.capacity > 0 { self.partial = ByteBuffer() }
         if !self.hasInput { self.block = ByteBuffer() }
@@ -259,11 +259,11 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// Whether anything is left of what was handed over.
+    /// Whether any appended bytes remain.
     @inline(__always)
     var hasInput: Bool { mutating get { self.input.readableBytes > 0 } }
 
-    /// The indices in ``input`` between which it was not taken.
+    /// The indices in ``input`` between which bytes remain.
     @inline(__always)
     var inputRange: (start: Int, end: Int) { mutating get { (self.input.readerIndex, self.input.writerIndex) } }
 
@@ -301,7 +301,7 @@ public struct FrameDecoder: Sendable {
         if let header = self.wholeHeader() { return self.take(header, into: &frame) }
         if self.needsCare { return try self.nextWithCare(into: &frame) }
 
-        // Not complete, or so long that it may be too large.
+        // Incomplete, or so long that it may be too large.
         if self.input.readableBytes >= self.direction.headerLength {
             let header = self.input.withUnsafeReadableBytes { FrameHeader($0, direction: self.direction) }
             let length = try self.standardFrameLength(header)
@@ -311,7 +311,7 @@ public struct FrameDecoder: Sendable {
         return .nothing
     }
 
-    /// Takes the next frame, which is complete, within the limit, and of the standard format.
+    /// Removes the next frame, which must be complete, within the limit, and of the standard format.
     @inlinable
     @inline(__always)
     mutating func take(_ header: FrameHeader, into frame: inout Frame) -> Found {
@@ -322,23 +322,23 @@ public struct FrameDecoder: Sendable {
         return .corrupt(mismatch)
     }
 
-    /// The header of the next frame, if that is complete and sound, and of the standard format; its payload is for
-    /// ``takePayload(of:)``. Nil is inconclusive: fall back to ``next(into:)``.
+    /// The header of the next frame, if that is complete and valid, and of the standard format; ``takePayload(of:)``
+    /// returns its payload. Nil is inconclusive: fall back to ``next(into:)``.
     ///
-    /// Of most frames a read brings, this is all there is to know, and a frame need not be made.
+    /// For most frames of a read this suffices, without making a frame.
     ///
-    /// It changes nothing, and is `mutating` so that the decoder is not copied to be looked at.
+    /// It has no side effects, and is `mutating` so that the decoder is not copied for reading.
     ///
-    /// - Parameter isWanted: Whether the caller has a use for the frame. It is asked before the checksum is computed,
-    ///   since that of a frame that is left is computed by ``next(into:)``. True by default.
+    /// - Parameter isWanted: Whether the caller wants the frame. Called before the checksum is computed, since
+    ///   ``next(into:)`` computes it for a frame that is not wanted. True by default.
     @inlinable
     package mutating func soundHeader(where isWanted: (FrameHeader) -> Bool = { _ in true }) -> FrameHeader? {
         guard !self.needsCare else { return nil }
-        // One look at the bytes for all of it: each costs a checked access to the buffer's storage.
+        // One access for everything: each costs a checked access to the buffer's storage.
         return self.input.withUnsafeReadableBytes { self.soundHeader(in: $0, where: isWanted) }
     }
 
-    /// The header that ``soundHeader(where:)`` returns, for a caller that looks at the bytes of ``input`` once for many
+    /// The header that ``soundHeader(where:)`` returns, for a caller that accesses the bytes of ``input`` once for many
     /// frames.
     @inlinable
     @inline(__always)
@@ -353,15 +353,15 @@ public struct FrameDecoder: Sendable {
         return computed == bytes.bigEndianWord(at: headerLength + length) ? header : nil
     }
 
-    /// Whether nothing is left of what was handed over, as after most reads, whose memory is released then. False says
-    /// nothing: then ``next(into:)`` is to be asked.
+    /// Whether no appended bytes remain, as after most reads; if so their memory is released. False is inconclusive:
+    /// fall back to ``next(into:)``.
     package mutating func isFinished() -> Bool {
         guard !self.hasInput, !self.needsCare else { return false }
         self.stashInput()
         return true
     }
 
-    /// The header of the next frame, if that is complete, within the limit whatever it is, and of the standard format.
+    /// The header of the next frame, if that is complete, within the limit of any frame, and of the standard format.
     @inlinable
     mutating func wholeHeader() -> FrameHeader? {
         guard !self.needsCare else { return nil }
@@ -387,8 +387,8 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// The payload of the frame whose header ``soundHeader(where:)`` has just returned. The next frame is the one
-    /// behind it.
+    /// Removes the payload of the frame whose header ``soundHeader(where:)`` has just returned, and moves on to the
+    /// next frame.
     @inlinable
     @inline(__always)
     package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {
@@ -459,10 +459,10 @@ public struct FrameDecoder: Sendable {
 
     // MARK: Borrowed frames
 
-    /// Calls `body` with each complete frame, in order, without copying or allocating for those that lie within
+    /// Calls `body` with each complete frame, in order, without copying or allocating for those that are within
     /// `bytes`.
     ///
-    /// - Throws: ``FrameError`` when the stream makes no sense; every later call throws it again.
+    /// - Throws: ``FrameError`` if the stream is invalid; every later call throws it again.
     @inlinable
     public mutating func decode(_ bytes: UnsafeRawBufferPointer, _ body: (View) -> Void) throws(FrameError) {
         var rest = bytes
@@ -485,7 +485,7 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// Decodes until the fast path can go on, or the bytes end. What is left of them is returned.
+    /// Decodes until the fast path can continue, or the bytes end. Returns the remaining bytes.
     @usableFromInline
     mutating func decodeWithCare(
         _ bytes: UnsafeRawBufferPointer,
@@ -550,13 +550,12 @@ public struct FrameDecoder: Sendable {
         header.headerLength + Int(header.length) + (self.plan?.trailerLength ?? Frame.trailerLength)
     }
 
-    /// The header that starts `bytes`, once it is known to make sense; nil if there are not enough bytes for one.
+    /// The header that starts `bytes`, once it is known to be valid; nil if there are not enough bytes for one.
     func header(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader? {
         do throws(FrameError) {
             return try self.checkedHeader(bytes)
         } catch {
-            // Where widths vary, the error has the bytes up to the fault, and what comes behind them makes no
-            // difference.
+            // If widths vary, the error has the bytes up to the fault, and the bytes after it make no difference.
             let plan = self.format.plan(for: self.direction)
             guard plan.isFixed else { throw error }
             throw error.seen(plan.reading(of: bytes, limit: self.maximumPayloadLength))
@@ -569,7 +568,7 @@ public struct FrameDecoder: Sendable {
         if let plan = self.plan {
             guard let found = try plan.header(bytes) else { return nil }
             header = found
-            // Where frames end with separators, the end of the one before was no assumption.
+            // If frames end with separators, the end of the previous one was not an assumption.
             isPlausible =
                 self.corruptRun == 0 || plan.resynchronises || plan.isPlausible(header.type & ~self.agreedFlags)
         } else {
@@ -606,8 +605,7 @@ public struct FrameDecoder: Sendable {
         return self.fail(self.tooLarge(header).seen(reading))
     }
 
-    /// The first bytes of a frame that is incomplete, and its header as it is read, for people; nil where there is
-    /// none.
+    /// The first bytes of an incomplete frame, and its decoded header, for error messages; nil if there is none.
     package var unfinishedReading: String? {
         guard self.partial.readableBytes > 0 else { return nil }
         return self.partial.withUnsafeReadableBytes { bytes in
@@ -629,7 +627,7 @@ public struct FrameDecoder: Sendable {
         return error
     }
 
-    /// The frame that just came out has a wrong checksum, so that its length may be wrong as well.
+    /// Records that the last returned frame has a wrong checksum, so that its length may be wrong as well.
     @usableFromInline
     mutating func noteCorrupt(_ header: FrameHeader) {
         self.corruptRun += 1
@@ -682,7 +680,7 @@ public struct FrameDecoder: Sendable {
     @usableFromInline
     mutating func endBlock() {
         self.blockStart = .max
-        // Asked first: an empty buffer has storage, to which a reference would be counted.
+        // Checked first: an empty buffer has storage, to which a reference would be counted.
         if self.direction == .request, self.block.writerIndex > 0 { self.block = ByteBuffer() }
     }
 
@@ -731,11 +729,11 @@ public struct FrameDecoder: Sendable {
         return self.block.getSlice(at: place, length: length) ?? ByteBuffer()
     }
 
-    /// Copies the payload at `index` along with what follows it.
+    /// Copies the payload at `index` together with the payloads that follow it.
     @usableFromInline
     mutating func copiedPayload(at index: Int, _ length: Int) -> ByteBuffer {
         let count = min(max(length, Self.blockLength), self.input.writerIndex - index)
-        // The memory is used again where nobody has a payload in it any more.
+        // The memory is reused if no payload refers to it any more.
         self.block.clear()
         self.input.withUnsafeReadableBytes { bytes in
             let start = index - self.input.readerIndex

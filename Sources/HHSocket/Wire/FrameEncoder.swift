@@ -26,7 +26,7 @@ public struct FrameEncoder: Sendable {
     /// Whether frames are laid out as in the standard format.
     package var isStandard: Bool { self.plan == nil }
 
-    /// The length in bytes of a frame with a payload of `payloadLength` bytes; the largest where that of the header
+    /// The length in bytes of a frame with a payload of `payloadLength` bytes; the largest if that of the header
     /// varies, and an estimate in formats of a ``FrameCodec``.
     @inlinable
     public func encodedLength(payloadLength: Int) -> Int {
@@ -42,13 +42,13 @@ public struct FrameEncoder: Sendable {
         return self.encodedLength(payloadLength: frame.payload.readableBytes)
     }
 
-    /// The length in bytes of all that is behind a payload.
+    /// The length in bytes of everything after a payload.
     package var trailerLength: Int { self.plan?.trailerLength ?? Frame.trailerLength }
 
     @usableFromInline
     func overhead(_ plan: HeaderPlan) -> Int { plan.length + plan.trailerLength }
 
-    /// Appends the whole frame to `buffer`; nothing where a ``FrameCodec`` has no bytes for it.
+    /// Appends the whole frame to `buffer`; nothing if a ``FrameCodec`` cannot encode it.
     @inlinable
     public func encode(_ frame: Frame, into buffer: inout ByteBuffer) {
         if let plan = self.plan { return self.encode(frame, by: plan, into: &buffer) }
@@ -89,7 +89,7 @@ public struct FrameEncoder: Sendable {
             headerLength: headerLength
         )
         let total = end + Frame.trailerLength
-        // To ask for room costs another check of whether the buffer is shared.
+        // Reserving capacity costs another check of whether the buffer is shared.
         if buffer.writableBytes < total { buffer.reserveCapacity(minimumWritableBytes: total) }
         payload.withUnsafeReadableBytes { payload in
             buffer.withUnsafeMutableWritableBytes { target in
@@ -132,8 +132,8 @@ public struct FrameEncoder: Sendable {
         }
     }
 
-    /// Appends the frame's header alone, for payloads that are sent without being copied. In formats of a
-    /// ``FrameCodec`` there is none, and nothing behind a payload: their frames are encoded as a whole.
+    /// Appends only the frame's header, for payloads that are sent without being copied. In formats of a ``FrameCodec``
+    /// there is no header, and nothing after a payload: their frames are encoded as a whole.
     public func encodeHeader(of frame: Frame, into buffer: inout ByteBuffer) {
         self.encode(self.header(of: frame), of: frame, into: &buffer)
     }
@@ -163,7 +163,7 @@ public struct FrameEncoder: Sendable {
         }
     }
 
-    /// Appends what comes after the payload.
+    /// Appends the part after the payload.
     public func encodeTrailer(of frame: Frame, into buffer: inout ByteBuffer) {
         self.encodeTrailer(type: frame.type, frame.payload, into: &buffer)
     }

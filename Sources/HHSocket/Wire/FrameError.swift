@@ -18,9 +18,9 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
 
         /// A header announced more payload than the limit.
         public static let payloadTooLarge = Self(.payloadTooLarge)
-        /// A header announced a frame shorter than the header itself and what follows the payload.
+        /// A header announced a frame shorter than the header itself and the part after the payload.
         public static let frameTooShort = Self(.frameTooShort)
-        /// A header announced a length of its own that is not accepted.
+        /// A header announced its own length, which is not accepted.
         public static let headerLength = Self(.headerLength)
         /// A header has more than ``WireFormat/maximumHeaderLength`` bytes.
         public static let headerTooLong = Self(.headerTooLong)
@@ -30,13 +30,13 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let wrongConstant = Self(.wrongConstant)
         /// A frame did not end with its type.
         public static let wrongTail = Self(.wrongTail)
-        /// A frame did not end with the separator, at the place that its length tells.
+        /// A frame did not end with the separator at the place that its length determines.
         public static let wrongEnd = Self(.wrongEnd)
-        /// After a wrong checksum came a header with a type that nobody uses: the length had been wrong too.
+        /// After a wrong checksum came a header with an unused type: the length was wrong too.
         public static let implausible = Self(.implausible)
         /// The limit of consecutive frames with a wrong checksum, or without the right end, was reached.
         public static let corruptRun = Self(.corruptRun)
-        /// The rest of a frame did not come in time.
+        /// The rest of a frame did not arrive in time.
         public static let givenUp = Self(.givenUp)
         /// A ``FrameCodec`` refused the bytes or the frame, or broke the rules of one.
         public static let codec = Self(.codec)
@@ -54,8 +54,8 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
 
     public var description: String { self.message }
 
-    /// The error with the header as it came and as it was read: who has described the layout sees what is wrong with
-    /// it.
+    /// The error with the bytes of the header and its decoded fields, which show the author of the layout what is
+    /// wrong.
     func seen(_ reading: String) -> FrameError {
         var seen = FrameError(
             code: self.code,
@@ -191,7 +191,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
             code: .givenUp,
             message: """
                 of a frame of type \(arriving.type), serial \(arriving.serial) only \(arriving.receivedBytes) of \
-                \(arriving.length) bytes came in time
+                \(arriving.length) bytes arrived in time
                 """,
             type: arriving.type,
             serial: arriving.serial
@@ -211,7 +211,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         FrameError(
             code: .implausible,
             message: """
-                after a wrong checksum comes a frame of type \(type), serial \(serial), which nobody uses: the length \
+                after a wrong checksum comes a frame of type \(type), serial \(serial), which is not in use: the length \
                 before was wrong too
                 """,
             type: type,
@@ -223,7 +223,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         FrameError(
             code: .corruptRun,
             message: """
-                \(count) times in a row the bytes were no sound frame, at last because \(last.message); either the peer \
+                \(count) times in a row the bytes were not a valid frame, most recently because \(last.message); either the peer \
                 speaks another protocol or the connection damages what it carries
                 """,
             type: last.type,
@@ -245,7 +245,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
 
     static func hex(_ bytes: [UInt8], atMost limit: Int = 16) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
-        // A long constant is told apart by its beginning.
+        // A long constant is identified by its beginning.
         let shown = bytes.prefix(limit).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
         return String(decoding: shown, as: UTF8.self) + (bytes.count > limit ? "…" : "")
     }

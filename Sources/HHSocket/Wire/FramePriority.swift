@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which of the frames that wait to be sent leaves first: 0 to 1, higher before lower, equals in the order they came.
+/// The priority of a frame that waits to be sent: 0 to 1, higher before lower, equals in order.
 ///
-/// It matters only while frames wait, because the peer reads more slowly than they come. A frame that has begun to
-/// leave is never interrupted. Heartbeats and cancellations leave before all others.
+/// It matters only while frames wait, because the peer reads more slowly than they are sent. A frame whose sending has
+/// begun is never interrupted. Heartbeats and cancellations are sent before all others.
 public struct FramePriority: RawRepresentable, Hashable, Comparable, Sendable {
     /// 0 to 1.
     public let rawValue: Float
 
-    /// - Parameter rawValue: 0 to 1. What lies outside is taken for the nearer end, and what is no number for 0.5.
+    /// - Parameter rawValue: 0 to 1. Other values are clamped, and a value that is not a number becomes 0.5.
     public init(rawValue: Float) {
         self.rawValue = rawValue.isNaN ? 0.5 : min(max(rawValue, 0), 1)
     }
@@ -22,7 +22,7 @@ public struct FramePriority: RawRepresentable, Hashable, Comparable, Sendable {
     public static let `default` = FramePriority(rawValue: 0.5)
     /// 0.75, as `URLSessionTask.highPriority`.
     public static let high = FramePriority(rawValue: 0.75)
-    /// Heartbeats and what else is no call: before everything the user sends.
+    /// Heartbeats and other frames that are not calls: before everything the user sends.
     package static let control = FramePriority(unbounded: 2)
 
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The state of a decoder's search for the next frame, in a format in which the place of its end is not known from the
-/// first bytes, or in which frames end with separators.
+/// The state of a decoder's search for the next frame, in a format in which the end of a frame cannot be determined
+/// from its first bytes, or in which frames end with separators.
 struct FrameSearch: Sendable {
     /// Whether the bytes up to the next separator are dropped.
     var isSkipping = false
-    /// The number of bytes that there must be before it is worth looking again.
+    /// The number of bytes that must be available before searching again is useful.
     var neededBytes = 0
     /// The number of bytes dropped since the last frame that was borrowed.
     var skippedBytes = 0
-    /// The error of a frame that was given up, until it is taken.
+    /// The error of an abandoned frame, until it is returned.
     var givenUp: FrameError?
     /// The codec that decodes instead, in a format that has one.
     var codec: (any FrameCodec)?
 
-    /// The number of bytes behind those of an incomplete frame that complete it, or show its header.
+    /// The number of bytes after those of an incomplete frame that complete it, or its header.
     func loan(to kept: Int) -> Int { max(self.neededBytes - kept, WireFormat.maximumHeaderLength) }
 
     /// A step in the bytes of a stream.
     enum Step {
-        /// Nothing until there is this number of bytes.
+        /// Nothing until this number of bytes is available.
         case wait(forBytes: Int)
-        /// A number of bytes that are no frame; behind them a frame may begin, or the separator is still looked for.
+        /// A number of bytes that are not a frame; after them a frame may begin, or the search for the separator
+        /// continues.
         case drop(Int, isSkipping: Bool)
         /// The frame with this header is here.
         case frame(FrameHeader)
-        /// Bytes that are no frame; the separator is looked for behind its header, if that could be read.
+        /// Bytes that are not a frame; the search for the separator begins after its header, if that could be read.
         case malformed(FrameError, headerLength: Int)
     }
 
@@ -43,7 +44,7 @@ struct FrameSearch: Sendable {
             let length = decoder.frameLength(header)
             return bytes.count >= length ? .frame(header) : .wait(forBytes: length)
         } catch {
-            // The length of a header that was read is not trusted, but where it ends is known.
+            // The length in a header is not trusted, but the header's own end is known.
             guard error.code == .payloadTooLarge, let header = try? plan.header(bytes) else {
                 return .malformed(error, headerLength: 0)
             }
@@ -94,7 +95,7 @@ extension FrameDecoder {
         }
     }
 
-    /// Nothing is there any more once the stream has ended.
+    /// There is nothing any more once the stream has ended.
     private mutating func moveInput(by count: Int) {
         if self.failure == nil { self.input.moveReaderIndex(forwardBy: count) }
     }
@@ -102,7 +103,7 @@ extension FrameDecoder {
     /// A step in the bytes of a buffer.
     private struct Stride {
         var output: Output?
-        /// The number of bytes that it took.
+        /// The number of bytes that were consumed.
         var length = 0
         /// Whether more bytes are needed.
         var isWaiting = false
@@ -146,8 +147,8 @@ extension FrameDecoder {
         return Stride(output: .malformed(error), length: headerLength)
     }
 
-    /// Leaves in `partial` what is there of bytes that were kept, of which a step has taken some. Those that were lent
-    /// to it are still in the read that they came with, unless more are needed.
+    /// Updates `partial` after a step has consumed some of its bytes. The bytes that were lent to it are still in their
+    /// read, unless more are needed.
     private mutating func settle(_ found: Stride, kept: Int, lent: Int) {
         guard !found.isWaiting, self.failure == nil else { return }
         if found.length >= kept {
@@ -170,7 +171,7 @@ extension FrameDecoder {
 
     /// Decodes the bytes of a read in a format that requires a search.
     ///
-    /// - Returns: The rest of the bytes, of which there are none.
+    /// - Returns: The remaining bytes, of which there are none.
     mutating func decodeBySearch(
         _ bytes: UnsafeRawBufferPointer,
         _ plan: HeaderPlan,
@@ -277,11 +278,11 @@ extension FrameDecoder {
 
     // MARK: Lengths that are too long
 
-    /// Gives up the frame that the bytes so far end inside of, in a format with separators: its length may be wrong,
-    /// and withholds what follows. ``next()`` goes on with what is there behind its header.
+    /// Abandons the incomplete frame at the end of the received bytes, in a format with separators: its length may be
+    /// wrong, and withholds later frames. ``next()`` continues after its header.
     ///
     /// - Parameter isWanted: Whether it is that frame. True by default.
-    /// - Returns: Whether a frame was given up.
+    /// - Returns: Whether a frame was abandoned.
     package mutating func giveUp(where isWanted: (Arriving) -> Bool = { _ in true }) -> Bool {
         guard let plan = self.plan, plan.resynchronises, self.failure == nil, let arriving = self.arriving(),
             isWanted(arriving),
@@ -299,7 +300,7 @@ extension FrameDecoder {
 }
 
 extension UnsafeRawBufferPointer {
-    /// The index behind the first occurrence of a separator; nil if there is none.
+    /// The index after the first occurrence of a separator; nil if there is none.
     fileprivate func endOfFirst(_ separator: [UInt8]) -> Int? {
         guard let first = separator.first else { return nil }
         var start = 0

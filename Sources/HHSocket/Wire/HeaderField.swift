@@ -11,10 +11,10 @@ struct NumberCode: Sendable {
     }
 
     let kind: Kind
-    /// The width in bytes; 0 where it is that of the number.
+    /// The width in bytes; 0 if it is that of the number.
     let width: Int
 
-    /// More than any number of 32 bits: what ``load(_:at:)`` returns for digits that are none.
+    /// A value above any number of 32 bits, which ``load(_:at:)`` returns for invalid digits.
     static let illegal = UInt64.max
 
     init(_ number: WireFormat.Number) {
@@ -35,8 +35,8 @@ struct NumberCode: Sendable {
 
     var isDigits: Bool { self.kind == .decimal || self.kind == .hexadecimal }
 
-    /// The number at `offset`, where its whole width is; over 32 bits where it is none. Not for numbers whose width
-    /// varies.
+    /// The number at `offset`, whose whole width must be available; over 32 bits if it is invalid. Not for numbers of
+    /// variable width.
     @inline(__always)
     func load(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> UInt64 {
         switch self.kind {
@@ -60,14 +60,14 @@ struct NumberCode: Sendable {
             let radix = self.radix
             for index in offset..<offset + self.width {
                 guard let digit = radix.digit(bytes[index]) else { return Self.illegal }
-                // What is too large stays so.
+                // A number that is too large stays too large.
                 value = min(value * radix.value + UInt64(digit), 1 << 40)
             }
         }
         return value
     }
 
-    /// The result of reading digits until something else comes.
+    /// The result of reading digits until another character.
     enum Digits {
         /// The bytes end first.
         case incomplete
@@ -118,7 +118,7 @@ struct NumberCode: Sendable {
         return count
     }
 
-    /// Writes a number in a field that is `width` bytes wide. What the field does not hold is cut off.
+    /// Writes a number in a field that is `width` bytes wide. A number that does not fit is truncated.
     func store(_ value: UInt32, _ bytes: UnsafeMutableRawBufferPointer, at offset: Int, width: Int) {
         switch self.kind {
         case .big32:
@@ -153,12 +153,13 @@ struct HeaderField: Sendable {
     }
 
     let kind: Kind
-    /// Of a number.
+    /// The code of a number.
     let code: NumberCode
-    /// The width in bytes; 0 where it is that of the number.
+    /// The width in bytes; 0 if it is that of the number.
     let width: Int
     /// The field's place in a header in which no width varies; -1 in others.
     let offset: Int
-    /// The place of a constant's bytes among those of all constants, or of a custom field's in ``Frame/customFields``.
+    /// The position of a constant's bytes among those of all constants, or of a custom field's in
+    /// ``Frame/customFields``.
     let place: Int
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Headers for people.
 extension HeaderPlan {
-    /// A header of fixed widths as it came and as it was read, with what looks wrong about it: `the header
+    /// A description of a header of fixed widths, with its bytes, its fields and suspicious values: `the header
     /// 11000000E803000001000000 is read as length 285212672, type 3892510720, serial 16777216; in the other byte order
     /// its length would be 17`.
     ///
     /// - Parameters:
-    ///   - bytes: Those of a header at least.
+    ///   - bytes: The bytes of at least one header.
     ///   - limit: The largest payload that is accepted, in bytes.
     func reading(of bytes: UnsafeRawBufferPointer, limit: Int) -> String {
         var fields: [String] = []
@@ -35,7 +35,7 @@ extension HeaderPlan {
         let field = bytes[field.offset..<field.offset + field.width]
         let big = field.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
         let little = field.reversed().reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-        // As it was read it is over the limit.
+        // In this byte order it exceeds the limit.
         let other = min(big, little)
         return other > UInt64(limit) ? "" : "; in the other byte order its length would be \(other)"
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A walk over the fields of a header that is known to be whole.
+/// A walk over the fields of a header that is known to be complete.
 struct FieldCursor {
     private let plan: HeaderPlan
     private let bytes: UnsafeRawBufferPointer
     private var index = 0
     private var end = 0
-    /// Where the last field begins.
+    /// The beginning of the last field.
     private(set) var start = 0
     /// The number in the last field, where it has one.
     private(set) var number: UInt32 = 0
@@ -15,7 +15,7 @@ struct FieldCursor {
         self.bytes = bytes
     }
 
-    /// The next field; nil after the last one, or where there are not enough bytes for it after all.
+    /// The next field; nil after the last one, or if there are not enough bytes for it.
     mutating func next() -> HeaderField? {
         guard self.index < self.plan.fields.count else { return nil }
         let field = self.plan.fields[self.index]
@@ -35,11 +35,11 @@ struct FieldCursor {
     }
 }
 
-// Headers in which the width of a number is that of its digits.
+// Headers with numbers of variable width.
 extension HeaderPlan {
-    /// Reads the header that starts `bytes`, field by field; nil where more bytes are needed.
+    /// Reads the header that starts `bytes`, field by field; nil if more bytes are needed.
     ///
-    /// However the bytes are split, the result is the same: an error is known from the bytes up to the fault.
+    /// The result does not depend on how the bytes are split: an error is determined by the bytes up to the fault.
     func variableHeader(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader? {
         // A longer header is refused wherever its bytes end.
         let bytes = UnsafeRawBufferPointer(rebasing: bytes.prefix(WireFormat.maximumHeaderLength))
@@ -104,7 +104,7 @@ extension HeaderPlan {
         return nil
     }
 
-    /// Compares as much of a constant as has come.
+    /// Compares the part of a constant that has arrived.
     private func checkConstant(
         _ field: HeaderField,
         _ bytes: UnsafeRawBufferPointer,

@@ -24,12 +24,12 @@ final class HeaderPlan: Sendable {
     /// The format's name.
     let name: String
     let direction: FrameDirection
-    /// Reads and writes the frames; nil where they are laid out as the fields say.
+    /// The codec that reads and writes the frames; nil if the fields describe their layout.
     let codec: (any FrameCodec)?
     let fields: [HeaderField]
-    /// Whether every header is as long as every other, but for a length that it announces.
+    /// Whether all headers have the same length, apart from a length that they announce.
     let isFixed: Bool
-    /// The header's length in bytes as it is written; the largest where it varies.
+    /// The length of a written header in bytes; the largest if it varies.
     let length: Int
     /// The bytes of all constants, one after another.
     let constants: [UInt8]
@@ -38,15 +38,15 @@ final class HeaderPlan: Sendable {
     let customLength: Int
     /// The separator with which a frame ends.
     let bodyEnd: [UInt8]
-    /// The length in bytes of all that is behind the payload.
+    /// The length in bytes of everything after the payload.
     let trailerLength: Int
     let lengthCounts: WireFormat.LengthScope
     let statuses: StatusMap
     /// The type of a frame whose header has none, if its serial is a heartbeat's, and if not.
     private let impliedTypes: (heartbeat: UInt32, serials: ClosedRange<UInt32>?, other: UInt32)?
-    /// The length of the longest header, of those that announce theirs.
+    /// The length of the longest accepted header, if headers announce theirs.
     let longestAnnounced: Int
-    /// The bits by which a push is known, and what they are in one.
+    /// The bits that identify a push, and their value in one.
     let pushFlag: (value: UInt32, mask: UInt32)?
     private let type: Slot?
     private let serial: Slot
@@ -146,7 +146,7 @@ final class HeaderPlan: Sendable {
 
     var hasStatus: Bool { self.status != nil }
     var hasType: Bool { self.impliedTypes == nil }
-    /// Whether a frame that is damaged costs that frame alone.
+    /// Whether a damaged frame does not affect other frames.
     var resynchronises: Bool { !self.bodyEnd.isEmpty }
     /// Whether ``FrameSearch``, or a codec, decodes it.
     let needsSearch: Bool
@@ -255,7 +255,7 @@ final class HeaderPlan: Sendable {
         return implied.serials?.contains(serial) == true ? implied.heartbeat : implied.other
     }
 
-    /// Whether a header may follow a frame with a wrong checksum, as far as its type tells.
+    /// Whether a header with this type may follow a frame with a wrong checksum.
     func isPlausible(_ type: UInt32) -> Bool {
         type <= self.applicationTypes.upperBound || self.controlTypes.contains(type)
     }
@@ -272,7 +272,7 @@ final class HeaderPlan: Sendable {
         return false
     }
 
-    /// Checks what comes after a payload that ends at `end`; `bytes` wholly contain the frame.
+    /// Checks the part after a payload that ends at `end`; `bytes` contain the whole frame.
     func check(
         _ header: FrameHeader,
         _ payload: UnsafeRawBufferPointer,
@@ -321,7 +321,7 @@ final class HeaderPlan: Sendable {
 
     // MARK: Writing
 
-    /// The length of a header in bytes, as it is written.
+    /// The length of a written header in bytes.
     func encodedLength(of header: FrameHeader) -> Int {
         guard !self.isFixed else { return self.length }
         let length = self.announcedLength(header)
@@ -333,7 +333,7 @@ final class HeaderPlan: Sendable {
         return field.code.width(of: self.value(of: field, header, length))
     }
 
-    /// The number that goes into a field.
+    /// The number to write in a field.
     private func value(of field: HeaderField, _ header: FrameHeader, _ length: UInt32, isPush: Bool = false) -> UInt32 {
         switch field.kind {
         case .type: return header.type
@@ -349,7 +349,7 @@ final class HeaderPlan: Sendable {
         }
     }
 
-    /// The number that goes into the length field.
+    /// The number to write in the length field.
     private func announcedLength(_ header: FrameHeader) -> UInt32 {
         let counted: Int
         switch self.lengthCounts {
@@ -395,7 +395,7 @@ final class HeaderPlan: Sendable {
         }
     }
 
-    /// Writes what comes after the payload over the first ``trailerLength`` bytes, which must exist.
+    /// Writes the part after the payload over the first ``trailerLength`` bytes, which must exist.
     func writeTrailer(type: UInt32, _ payload: UnsafeRawBufferPointer, to bytes: UnsafeMutableRawBufferPointer) {
         var offset = 0
         if let checksum = self.checksum {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The `type` words that mean something to the framework itself.
 public enum FrameType {
-    /// A ping or its answer; which of the two, ``Frame/status`` and the serial tell.
+    /// A ping or its answer, which ``Frame/status`` and the serial distinguish.
     package static let heartbeat: UInt32 = 0
     /// Client to server: stop working on the request with this serial. Never answered.
     package static let cancel: UInt32 = 2
@@ -17,16 +17,16 @@ public enum FrameType {
     package static let end: UInt32 = 7
     /// Client to server: an item of the stream with this serial. It has flags, as the types of applications.
     package static let item: UInt32 = 8
-    /// Types the framework keeps for itself, whatever the serial.
+    /// Types that the framework reserves, whatever the serial.
     public static let control: ClosedRange<UInt32> = 0...15
     /// Types an application may use. The three bits above are flags.
     public static let application: ClosedRange<UInt32> = 16...0x1FFF_FFFF
 
-    /// In an application's type, where hello agreed on it: metadata is before the body.
+    /// In an application's type, if hello agreed on it: metadata precedes the body.
     package static let metadataFlag: UInt32 = 1 << 31
-    /// In an application's type, where hello agreed on it: the body is compressed.
+    /// In an application's type, if hello agreed on it: the body is compressed.
     package static let compressionFlag: UInt32 = 1 << 30
-    /// In the type of an application's payload, where hello agreed on streams: it goes on in the next frame of this
+    /// In the type of an application's payload, if hello agreed on streams: it continues in the next frame of this
     /// serial.
     package static let continuesFlag: UInt32 = 1 << 29
     /// The three bits above the types of ``application``.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The outcome of a request: the `status` word of a response or push frame.
 ///
-/// Anything but ``ok`` is an error; a status that is not listed here is an error too, never success. Whether the
-/// request may have been executed, and whether a later attempt may succeed, ``mayHaveBeenExecuted`` and ``isTransient``
-/// say.
+/// Anything but ``ok`` is an error, including unlisted statuses. ``mayHaveBeenExecuted`` and ``isTransient`` tell
+/// whether the request may have been executed, and whether a later attempt may succeed.
 public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt32
 
@@ -27,7 +26,7 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
     public static let undefinedType = Status(rawValue: 401)
     public static let protobufFailed = Status(rawValue: 402)
     public static let database = Status(rawValue: 403)
-    /// The handler failed in a way that has no status of its own; a later attempt may succeed.
+    /// The handler failed in a way without its own status; a later attempt may succeed.
     public static let unknown = Status(rawValue: 404)
     public static let noPermission = Status(rawValue: 405)
     public static let deadlineExceeded = Status(rawValue: 408)
@@ -40,7 +39,7 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
 
     public var description: String { String(self.rawValue) }
 
-    /// The name of an error that the protocol lists: that of the ``SocketError/Code`` of its answers.
+    /// The name of an error that the protocol lists, as in the ``SocketError/Code`` of its answers.
     var name: String? {
         switch self {
         case .serverLostConnection: "serverLostConnection"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The statuses of a format, on the wire and in the program.
 ///
-/// One to one, but for statuses on the wire that were given one meaning: what has no meaning of its own is the same
-/// number on both sides, unless that number is taken, and then takes the number that became free.
+/// One to one, except for statuses on the wire with the same meaning: a status without a meaning has the same number on
+/// both sides, unless that number is taken; then it gets the number that became free.
 struct StatusMap: Sendable {
     private let isIdentity: Bool
     private let okStatus: UInt32
@@ -21,7 +21,8 @@ struct StatusMap: Sendable {
         for (number, meaning) in given.sorted(by: { $0.key > $1.key }) { chosen[meaning] = number }
         chosen[Status.ok.rawValue] = layout.okStatus
         var meanings = given
-        // A number that has no meaning and is itself one: it means what became free, at the end of the chain.
+        // A number without a meaning that is itself the meaning of another: it gets the number that became free, at the
+        // end of the chain.
         for start in chosen.keys where given[start] == nil {
             var end = start
             while let next = chosen[end] { end = next }
@@ -47,8 +48,8 @@ struct StatusMap: Sendable {
         return Status(rawValue: self.meanings[number] ?? number)
     }
 
-    /// A status that the field does not hold is written as ``Status/unknown``, or else as the largest that the field
-    /// holds and that is no success.
+    /// A status that does not fit the field is written as ``Status/unknown``, or otherwise as the field's largest value
+    /// that is not success.
     func encoded(_ status: Status) -> UInt32 {
         if self.isIdentity { return status.rawValue }
         if status == .ok { return self.okStatus }

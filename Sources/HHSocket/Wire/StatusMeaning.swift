@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How a status affects repeats of the request that it answers.
+/// The effect of a status on repeats of the request that it answers.
 ///
-/// This table is the only one: the server, the client and the outbox ask it. `Docs/Protocol.md` lists it.
+/// This is the only such table: the server, the client and the outbox use it. `Docs/Protocol.md` lists it.
 extension Status {
-    /// The rows of the table, of which there are three.
+    /// The three rows of the table.
     private enum Meaning {
         /// The server refused the request before it began.
         case notExecuted
@@ -20,7 +20,7 @@ extension Status {
         case .serverLostConnection, .lostPacket, .database, .unknown, .noPermission, .deadlineExceeded,
             .cancelledByServer:
             .failedForNow
-        // Statuses of the application are among these: only the application knows what they mean.
+        // This includes statuses of the application, whose meaning only the application knows.
         default:
             .answered
         }
@@ -37,7 +37,7 @@ extension Status {
     /// False for ``ok``, for errors of the request itself, and for every status that is not listed in ``Status``.
     public var isTransient: Bool { self.meaning != .answered }
 
-    /// Whether a server keeps an answer of this status for the request's idempotency key, and gives it to repeats.
+    /// Whether a server keeps an answer of this status for the request's idempotency key, and returns it to repeats.
     ///
     /// The opposite of ``isTransient``: a repeat could never succeed if a transient failure were kept.
     public var isKept: Bool { self.meaning == .answered }

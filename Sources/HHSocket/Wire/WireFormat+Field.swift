@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 extension WireFormat {
-    /// The longest header there may be, in bytes.
+    /// The largest possible header, in bytes.
     public static let maximumHeaderLength = 1_024
 
-    /// Which byte of an integer comes first.
+    /// The order of the bytes of an integer.
     public enum ByteOrder: String, Sendable, Hashable, Codable, CaseIterable {
         /// The most significant one: network byte order.
         case big
         case little
     }
 
-    /// How a number of a header is written: an unsigned integer of some bytes, or digits in ASCII.
+    /// The representation of a number in a header: an unsigned integer of some bytes, or digits in ASCII.
     ///
-    /// Whatever its field could hold, a number is 4,294,967,295 (32 bits) at most: a frame with a larger one is
+    /// A number is 4,294,967,295 (32 bits) at most, even if its field could hold more: a frame with a larger one is
     /// refused.
     public struct Number: Sendable, Hashable {
         enum Radix: String, Sendable, Hashable, Codable, CaseIterable {
@@ -57,7 +57,7 @@ extension WireFormat {
         /// - Parameter digits: The width in digits, from 1 to 20.
         public static func hexadecimal(digits: Int) -> Number { Number(kind: .digits(.hexadecimal, count: digits)) }
 
-        /// The width of the field in bytes; nil where it is that of the number.
+        /// The width of the field in bytes; nil if it is that of the number.
         var width: Int? {
             switch self.kind {
             case .integer(let bytes, _): bytes
@@ -113,7 +113,7 @@ extension WireFormat {
         public static func type(_ order: ByteOrder = .big, bytes: Int = 4) -> Field {
             .type(.integer(bytes: bytes, order))
         }
-        /// The kind of the frame, written as the number says.
+        /// The kind of the frame.
         public static func type(_ number: Number) -> Field { Field(kind: .word(.type, number)) }
 
         /// The number that joins a response to its request.
@@ -124,7 +124,7 @@ extension WireFormat {
         public static func serial(_ order: ByteOrder = .big, bytes: Int = 4) -> Field {
             .serial(.integer(bytes: bytes, order))
         }
-        /// The number that joins a response to its request, written as the number says.
+        /// The number that matches a response to its request.
         public static func serial(_ number: Number) -> Field { Field(kind: .word(.serial, number)) }
 
         /// The outcome of the request. In a request it is ``Layout/okStatus``.
@@ -135,7 +135,7 @@ extension WireFormat {
         public static func status(_ order: ByteOrder = .big, bytes: Int = 4) -> Field {
             .status(.integer(bytes: bytes, order))
         }
-        /// The outcome of the request, written as the number says.
+        /// The outcome of the request.
         public static func status(_ number: Number) -> Field { Field(kind: .word(.status, number)) }
 
         /// The length of the payload, of the frame, or of everything after this field: ``Layout/lengthCounts``.
@@ -146,11 +146,11 @@ extension WireFormat {
         public static func length(_ order: ByteOrder = .big, bytes: Int = 4) -> Field {
             .length(.integer(bytes: bytes, order))
         }
-        /// The length, written as the number says.
+        /// The length.
         public static func length(_ number: Number) -> Field { Field(kind: .word(.length, number)) }
 
-        /// The header's length in bytes. It is written as the header is laid out here. One that says more, up to `upTo`
-        /// bytes, is accepted, and the bytes after the last field here are skipped.
+        /// The header's length in bytes. Written as the length of this layout. A larger value, up to `upTo` bytes, is
+        /// accepted, and the bytes after the last field here are skipped.
         ///
         /// - Parameters:
         ///   - upTo: The longest header that is accepted.
@@ -160,7 +160,7 @@ extension WireFormat {
             Field(kind: .headerLength(upTo: upTo, .integer(bytes: bytes, order)))
         }
 
-        /// Bits by which a push can be told from a response: ``Push/init(flag:mask:serial:)``.
+        /// Bits that can distinguish a push from a response: ``Push/init(flag:mask:serial:)``.
         ///
         /// - Parameters:
         ///   - value: The value that is written in every frame but a push; any other is accepted. 0 by default.

@@ -19,7 +19,7 @@ extension WireFormat: Codable {
                 self,
                 .init(
                     codingPath: encoder.codingPath,
-                    debugDescription: "the wire format \(self) is made of a FrameCodec, which is no data"
+                    debugDescription: "the wire format \(self) uses a FrameCodec, which cannot be written as data"
                 )
             )
         }
@@ -28,8 +28,8 @@ extension WireFormat: Codable {
 
     /// Reads a layout from JSON, as `Docs/WireFormat.md` describes it.
     ///
-    /// - Throws: ``WireFormatError``, which says where the JSON is not as described
-    ///   (``WireFormatError/Rule/malformed``), or which rule the layout breaks.
+    /// - Throws: ``WireFormatError``, which names the place at which the JSON is invalid
+    ///   (``WireFormatError/Rule/malformed``), or the rule that the layout violates.
     public init(json: some Sequence<UInt8>) throws(WireFormatError) {
         do {
             self = try JSONDecoder().decode(WireFormat.self, from: Data(json))
@@ -76,8 +76,8 @@ extension WireFormat: Codable {
         }
     }
 
-    /// The JSON that a decoder wanted for a type. Numbers and booleans are not among them: they are read by types that
-    /// have errors of their own.
+    /// The kind of JSON that a decoder expected for a type. Numbers and booleans are missing: they are read by types
+    /// with their own errors.
     private static func kind(of type: any Any.Type) -> String {
         let name = "\(type)"
         if name.hasPrefix("String") { return "a text" }
@@ -87,7 +87,7 @@ extension WireFormat: Codable {
     }
 }
 
-/// Any key, so that one which is not known can be refused: a slip of the pen must not go unnoticed.
+/// Any key, so that unknown keys can be refused: a misspelt key must not go unnoticed.
 struct AnyKey: CodingKey {
     var stringValue: String
     var intValue: Int? { nil }
@@ -265,7 +265,7 @@ extension WireFormat.Layout: Codable {
     }
 }
 
-/// A checksum as JSON has it: `"crc32c"`, or `{"algorithm": "adler32", "bytes": 8, "order": "big"}`.
+/// A checksum in JSON: `"crc32c"`, or `{"algorithm": "adler32", "bytes": 8, "order": "big"}`.
 private struct ChecksumDescription: Codable {
     var algorithm: WireFormat.Checksum.Algorithm
     var bytes: Int
@@ -303,7 +303,7 @@ private struct ChecksumDescription: Codable {
     }
 }
 
-/// A tail as JSON has it: true or false, or a byte order.
+/// A tail in JSON: true or false, or a byte order.
 private struct TailDescription: Decodable {
     private var order: WireFormat.ByteOrder?
     private var exists: Bool

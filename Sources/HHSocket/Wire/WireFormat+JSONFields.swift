@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fields as JSON has them.
 
-/// A field as JSON has it: `"type"`, `{"field": "type", "bytes": 2, "order": "little"}`,
-/// `{"field": "length", "digits": "decimal", "width": 8}`, `{"headerLength": 64}`, `{"flags": "0x80"}`,
-/// `{"constant": "CAFE 01"}`, `{"text": "-"}` or `{"custom": "token", "bytes": 8}`.
+/// A field in JSON: `"type"`, `{"field": "type", "bytes": 2, "order": "little"}`, `{"field": "length", "digits":
+/// "decimal", "width": 8}`, `{"headerLength": 64}`, `{"flags": "0x80"}`, `{"constant": "CAFE 01"}`, `{"text": "-"}` or
+/// `{"custom": "token", "bytes": 8}`.
 struct FieldDescription: Codable {
     var kind: WireFormat.Field.Kind
-    /// Whether the field has a byte order of its own.
+    /// Whether the field has its own byte order.
     var hasOrder: Bool
 
     init(_ field: WireFormat.Field) {
@@ -30,7 +30,7 @@ struct FieldDescription: Codable {
                 throw DecodingError.dataCorrupted(
                     .init(
                         codingPath: decoder.codingPath,
-                        debugDescription: "\"\(name)\" is no field; the fields are type, serial, status and length"
+                        debugDescription: "\"\(name)\" is not a field; the fields are type, serial, status and length"
                     )
                 )
             }

@@ -22,7 +22,7 @@ struct StatusesDescription: Codable {
                 guard let named = Status.named[name] else {
                     throw container.wrong(
                         text,
-                        "\"\(name)\" is no status; the names are \(Status.named.keys.sorted().joined(separator: ", "))"
+                        "\"\(name)\" is not a status; the names: \(Status.named.keys.sorted().joined(separator: ", "))"
                     )
                 }
                 status = named

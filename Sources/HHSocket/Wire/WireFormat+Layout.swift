@@ -2,23 +2,23 @@
 extension WireFormat {
     /// The part of a frame that the length field counts.
     public enum LengthScope: String, Sendable, Hashable, Codable, CaseIterable {
-        /// The payload alone.
+        /// Only the payload.
         case payload
         /// Every byte of the frame: header (with bytes that a longer header has beyond the layout), payload, checksum,
         /// tail and end.
         case frame
-        /// Every byte behind the length field itself: the rest of the header, payload, checksum, tail and end.
+        /// Every byte after the length field itself: the rest of the header, payload, checksum, tail and end.
         case rest
     }
 
-    /// A checksum of the payload, right behind it.
+    /// A checksum of the payload, directly after it.
     public struct Checksum: Sendable, Hashable {
         public enum Algorithm: String, Sendable, Hashable, Codable, CaseIterable {
             /// RFC 1950, seed 1.
             case adler32
             /// The crc32 of zlib, gzip and Ethernet: polynomial 0x04C11DB7.
             case crc32
-            /// Castagnoli's, that of iSCSI (RFC 3720): polynomial 0x1EDC6F41.
+            /// Castagnoli's checksum, used by iSCSI (RFC 3720): polynomial 0x1EDC6F41.
             case crc32c
         }
 
@@ -38,40 +38,41 @@ extension WireFormat {
         }
     }
 
-    /// How a side asks whether the other is there.
+    /// The heartbeats of a format.
     public struct Heartbeat: Sendable, Hashable {
         public enum Pinger: String, Sendable, Hashable, Codable, CaseIterable {
             /// The client pings; a heartbeat that it receives is the answer.
             case client
             /// The server pings; the client answers each with a heartbeat of the same serial.
             case server
-            /// Both do. What the client receives is a ping if its status is ``Heartbeat/pingStatus``, and else an
-            /// answer.
+            /// Both sides ping. A heartbeat that the client receives is a ping if its status is
+            /// ``Heartbeat/pingStatus``, and otherwise an answer.
             case both
         }
 
         public var type: UInt32
-        /// The type of what answers a ping, with the ping's serial; nil: that of the ping. Where it is another, nothing
-        /// else is needed to tell a ping from an answer.
+        /// The type of the answer to a ping, with the ping's serial; nil for the type of the ping. A different type
+        /// alone distinguishes a ping from an answer.
         public var answerType: UInt32?
         public var pingedBy: Pinger
         /// The serial of a client's ping.
         public var clientSerial: UInt32
         /// The serial of a ping of our server. A client answers others too.
         public var serverSerial: UInt32
-        /// The serials by which a heartbeat is known beside its type. Nil: a server takes every frame of the type for a
-        /// heartbeat, a client answers those whose serial is no request's.
+        /// The serials that, together with the type, identify a heartbeat. Nil: a server treats every frame of the type
+        /// as a heartbeat, a client answers those whose serial is not that of a request.
         public var serials: ClosedRange<UInt32>?
-        /// The status of a server's ping on the wire, where there are statuses.
+        /// The status of a server's ping on the wire, in formats with statuses.
         public var pingStatus: Status
 
         /// - Parameters:
         ///   - type: The type of a heartbeat.
-        ///   - answerType: The type of what answers a ping; nil, the default: that of the ping.
+        ///   - answerType: The type of the answer to a ping; nil, the default, for the type of the ping.
         ///   - pingedBy: The side that pings.
         ///   - clientSerial: The serial of a client's ping; 0 by default.
         ///   - serverSerial: The serial of our server's ping; 5 by default.
-        ///   - serials: The serials by which a heartbeat is known beside its type; nil, the default: any reserved one.
+        ///   - serials: The serials that, together with the type, identify a heartbeat; nil, the default, for any
+        ///     reserved one.
         ///   - pingStatus: The status of a server's ping; 0 by default.
         public init(
             type: UInt32,
@@ -92,8 +93,8 @@ extension WireFormat {
         }
     }
 
-    /// How a client knows what the server sends unasked: by its serial, its type, or a flag. Its type is the
-    /// application's.
+    /// The mark by which a client recognises pushes: their serial, their type, or a flag. A push has a type of the
+    /// application.
     public struct Push: Sendable, Hashable {
         enum Mark: Sendable, Hashable {
             case serials(ClosedRange<UInt32>)
@@ -138,18 +139,18 @@ extension WireFormat {
             self.serial = serial
         }
 
-        /// The types that pushes alone have; nil where a push is known otherwise.
+        /// The types that only pushes have; nil if a push is recognised otherwise.
         public var types: ClosedRange<UInt32>? {
             if case .types(let types) = self.mark { types } else { nil }
         }
 
-        /// The serials that pushes alone have; nil where a push is known otherwise.
+        /// The serials that only pushes have; nil if a push is recognised otherwise.
         public var serials: ClosedRange<UInt32>? {
             if case .serials(let serials) = self.mark { serials } else { nil }
         }
     }
 
-    /// How a client tells the server to stop working on a request: its serial is the request's.
+    /// The frame with which a client cancels a request, whose serial it has.
     public struct Cancel: Sendable, Hashable {
         public var type: UInt32
 
@@ -162,55 +163,56 @@ extension WireFormat {
     public struct Layout: Sendable, Hashable {
         /// The name of the format in messages.
         public var name: String
-        /// The header of what a client sends, in order.
+        /// The header of a client's frames, in order.
         public var request: [Field]
-        /// The header of what a server sends, in order.
+        /// The header of a server's frames, in order.
         public var response: [Field]
         public var lengthCounts: LengthScope
-        /// The checksum behind the payload; nil: none.
+        /// The checksum after the payload; nil for none.
         public var checksum: Checksum?
-        /// Set if the frame's type comes once more, behind the payload and its checksum, in 4 bytes of this order.
+        /// The byte order of a tail that repeats the type in 4 bytes, after the payload and its checksum; nil for none.
         public var tail: ByteOrder?
-        /// The separator with which a frame ends; nil: none.
+        /// The separator at the end of a frame; nil for none.
         ///
-        /// The length decides where that is, so a payload may have these bytes in it. A frame that does not end so is
-        /// malformed, and reading goes on behind the next separator: one frame is lost, not the connection.
+        /// The length determines the end, so a payload may contain these bytes. A frame without the separator at its
+        /// end is malformed, and reading continues after the next separator: only one frame is lost, not the
+        /// connection.
         public var bodyEnd: [UInt8]?
-        /// The types that applications may use. Types below are kept for the connection, and ignored where they mean
-        /// nothing; after a wrong checksum a type above is a sign that the stream is out of step.
+        /// The types that applications may use. Types below are reserved for the connection, and ignored if they have
+        /// no meaning; a type above, after a wrong checksum, is a sign that the stream is out of sync.
         public var applicationTypes: ClosedRange<UInt32>
         /// The serials of requests: counted from the first one to the last, and then from the first again. 0 is none.
         public var requestSerials: ClosedRange<UInt32>
-        /// The status on the wire that means success; ``Status/ok`` in the program, whatever it is here.
+        /// The status on the wire that means success, ``Status/ok`` in the program.
         public var okStatus: UInt32
-        /// The meaning of other statuses on the wire, by their numbers there. Several may have one meaning; the
-        /// smallest of them is written. A status that is not among them is the same number in the program, except that
-        /// one whose number means something else there takes a number that became free.
+        /// The meanings of other statuses on the wire, by their numbers there. Several may have one meaning; the
+        /// smallest of them is written. An unlisted status has the same number in the program, unless that number is
+        /// the meaning of another one; then it gets a number that became free.
         public var statuses: [UInt32: Status]
         /// Nil: neither side pings.
         public var heartbeat: Heartbeat?
         /// Nil: the server sends nothing unasked.
         public var push: Push?
-        /// Nil: a server is not told that nobody waits any more.
+        /// The cancels; nil if a server is not notified that an answer is not needed any more.
         public var cancel: Cancel?
 
         /// - Parameters:
-        ///   - name: What to call it in messages.
-        ///   - request: The header of what a client sends, in order.
-        ///   - response: The header of what a server sends, in order.
-        ///   - lengthCounts: What the length field counts; the payload by default.
-        ///   - checksum: The checksum behind the payload; none by default.
-        ///   - tail: The byte order of a tail that repeats the type; nil, the default: there is none.
-        ///   - bodyEnd: The separator with which a frame ends; nil, the default: none.
-        ///   - applicationTypes: The types that applications may use; nil, the default: 16 to 0x1FFFFFFF, as far as
+        ///   - name: The name in messages.
+        ///   - request: The header of a client's frames, in order.
+        ///   - response: The header of a server's frames, in order.
+        ///   - lengthCounts: The bytes that the length field counts; the payload by default.
+        ///   - checksum: The checksum after the payload; none by default.
+        ///   - tail: The byte order of a tail that repeats the type; nil, the default, for no tail.
+        ///   - bodyEnd: The separator at the end of a frame; nil, the default, for none.
+        ///   - applicationTypes: The types that applications may use; nil, the default, for 16 to 0x1FFFFFFF, as far as
         ///     their fields hold them.
-        ///   - requestSerials: The serials of requests; nil, the default: 50 to 0xFFFFFFFF, as far as their fields hold
-        ///     them.
+        ///   - requestSerials: The serials of requests; nil, the default, for 50 to 0xFFFFFFFF, as far as their fields
+        ///     hold them.
         ///   - okStatus: The status on the wire that means success; 200 by default.
-        ///   - statuses: The meaning of other statuses on the wire; none by default.
-        ///   - heartbeat: How a side pings; nil, the default: not at all.
-        ///   - push: How a push is known; nil, the default: there are none.
-        ///   - cancel: How a request is cancelled; nil, the default: not at all.
+        ///   - statuses: The meanings of other statuses on the wire; none by default.
+        ///   - heartbeat: The heartbeats; nil, the default, for none.
+        ///   - push: The pushes; nil, the default, for none.
+        ///   - cancel: The cancels; nil, the default, for none.
         public init(
             name: String,
             request: [Field],
@@ -245,7 +247,7 @@ extension WireFormat {
             self.cancel = cancel
         }
 
-        /// Of a range of the standard format, those that the fields of these headers hold; from 1 on where they hold
+        /// The values of a range of the standard format that the fields of these headers hold; from 1 on if they hold
         /// none.
         private static func values(
             _ standard: ClosedRange<UInt32>,
@@ -264,7 +266,7 @@ extension WireFormat {
             }
         }
 
-        /// Whether frames are the same, by whatever name.
+        /// Whether the frames are the same, regardless of the name.
         func matches(_ other: Layout) -> Bool {
             var copy = self
             copy.name = other.name

@@ -3,16 +3,16 @@ extension WireFormat {
     /// The format of `Docs/Protocol.md`: adler32, statuses, heartbeats of both sides, pushes and cancels.
     public static let standard = WireFormat(known: .standard)
 
-    /// The format of the demo that the article about this protocol came with, without a session id.
+    /// The format of the demo that accompanied the article about this protocol, without a session id.
     public static let tgcd = WireFormat(known: .tgcd(sessionIDLength: 0))
 
-    /// The format of the demo that the article about this protocol came with: requests begin with a session id, the
+    /// The format of the demo that accompanied the article about this protocol: requests begin with a session id, the
     /// custom field `sessionID`; the checksum has 8 bytes; each frame ends with its type. The server pings, and cancels
     /// are not sent.
     ///
-    /// - Parameter sessionIDLength: How many bytes the session id has: what client and server have agreed on, 0 for
-    ///   none.
-    /// - Throws: ``WireFormatError`` when there is no such length.
+    /// - Parameter sessionIDLength: The length of the session id in bytes, on which client and server have agreed; 0
+    ///   for none.
+    /// - Throws: ``WireFormatError`` if the length is not possible.
     public static func tgcd(sessionIDLength: Int) throws(WireFormatError) -> WireFormat {
         try WireFormat(.tgcd(sessionIDLength: sessionIDLength))
     }
@@ -26,7 +26,7 @@ extension WireFormat {
 
     /// Text headers and separators, as the article about this protocol describes them: a request is
     /// `type-serial-length-`, CR LF, the body, `-`, CR LF; a response has its status between serial and length. Numbers
-    /// are decimal. A frame that is damaged costs that frame alone: reading goes on behind the next `-` CR LF.
+    /// are decimal. A damaged frame does not affect others: reading continues after the next `-` CR LF.
     public static let separated = WireFormat(known: .separated)
 
     /// The presets by name: `standard`, `tgcd` (without a session id), `plain`, `mars` and `separated`.

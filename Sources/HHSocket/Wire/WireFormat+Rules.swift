@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 extension WireFormat.Layout {
-    /// Refuses what cannot work. Which rules there are, ``WireFormatError/Rule`` tells.
+    /// Refuses layouts that violate a ``WireFormatError/Rule``.
     func validate() throws(WireFormatError) {
         try self.validateHeader(.request)
         try self.validateHeader(.response)
@@ -221,8 +221,7 @@ extension WireFormat.Layout {
         }
     }
 
-    /// Refuses a value that the field of some header does not hold. Where a header has no such field there is nothing
-    /// to hold it.
+    /// Refuses a value that does not fit its field in some header. A header without the field is not checked.
     private func check(
         _ value: UInt32,
         _ name: String,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The layout of the frames of a connection: the standard one, or that of a server which has its own.
+/// The layout of the frames of a connection: the standard one, or that of an existing server.
 ///
-/// A format is a value made from a ``Layout``, which is data: in Swift, or read from JSON. A layout that cannot work is
-/// refused when the format is made, so that a format that exists can encode and decode. What data cannot describe, a
-/// ``FrameCodec`` can.
+/// A format is a value made from a ``Layout``, which is data: in Swift, or read from JSON. An invalid layout is refused
+/// when the format is made, so every format can encode and decode. A ``FrameCodec`` supports frames that data cannot
+/// describe.
 ///
 /// ```swift
 /// let format = try WireFormat(
@@ -17,8 +17,8 @@ import NIOCore
 ///     )
 /// )
 /// ```
-/// Whichever the format is, a frame is a header, a payload, and then the checksum, the tail and the separator, as
-/// far as there are such.
+/// In every format, a frame is a header, a payload, and then the checksum, the tail and the separator, if the format
+/// has them.
 public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// Values that are computed once, so that a format costs one reference.
     @usableFromInline
@@ -28,7 +28,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         let request: HeaderPlan
         let response: HeaderPlan
         let hasCodec: Bool
-        // What every frame is asked, as plain numbers. One beyond 32 bits is no frame's.
+        // Values that every frame is compared with, as plain numbers. One beyond 32 bits matches no frame.
         let applicationTypes: ClosedRange<UInt64>
         let heartbeatType: UInt64
         let heartbeatAnswerType: UInt64
@@ -61,13 +61,13 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         self.storage = Storage(layout)
     }
 
-    /// A layout that is known to break no rule; the tests see to that.
+    /// Creates a format from a layout that is known to violate no rule, which the tests verify.
     init(known layout: Layout) {
         self.storage = Storage(layout)
     }
 
-    /// The layout that the format was made from. Of a format made of a ``FrameCodec`` it has the ``Rules``, and headers
-    /// that name the numbers of its frames; no bytes look so.
+    /// The layout that the format was made from. For a ``FrameCodec`` it has the ``Rules``, and headers that name the
+    /// numbers of its frames, but do not describe their bytes.
     public var layout: Layout { self.storage.layout }
 
     /// The layout's name.
@@ -88,7 +88,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// The plan of a format that needs one: the standard format is decoded by code of its own.
+    /// The plan of a format that needs one: the standard format has its own decoding code.
     func specialPlan(for direction: FrameDirection) -> HeaderPlan? {
         self.storage.isStandard ? nil : self.plan(for: direction)
     }
@@ -102,12 +102,12 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         return self.storage.applicationTypes.contains(number) && !self.isReserved(number)
     }
 
-    /// Whether calls may have this type: an application's, and none by which pushes are known.
+    /// Whether calls may have this type: an application's type that does not identify pushes.
     public func isCallType(_ type: UInt32) -> Bool {
         self.isApplicationType(type) && !self.storage.pushTypes.contains(UInt64(type))
     }
 
-    /// Whether pushes may have this type: an application's, and where pushes are known by their types one of those.
+    /// Whether pushes may have this type: an application's type, and one that identifies pushes if types do.
     public func isPushType(_ type: UInt32) -> Bool {
         guard let push = self.storage.layout.push, self.isApplicationType(type) else { return false }
         return push.types?.contains(type) ?? true
@@ -130,7 +130,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         frame.isMarkedAsPush || self.isPush(type: frame.type, serial: frame.serial)
     }
 
-    /// Whether a response with these is a push, in a format in which no flag tells.
+    /// Whether a response with this type and serial is a push, in a format without a flag for pushes.
     package func isPush(type: UInt32, serial: UInt32) -> Bool {
         self.storage.pushSerials.contains(UInt64(serial)) || self.storage.pushTypes.contains(UInt64(type))
     }
@@ -157,10 +157,10 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// Whether the type alone tells a ping from its answer.
+    /// Whether the type alone distinguishes a ping from its answer.
     private var answersHaveOwnType: Bool { self.storage.heartbeatAnswerType != self.storage.heartbeatType }
 
-    /// Whether a frame with these, which a server receives, answers one of its pings by its type alone.
+    /// Whether a frame of this type that a server receives is the answer to its ping, determined by the type alone.
     package func isHeartbeatAnswer(type: UInt32) -> Bool {
         self.answersHaveOwnType && UInt64(type) == self.storage.heartbeatAnswerType
     }
@@ -170,8 +170,8 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         Frame(type: self.storage.layout.heartbeat?.answerType ?? ping.type, serial: ping.serial)
     }
 
-    /// Whether this frame of a server's is a go-away: it is about to end. Only formats that keep the types up to 15 for
-    /// control frames have it.
+    /// Whether this frame of a server is a go-away, which announces its shutdown. Only formats that reserve the types
+    /// up to 15 for control frames have it.
     package func isGoAway(_ frame: Frame) -> Bool {
         frame.type == FrameType.goAway && frame.serial == FrameSerial.goAway && frame.status == .ok
             && self.storage.applicationTypes.lowerBound > UInt64(FrameType.control.upperBound)
@@ -194,13 +194,12 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// The server's ping; nil where servers do not ping.
     package var serverPing: Frame? {
         guard let heartbeat = self.storage.layout.heartbeat, heartbeat.pingedBy != .client else { return nil }
-        // Where a ping's status means success on the wire, it is success here.
+        // If a ping's status means success on the wire, it is success here.
         let isOk = heartbeat.pingStatus.rawValue == self.storage.layout.okStatus
         return Frame(type: heartbeat.type, serial: heartbeat.serverSerial, status: isOk ? .ok : heartbeat.pingStatus)
     }
 
-    /// Returns the frame that tells a server to stop working on the request with this serial; nil where the format has
-    /// no such frame.
+    /// Returns the frame that cancels the request with this serial at a server; nil if the format has no such frame.
     package func cancel(serial: UInt32) -> Frame? {
         self.storage.layout.cancel.map { Frame(type: $0.type, serial: serial) }
     }
@@ -213,11 +212,11 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// Whether responses have a type. Where they do not, a response is of the type of its call.
     package var responsesHaveType: Bool { self.storage.response.hasType }
 
-    /// Whether a damaged frame costs that frame alone, because reading goes on behind the next separator.
+    /// Whether a damaged frame does not affect others, because reading continues after the next separator.
     public var resynchronises: Bool { self.storage.response.resynchronises }
 
-    /// Whether responses carry a status. Where they do not, every response is taken for ``Status/ok``, and a server
-    /// cannot answer with an error.
+    /// Whether responses carry a status. If they do not, every response counts as ``Status/ok``, and a server cannot
+    /// answer with an error.
     public var hasStatus: Bool { self.storage.response.hasStatus }
 
     // MARK: Custom fields
@@ -236,11 +235,11 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// The length of ``Frame/customFields`` in bytes.
     package func customFieldLength(in direction: FrameDirection) -> Int { self.plan(for: direction).customLength }
 
-    /// The bytes of a header's custom fields, one after another, as ``Frame/customFields`` wants them. Fields that
-    /// `values` does not name are as in `base`, or zero.
+    /// The bytes of a header's custom fields, one after another, as in ``Frame/customFields``. Fields that `values`
+    /// does not name are taken from `base`, or zero.
     ///
     /// - Returns: Nil, which stands for zeros, if there is nothing to write.
-    /// - Throws: ``SocketError`` with code `invalidArgument` when a name is not in the layout or a value is not as wide
+    /// - Throws: ``SocketError`` with code `invalidArgument` if a name is not in the layout or a value is not as wide
     ///   as its field.
     package func customFields(
         _ values: [String: [UInt8]],
@@ -258,7 +257,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The custom fields of the response to a request with these: those of the same name are repeated, the others are
-    /// as in `base`.
+    /// taken from `base`.
     package func responseFields(answering request: [UInt8]?, over base: [UInt8]? = nil) -> [UInt8]? {
         guard let request else { return base }
         return self.storage.response.customFields(echoing: request, of: self.storage.request, over: base)

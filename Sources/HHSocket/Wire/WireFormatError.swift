@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Why a layout cannot work.
+/// The reason why a layout is invalid.
 public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The rule that was broken. More may be added; always have a default case.
     public struct Rule: Hashable, Sendable, CustomStringConvertible {
@@ -22,15 +22,15 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         /// The rule's name.
         public var description: String { self.name.rawValue }
 
-        /// Requests have a type. A response without one has that of its call.
+        /// Requests have a type. A response without one has the type of its call.
         public static let typeMissing = Self(.typeMissing)
         /// Both headers have a serial: nothing else joins a response to its request.
         public static let serialMissing = Self(.serialMissing)
-        /// Both headers have a length: nothing else tells where a frame ends.
+        /// Both headers have a length, because nothing else determines the end of a frame.
         public static let lengthMissing = Self(.lengthMissing)
-        /// Type, serial, status, length, flags and the header's length come once in a header at most.
+        /// Type, serial, status, length, flags and the header's length occur at most once in a header.
         public static let fieldTwice = Self(.fieldTwice)
-        /// A status is what a response says of its request: if requests have one, so have responses.
+        /// A status describes the outcome of a request: if requests have one, so have responses.
         public static let statusInRequestsOnly = Self(.statusInRequestsOnly)
         /// A constant has at least one byte.
         public static let constantEmpty = Self(.constantEmpty)
@@ -49,15 +49,15 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         public static let checksumTooWide = Self(.checksumTooWide)
         /// A checksum's field is 4 or 8 bytes wide.
         public static let checksumFieldWidth = Self(.checksumFieldWidth)
-        /// The tail repeats the type: where there is a tail, both headers have a type.
+        /// The tail repeats the type: if there is a tail, both headers have a type.
         public static let tailWithoutType = Self(.tailWithoutType)
         /// No request has serial 0.
         public static let serialZero = Self(.serialZero)
-        /// Some type is left to applications.
+        /// At least one type remains for applications.
         public static let noApplicationTypes = Self(.noApplicationTypes)
         /// A status for success, or any other that means something, needs responses that have a status.
         public static let okStatusWithoutStatus = Self(.okStatusWithoutStatus)
-        /// A status, or a type of its own, tells a ping from an answer where both sides ping.
+        /// If both sides ping, a status or a different type distinguishes pings from answers.
         public static let bothPingWithoutStatus = Self(.bothPingWithoutStatus)
         /// A ping's status is neither 200 nor the one that means success, where both sides ping.
         public static let pingLooksLikeAnswer = Self(.pingLooksLikeAnswer)
@@ -65,18 +65,18 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         public static let heartbeatSerial = Self(.heartbeatSerial)
         /// Heartbeat and cancel have different types.
         public static let heartbeatIsCancel = Self(.heartbeatIsCancel)
-        /// A push can be told from a response: its serial is none that a request may have, or its flag none of a
-        /// response.
+        /// A push can be distinguished from a response: its serial is not one that a request may have, or its flag not
+        /// one of a response.
         public static let pushIsResponse = Self(.pushIsResponse)
-        /// Where there are pushes, responses have a type.
+        /// If there are pushes, responses have a type.
         public static let pushWithoutType = Self(.pushWithoutType)
-        /// Where a push is known by a flag, responses have flags.
+        /// If pushes are identified by a flag, responses have flags.
         public static let pushWithoutFlags = Self(.pushWithoutFlags)
-        /// The types by which pushes are known are among those of applications.
+        /// The types that identify pushes are among those of applications.
         public static let pushTypes = Self(.pushTypes)
         /// An integer has 1, 2, 3, 4 or 8 bytes, and a number of a fixed width 1 to 20 digits.
         public static let numberWidth = Self(.numberWidth)
-        /// Behind a number with as many digits as it needs goes a constant that begins with no digit.
+        /// A number with as many digits as it needs is followed by a constant that does not begin with a digit.
         public static let numberWithoutEnd = Self(.numberWithoutEnd)
         /// A length that counts the whole frame has a fixed width.
         public static let lengthCountsItself = Self(.lengthCountsItself)
@@ -88,9 +88,9 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         public static let valueTooLarge = Self(.valueTooLarge)
         /// The status that means success means nothing else.
         public static let statusMeansTwo = Self(.statusMeansTwo)
-        /// A ``FrameCodec`` has the pings and cancels of its rules, and reads what it has written.
+        /// A ``FrameCodec`` supports the pings and cancels of its rules, and reads what it has written.
         public static let codec = Self(.codec)
-        /// The JSON is what `Docs/WireFormat.md` says.
+        /// The JSON is as `Docs/WireFormat.md` describes.
         public static let malformed = Self(.malformed)
     }
 

@@ -6,12 +6,12 @@ public enum CachePolicy: Hashable, Sendable {
     case ignoringCache
     /// A valid answer is taken from the cache; otherwise the server is asked.
     case returningCached
-    /// Acts as ``returningCached``, but also returns, at once, an answer that expired no longer ago than this, while
+    /// Acts as ``returningCached``, but also immediately returns an answer that expired no longer ago than this, while
     /// the server is asked for a fresh one in the background.
     case returningStale(upTo: Duration)
-    /// The server is asked, whatever the cache has, and its answer is kept.
+    /// The server is asked, whatever the cache contains, and its answer is kept.
     ///
-    /// The answer is that of a call that began after the request. If a call is in flight already, the new one begins
-    /// when that has ended.
+    /// The answer comes from a call that began after the request. If a call is in flight already, the new one begins
+    /// when it has ended.
     case reloading
 }

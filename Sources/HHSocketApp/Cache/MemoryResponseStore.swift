@@ -8,8 +8,8 @@ public final class MemoryResponseStore: ResponseStore {
 
     private let table: NIOLockedValueBox<ResponseCacheTable>
 
-    /// - Parameter maximumCost: The memory that the answers may cost, in bytes: bodies, metadata and keys, with
-    ///   overhead; 20 MB by default. An answer that costs more than an eighth of it is not kept.
+    /// - Parameter maximumCost: The memory that the answers may take, in bytes: bodies, metadata and keys, with
+    ///   overhead; 20 MB by default. An answer that takes more than an eighth of it is not kept.
     public init(maximumCost: Int = MemoryResponseStore.defaultMaximumCost) {
         self.table = NIOLockedValueBox(ResponseCacheTable(maximumCost: maximumCost))
     }

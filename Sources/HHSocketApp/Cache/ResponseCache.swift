@@ -49,10 +49,10 @@ public final class ResponseCache: Sendable {
         self.calls = SharedCalls(store: store, clock: clock, maximumCallers: max(1, maximumCallers))
     }
 
-    /// Clears the cache, as when the user logs out.
+    /// Clears the cache, for example when the user logs out.
     ///
     /// From now on no request gets an answer that was kept before. Calls in flight continue for the callers that wait
-    /// for them, but their answers are not kept, and no request joins them any more.
+    /// for them, but their answers are not kept, and no further request joins them.
     public func removeAll() { self.calls.remove(.all) }
 
     /// Removes the answers to requests of one type, as after a change of the data that they describe.

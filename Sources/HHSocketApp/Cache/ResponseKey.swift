@@ -9,8 +9,8 @@ public struct ResponseKey: Hashable, Sendable {
 
     /// The requests' type.
     public let type: UInt32
-    /// The whole key, as a disk store may write it: the type, the number of significant headers, each of them, and the
-    /// body.
+    /// The whole key, in a form that a disk store may write: the type, the number of significant headers, each of them,
+    /// and the body.
     public let bytes: [UInt8]
 
     /// - Parameters:

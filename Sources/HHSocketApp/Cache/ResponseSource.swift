@@ -5,7 +5,7 @@ public enum ResponseSource: Hashable, Sendable {
     case network
     /// From the cache and valid; the time since it was received or revalidated.
     case cache(age: Duration)
-    /// From the cache; the server has just said that it is still right.
+    /// From the cache; the server has just confirmed that it is still valid.
     case revalidated
     /// From the cache and expired; the time since it was received. A fresh one is being fetched.
     case stale(age: Duration)

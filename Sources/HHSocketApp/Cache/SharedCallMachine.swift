@@ -54,12 +54,12 @@ struct SharedCallMachine {
         var transport: any APITransport
     }
 
-    /// The steps to take, each kind in this order.
+    /// The steps to take, in this order within each kind.
     struct Actions {
         /// Operations to perform one at a time, after those of earlier events.
         var store: [StoreOperation] = []
         var starts: [Start] = []
-        /// Calls that no caller waits for any more.
+        /// Calls that no caller waits for.
         var cancels: [UInt64] = []
         /// The results: one for each caller, and one for each refresh.
         var completions: [(caller: Caller, result: Result<Answer, SocketError>)] = []
@@ -312,7 +312,7 @@ struct SharedCallMachine {
         actions.starts.append(Start(call: number, request: request, transport: first.asking.transport))
     }
 
-    /// Handles the end of a call. Has no effect if no caller waited for it any more.
+    /// Handles the end of a call. Has no effect if no caller waits for it.
     mutating func answered(
         _ number: UInt64,
         _ result: Result<SocketResponse, SocketError>,
@@ -460,7 +460,7 @@ struct SharedCallMachine {
     private func timedOut(_ waiter: Waiter) -> SocketError {
         let what =
             switch waiter.place {
-            case .lookup: "the cache's store did not say what it has"
+            case .lookup: "the cache's store did not answer"
             case .call: "no answer to the call that it shares with others, which wait longer,"
             case .next: "another call for the same was in flight, which had to end before this one began,"
             }

@@ -77,7 +77,7 @@ final class SharedCalls: Sendable {
         self.update { state, _, actions in state.machine.remove(removal, &actions) }
     }
 
-    /// Drops the answer kept for this key, and leaves calls alone.
+    /// Drops the answer kept for this key, without affecting calls.
     func discard(_ key: ResponseKey) {
         self.update { _, _, actions in actions.store.append(.remove(.forKey(key))) }
     }
@@ -108,7 +108,7 @@ final class SharedCalls: Sendable {
     private func update(_ body: (inout State, APIClock.Moment, inout Machine.Actions) -> Void) {
         let now = self.clock.now
         var actions = Machine.Actions()
-        // Handlers that are not called any more, released outside the lock: a handler may hold the last reference to a
+        // Handlers that will not be called, released outside the lock: a handler may hold the last reference to a
         // manager, whose deinitializer takes the lock.
         var unused: [Completion] = []
         let (mustPump, cancelled, completions, alarm) = self.state.withLockedValue { state in

@@ -10,7 +10,7 @@ public import Foundation
 
 /// An answer as a ``ResponseStore`` keeps it.
 public struct StoredResponse: Hashable, Sendable {
-    /// The answer, in memory of its own, so that it keeps no larger read in memory.
+    /// The answer, in its own memory, so that it does not keep a larger read buffer alive.
     public var response: SocketResponse
     /// The time at which the answer arrived or was last revalidated, from which its age counts.
     public var storedAt: Date
@@ -38,7 +38,7 @@ public struct StoredResponse: Hashable, Sendable {
         return revision
     }
 
-    /// Copies the answer into memory of its own.
+    /// Copies the answer into its own memory.
     static func detached(_ response: SocketResponse) -> SocketResponse {
         SocketResponse(
             type: response.type,

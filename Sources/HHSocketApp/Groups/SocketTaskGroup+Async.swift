@@ -45,7 +45,7 @@ extension SocketTaskGroup {
         return try result.get()
     }
 
-    /// Adds a function, which runs in a Swift task of its own once the group is resumed. The task is cancelled with the
+    /// Adds a function, which runs in its own Swift task once the group is resumed. The task is cancelled with the
     /// group; a function that has not begun then does not run.
     ///
     /// - Parameters:

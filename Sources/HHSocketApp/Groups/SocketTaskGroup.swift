@@ -30,7 +30,7 @@ public final class SocketTaskGroup: Sendable {
         case running
         /// Cancelled; some members have not ended.
         case canceling
-        /// All members have ended; the completion has run or is on its way.
+        /// All members have ended; the completion has run or is about to run.
         case completed
     }
 

@@ -3,7 +3,7 @@ import Foundation
 import HHSocket
 import NIOConcurrencyHelpers
 
-/// The performer of the decisions of a group's machine. Kept by the ``Ending``s of its members, so that a running group
+/// Performs the decisions of a group's machine. The ``Ending``s of its members retain it, so that a running group
 /// completes without a reference to it.
 final class TaskGroupCore: Sendable {
     typealias Outcome = SocketTaskGroup.Outcome
@@ -67,7 +67,7 @@ final class TaskGroupCore: Sendable {
                 self.number,
                 SocketError(
                     .cancelled,
-                    message: "member \(self.number) of a task group was let go of before it had told its end"
+                    message: "member \(self.number) of a task group was released before it had reported its end"
                 )
             )
         }
@@ -193,7 +193,7 @@ final class TaskGroupCore: Sendable {
             (state.machine.remaining, state.machine.completedWeight, state.machine.totalWeight, state.machine.isOver)
         }
         guard !isOver, total > 0 else { return isOver ? 1 : 0 }
-        // Members have locks of their own, so they are asked outside ours.
+        // Members have their own locks, so they are asked outside ours.
         let running = remaining.reduce(0.0) { sum, entry in
             let fraction = entry.member.fractionCompleted
             return sum + Double(entry.weight) * (fraction.isFinite ? min(max(fraction, 0), 1) : 0)
@@ -223,9 +223,9 @@ final class TaskGroupCore: Sendable {
         }
     }
 
-    /// Updates ``Progress`` to the present state. The update runs the user's observers, which may change the group in
-    /// turn, so no lock is held meanwhile: a thread that comes while it runs leaves the next update to the thread that
-    /// is updating.
+    /// Updates ``Progress`` to the current state. The update runs the user's observers, which may change the group in
+    /// turn, so no lock is held meanwhile: a thread that calls this while it runs leaves the next update to the thread
+    /// that is updating.
     private func showProgress() {
         let isFirst = self.showing.withLockedValue { showing in
             defer { showing = showing == .nothing ? .progress : .progressThatIsOld }

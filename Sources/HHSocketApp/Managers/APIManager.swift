@@ -12,11 +12,12 @@ import NIOCore
 /// manager.cancelTask(withIdentifier: identifier)
 /// let profile = try await manager.value(for: request)
 /// ```
-/// A manager owns its requests. When the last reference to it is released, all of them are cancelled, including
-/// refreshes in the background: each handler that has yet to be called is called once, with `cancelled`. Handlers do
-/// not keep the manager, unless they refer to it. An `async` call keeps it until it returns.
 ///
-/// All methods may be called from any thread and return at once.
+/// A manager owns its requests. When the last reference to it is released, all of them are cancelled, including
+/// refreshes in the background: each handler that has not been called yet is called once, with `cancelled`. Handlers do
+/// not retain the manager, unless they refer to it. An `async` call retains it until it returns.
+///
+/// All methods may be called from any thread and return immediately.
 public final class APIManager: Sendable {
     private static let lastNumber = ManagedAtomic<UInt64>(0)
 
@@ -31,8 +32,8 @@ public final class APIManager: Sendable {
     private let lastIdentifier = ManagedAtomic(0)
 
     /// - Parameters:
-    ///   - client: The maker of the calls: a ``/HHSocketRPC/SocketClient``.
-    ///   - cache: The cache, in which requests that allow it keep answers and share calls; by default one of its own.
+    ///   - client: The client that makes the calls: a ``/HHSocketRPC/SocketClient``.
+    ///   - cache: The cache in which requests that allow it keep answers and share calls; by default a new one.
     ///   - name: The name in the cache; by default one that no other manager of the process has.
     public init(client: any APITransport, cache: ResponseCache = ResponseCache(), name: String? = nil) {
         self.number = Self.lastNumber.wrappingIncrementThenLoad(ordering: .relaxed)
@@ -114,12 +115,12 @@ public final class APIManager: Sendable {
         } onCancel: {
             calls.cancel(caller)
         }
-        // Whoever resumed this has held the lock before, which the thread sanitizer sees.
+        // The thread that resumed this task has held the lock before, which the thread sanitizer sees.
         if ThreadSanitizer.isRunning { _ = calls.statistics }
         return Self.response(result, request, key, calls)
     }
 
-    /// Makes a request and returns only the value, wherever it comes from.
+    /// Makes a request and returns only the value, regardless of its source.
     public nonisolated(nonsending) func value<Value>(for request: APIRequest<Value>) async throws(SocketError) -> Value
     {
         try await self.response(for: request).value

@@ -11,7 +11,7 @@ public enum ListPage: Hashable, Sendable {
 
 extension APIRequest {
     /// Returns this request for a page of a list. It fails if the page is empty: with `noData` if it is the first page,
-    /// with `noMoreData` if it is a later one. To the cache an empty page is an answer like others.
+    /// with `noMoreData` if it is a later one. The cache treats an empty page like other answers.
     ///
     /// - Parameters:
     ///   - page: The part of the list that the request asks for.
@@ -23,7 +23,7 @@ extension APIRequest {
             let what = page == .first ? "the list is empty" : "the list has no more"
             throw SocketError(
                 page == .first ? .noData : .noMoreData,
-                message: "\(what), says the answer of \(response.endpoint) to type \(type)",
+                message: "\(what), according to the answer of \(response.endpoint) to type \(type)",
                 endpoint: response.endpoint,
                 serial: response.serial,
                 delivery: .answered

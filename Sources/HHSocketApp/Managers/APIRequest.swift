@@ -9,7 +9,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A screen's request, with the time that its answer is valid and the way to decode it.
+/// A screen's request, with the validity of its answer and the way to decode it.
 ///
 /// ```swift
 /// var request = APIRequest(SocketRequest(type: 101, body: "7"), decoding: Profile.self)
@@ -17,7 +17,8 @@ import Foundation
 /// request.validity = .seconds(300)
 /// let profile = try await manager.value(for: request)
 /// ```
-/// A cache is used, and calls are shared, only if ``cachePolicy`` says so: only the author of a request knows whether
+///
+/// A cache is used, and calls are shared, only if ``cachePolicy`` allows it: only the author of a request knows whether
 /// it may be answered without the server.
 public struct APIRequest<Value: Sendable>: Sendable {
     /// The request that is sent: type, body, headers, and the options of the call. Of requests that share a call, the
@@ -102,8 +103,9 @@ extension APIRequest where Value: MessageBody {
     /// - Parameters:
     ///   - method: The method, with the types of its request and its answer.
     ///   - message: The request.
-    ///   - options: The options of the call; the defaults if left out.
-    ///   - limits: The bounds of the answer's message.
+    ///   - options: The options of the call; the defaults if omitted.
+    ///   - limits: The limits on the answer's message.
+    ///
     /// - Throws: ``/HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be written.
     public init<Message>(
         _ method: MethodDescriptor<Message, Value>,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The result of a request to an ``APIManager``.
 public struct APIResponse<Value: Sendable>: Sendable {
-    /// The value that was asked for.
+    /// The requested value.
     public var value: Value
     /// The origin of the value: the server, or the cache.
     public var source: ResponseSource
-    /// The answer that the value was decoded from. One from the cache has the serial of the call that it came with.
+    /// The answer that the value was decoded from. An answer from the cache has the serial of its original call.
     public var response: SocketResponse
 
     /// Whether the value was in the cache.

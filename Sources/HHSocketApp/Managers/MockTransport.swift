@@ -18,7 +18,7 @@ public final class MockTransport: APITransport {
         self.answer = answer
     }
 
-    /// Creates a transport whose answers have a body alone.
+    /// Creates a transport whose answers have only a body.
     public convenience init(_ answer: @escaping @Sendable (SocketRequest) async throws -> ByteBuffer) {
         self.init(response: { request in
             SocketResponse(

@@ -31,9 +31,9 @@ public struct Page<Item> {
     public var items: [Item]
     /// The cursor of the next page, where the server pages by cursors; nil where nothing follows.
     public var nextCursor: String?
-    /// The number of items in all; nil where the server does not say.
+    /// The total number of items; nil if the server does not say.
     public var total: Int?
-    /// Whether there are more; nil where the server does not say.
+    /// Whether there are more; nil if the server does not say.
     public var hasMore: Bool?
 
     /// - Parameters:

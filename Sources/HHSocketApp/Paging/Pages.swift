@@ -11,10 +11,11 @@ import NIOCore
 ///     list += page.items
 /// }
 /// ```
-/// A page is loaded when it is asked for, and none ahead. The sequence ends when there are no more; a first page
-/// without items is an element, a later one is not. If `load` throws, the iterator throws the error and keeps its
-/// state: asked again, it loads the same page again. `for try await` leaves the loop with the error, so a retry
-/// requires an explicit iterator, or a `load` that tries again. Each iterator begins with the first page.
+///
+/// A page is loaded when it is requested, never ahead. The sequence ends when there are no more; a first page without
+/// items is an element, a later one is not. If `load` throws, the iterator throws the error and keeps its state: the
+/// next call loads the same page again. `for try await` leaves the loop with the error, so a retry requires an explicit
+/// iterator, or a `load` that tries again. Each iterator begins with the first page.
 public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
     public typealias Element = Page<Item>
     public typealias Failure = any Error

@@ -9,11 +9,11 @@ struct EchoOptions: ParsableArguments {
     static let connectionLimit = 1_000
     static let inFlightLimit = 1_000_000
     static let defaultStreams = 1
-    /// As many streams as a server has open on a connection by default.
+    /// The number of streams that a server allows on a connection by default.
     static let streamLimit = 100
     static let leastWindow = 1_024
     static let largestWindow = 1 << 30
-    /// The most calls per second beside streams.
+    /// The greatest number of calls per second beside streams.
     static let largestRateBeside = 1e6
     /// The limit of memory for bodies, in bytes; each body in flight is held twice.
     static let memoryLimit = 4 << 30
@@ -45,7 +45,7 @@ struct EchoOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The number of clients, each with a connection of its own. (default: 1)",
+            "The number of clients, each with its own connection. (default: 1)",
             valueName: "n"
         )
     )
@@ -62,7 +62,7 @@ struct EchoOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            The number of calls to start per second in all, at even intervals, instead of one as soon as another is \
+            The number of calls to start per second in total, at even intervals, instead of one as soon as another is \
             answered. Latency then counts from the time at which a call was due, even if --in-flight delayed it.
             """,
             valueName: "calls/s"
@@ -97,7 +97,7 @@ struct EchoOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "With --api stream: the bytes that the server may send on a stream beyond those taken. (default: 256K)",
+            "With --api stream: the bytes that the server may send on a stream beyond those taken. (default: 512K)",
             valueName: "size"
         ),
         transform: SizeArgument.parse

@@ -85,7 +85,7 @@ struct AnswerPrinter {
         do {
             guard let printed = try self.message?(body) else { return nil }
             for reason in printed.faults {
-                StandardError.line("error: A part of the answer cannot be put into JSON: \(reason.inOneLine)")
+                StandardError.line("error: A part of the answer cannot be represented in JSON: \(reason.inOneLine)")
                 self.hasFailed = true
             }
             return printed.json

@@ -15,14 +15,14 @@ extension CallCommand {
         return options.first { $0.value != nil }?.name
     }
 
-    /// The kind of stream that the flags say; nil if there is none. With `--items` alone the server's items are
-    /// printed, too.
+    /// The kind of stream that the flags request; nil if none. With `--items` alone the server's items are printed,
+    /// too.
     var flaggedKind: StreamKind? {
         if self.items { return .bidirectional }
         return self.stream ? .serverStreaming : nil
     }
 
-    /// Returns the kind of the method's stream, or that which the flags say; nil for a call without one.
+    /// Returns the kind of the method's stream, or the kind that the flags request; nil for a call without one.
     func streamKind(_ method: ProtoMethod?) throws -> StreamKind? {
         guard let method else { return self.flaggedKind }
         guard !self.items || method.requestIsStream, !self.stream || method.responseIsStream else {
@@ -81,7 +81,7 @@ extension CallCommand {
             StandardError.line("error: \(failure.message.inOneLine)")
             return failure.exitCode
         }
-        // Where the server streams, the end is no message. An empty one is no line either.
+        // If the server streams, the end carries no message. An empty message has no line either.
         if kind.serverStreams || !self.json && outcome.hasEmptyAnswer { printer.message = nil }
         var silence = SilenceHint(self.format)
         silence.note(outcome)

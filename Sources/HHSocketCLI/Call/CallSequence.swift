@@ -164,7 +164,7 @@ final class CallSequence: Sendable {
     private static func isConnectFailure(_ code: SocketError.Code) -> Bool {
         switch code {
         case .connectionRefused, .connectTimeout, .hostNotFound, .connectFailed, .networkUnreachable: true
-        // Here the handshake is hello alone.
+        // Here only hello is part of the handshake.
         case .handshakeRefused, .handshakeTimeout: true
         default: false
         }

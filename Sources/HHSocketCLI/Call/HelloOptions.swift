@@ -26,7 +26,7 @@ struct HelloOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The time, sent to the server, after which the answer is of no use. The call ends then, or at --timeout.",
+            "The time after which the answer is useless, sent to the server. The call ends then, or at --timeout.",
             valueName: "duration"
         ),
         transform: DurationArgument.parse
@@ -37,8 +37,8 @@ struct HelloOptions: ParsableArguments {
         parsing: .unconditional,
         help: ArgumentHelp(
             """
-            The name of the call, such as a UUID, by which the server runs it once: repeats, those of --repeat and \
-            --retries too, get the answer of the first.
+            A unique name for the call, such as a UUID, with which the server runs it only once: repeats, including those \
+            of --repeat and --retries, get the answer of the first.
             """,
             valueName: "key"
         )
@@ -89,7 +89,7 @@ struct HelloOptions: ParsableArguments {
         if let token = self.token { configuration.hello?.sessionToken = { token } }
     }
 
-    /// Configures a request, except its deadline, which each call has of its own.
+    /// Configures a request, except its deadline, which differs for each call.
     func apply(to request: inout SocketRequest) {
         request.metadata = MetadataArgument.metadata(self.header)
         request.idempotencyKey = self.idempotencyKey
@@ -110,8 +110,8 @@ struct MetadataArgument: ExpressibleByArgument, Sendable {
 
     static let help = ArgumentHelp(
         """
-        Send this metadata. May be given several times. Names are sent in lower case, and values without the spaces that \
-        they begin with.
+        Send this metadata. May be given several times. Names are sent in lower case, and values without leading \
+        spaces.
         """,
         valueName: "name:value"
     )
@@ -124,7 +124,7 @@ struct MetadataArgument: ExpressibleByArgument, Sendable {
         }
     }
 
-    /// Returns what arguments that ``validate(_:)`` has not refused say.
+    /// Returns the metadata of arguments that ``validate(_:)`` has accepted.
     static func metadata(_ arguments: [Self]) -> [String: String] {
         Dictionary(uniqueKeysWithValues: arguments.map { ($0.name, $0.value) })
     }

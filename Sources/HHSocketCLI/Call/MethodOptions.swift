@@ -32,7 +32,7 @@ struct MethodOptions: ParsableArguments {
 
     func validate() throws {
         guard (self.method == nil) == (self.proto.proto == nil) else {
-            throw ValidationError("--proto and --method go together.")
+            throw ValidationError("--proto and --method must be given together.")
         }
         guard self.method != nil || (self.jsonBody == nil && self.jsonBodyFile == nil && !self.emitDefaults) else {
             throw ValidationError("--json-body, --json-body-file and --emit-defaults require --proto and --method.")

@@ -27,7 +27,7 @@ struct SilenceHint {
     mutating func note(_ error: SocketError) {
         switch error.code {
         case .timeout, .connectionLost: if error.delivery == .sentUnknown { self.sawSilence = true }
-        // Here the handshake is hello alone.
+        // Here only hello is part of the handshake.
         case .handshakeTimeout: self.sawSilence = true
         default: break
         }
@@ -44,7 +44,7 @@ struct SilenceHint {
         guard format != .standard else { return nil }
         return """
             hint: the server accepted the connection, but no \(missing) arrived that the format \(format) recognizes. If the \
-            server is well, the layout may be wrong: record the bytes that are sent, and `hhsocket inspect --format` \
+            server works, the layout may be wrong: record the bytes that are sent, and `hhsocket inspect --format` \
             shows the frames in them.
             """
     }

@@ -124,7 +124,7 @@ final class StreamCall: Sendable {
                     try await stream.send(item)
                     return true
                 } catch {
-                    // The stream has ended; why, its items or its answer tell.
+                    // The stream has ended; its items or its answer give the reason.
                     return false
                 }
             }

@@ -25,7 +25,7 @@ struct Demo {
 
     private let first = Self.server()
     private let second = Self.server()
-    /// The server that listens at the first one's address, once that is gone.
+    /// The server that listens at the first server's address after that one has stopped.
     private let returned = NIOLockedValueBox<SocketServer?>(nil)
 
     mutating func run() async throws {
@@ -54,7 +54,7 @@ struct Demo {
             return ((a, b), "listening on \(a) and \(b)")
         }
         var configuration = SocketClient.Configuration(servers: [a, b])
-        // A spectator does not want to wait as long as by default.
+        // A spectator should not have to wait as long as by default.
         configuration.socket.backoff = Backoff(base: .milliseconds(200), cap: .seconds(1))
         let client = SocketClient(configuration: configuration)
         let events = client.events
@@ -93,7 +93,7 @@ struct Demo {
         }
         try await self.step("failover") {
             try await self.failover(client, to: b)
-            return ((), "the first server killed in mid-call; the client goes on with the second")
+            return ((), "the first server killed in mid-call; the client continues with the second")
         }
         try await self.step("found") {
             let time = String(format: "%.0f ms", try await self.lostAndFound(client, at: a).inMilliseconds)
@@ -159,14 +159,14 @@ struct Demo {
     private func push(_ pushes: SocketPushes) async throws {
         let reached = await self.first.push(type: Self.news, body: ByteBuffer(string: "good news"))
         try Self.expect(reached == 1, "handed to \(reached) connections instead of 1")
-        let push = try await Self.within(Self.patience, "no push came") {
+        let push = try await Self.within(Self.patience, "no push arrived") {
             var iterator = pushes.makeAsyncIterator()
             return await iterator.next()
         }
         try Self.expect(push?.string == "good news", "received \"\(push?.string ?? "")\"")
     }
 
-    /// Calls and a message through what any proxy lets pass.
+    /// Makes calls and sends a message through a transport that any proxy forwards.
     ///
     /// - Returns: The scheme and path of the calls.
     private static func overWebSocket() async throws -> String {
@@ -226,7 +226,7 @@ struct Demo {
         guard case .failure(let error)? = await iterator.next(), error.code == .cancelled else {
             throw Unexpected(description: "it did not end as cancelled")
         }
-        try await self.until("the server was not told") { $0.cancelledRequests == before.cancelledRequests + 1 }
+        try await self.until("the server was not notified") { $0.cancelledRequests == before.cancelledRequests + 1 }
     }
 
     private func timedOutCall(_ client: SocketClient) async throws {
@@ -237,7 +237,7 @@ struct Demo {
             )
         }
         try Self.expect(error?.code == .timeout, "it ended with \(error.map(String.init(describing:)) ?? "an answer")")
-        try await self.until("the server was not told") { $0.cancelledRequests == before.cancelledRequests + 1 }
+        try await self.until("the server was not notified") { $0.cancelledRequests == before.cancelledRequests + 1 }
     }
 
     private func failover(_ client: SocketClient, to next: Endpoint) async throws {
@@ -266,7 +266,9 @@ struct Demo {
     private func lostAndFound(_ client: SocketClient, at endpoint: Endpoint) async throws -> Duration {
         let events = client.events
         await self.second.shutdown(gracePeriod: .zero)
-        _ = try await Self.next(events, "the loss was not told") { if case .disconnected = $0 { true } else { nil } }
+        _ = try await Self.next(events, "the loss was not reported") {
+            if case .disconnected = $0 { true } else { nil }
+        }
         // The client has tried all servers in vain, and waits.
         _ = try await Self.next(events, "no attempt failed") { if case .connectFailed = $0 { true } else { nil } }
         _ = try await Self.next(events, "the client does not wait") { if case .waiting = $0 { true } else { nil } }
@@ -289,7 +291,7 @@ struct Demo {
         return SocketServer(configuration: configuration, router: BuiltIn.router(for: .standard).router)
     }
 
-    /// Starts another server, on a port that was ours.
+    /// Starts another server, on a port of an earlier one.
     private func start(at endpoint: Endpoint) async throws {
         let server = Self.server(host: endpoint.host, port: endpoint.port)
         self.returned.withLockedValue { $0 = server }

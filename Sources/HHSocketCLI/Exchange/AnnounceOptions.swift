@@ -2,7 +2,7 @@
 import ArgumentParser
 import HHSocket
 
-/// How a server that echoes says where it listens; and its life between that and a signal.
+/// The options for how an echo server announces its address, and its life from then until a signal.
 struct AnnounceOptions: ParsableArguments {
     @Option(
         parsing: .unconditional,

@@ -10,10 +10,10 @@ protocol ExchangedLink: ConnectionControl {
     associatedtype Event: Sendable
 
     var events: AsyncStream<Event> { get }
-    /// Hands each message that arrives to `take`, or the error of one that cannot be read; until there will be none, or
+    /// Passes each message that arrives to `take`, or the error of one that cannot be read, until there are no more or
     /// `take` returns false.
     func receive(_ take: @Sendable (Result<Message, SocketError>) -> Bool) async
-    /// Ends ``receive(_:)`` once those that have arrived were taken.
+    /// Ends ``receive(_:)`` once the messages that have arrived were taken.
     func finishReceiving()
     /// Has messages handed to `handler`, on the socket's thread, instead of ``receive(_:)``.
     func setHandler(_ handler: @escaping @Sendable (Message) -> Void)
@@ -64,7 +64,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
 
     /// The reason for the end of the command.
     private enum End: Sendable {
-        /// All has left, or as many messages as were asked for.
+        /// Everything was sent, or as many messages arrived as were requested.
         case complete
         case signal
         case closedByServer(UInt16)
@@ -76,7 +76,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         var handled = 0
         /// Whether a message may not have arrived, or was not sent.
         var hasLost = false
-        /// Whether all of the input has left.
+        /// Whether all of the input has been sent.
         var hasSentAll = false
     }
 
@@ -108,7 +108,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         interrupting.cancel()
         opened.disconnect()
         await self.waitUntilClosed(opened)
-        // What came before the end of the connection is still printed.
+        // Messages that arrived before the end of the connection are still printed.
         opened.finishReceiving()
         await printing.value
         // Reading standard input cannot be cancelled.
@@ -119,7 +119,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
 
     private func exitCode(_ end: End?) -> Int32 {
         let progress = self.progress.withLockedValue { $0 }
-        // What ended the connection may have been told before the last messages of it were printed.
+        // The end of the connection may have been reported before its last messages were printed.
         let isComplete = self.options.count.map { progress.handled >= $0 } ?? progress.hasSentAll
         switch end {
         case .signal: return 0
@@ -193,7 +193,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         } catch {
             guard !Task.isCancelled else { return false }
             self.progress.withLockedValue { $0.hasLost = true }
-            // Why there is no connection was told already.
+            // The reason why there is no connection was reported before.
             if error.code != .noServerReachable, error.code != .handshakeRefused { self.report(error) }
         }
         return true

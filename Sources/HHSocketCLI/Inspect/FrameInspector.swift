@@ -2,7 +2,7 @@
 import HHSocket
 import NIOCore
 
-/// Describes the frames of a stream, one line per frame, and one for its message where that is known.
+/// Describes the frames of a stream: one line per frame, and one for its message if that is known.
 struct FrameInspector {
     /// The place where a stream stops being frames of the format, and the reason.
     struct Nonsense: Error, Hashable, CustomStringConvertible {
@@ -16,7 +16,7 @@ struct FrameInspector {
     enum Finding: Hashable {
         /// The line that describes a frame.
         case frame(String)
-        /// A stretch that is no frame, in a format with separators: reading goes on behind the next one.
+        /// Bytes that are not a frame, in a format with separators: reading continues after the next separator.
         case malformed(Nonsense)
     }
 
@@ -72,7 +72,7 @@ struct FrameInspector {
     /// Checks that the stream does not end within a frame.
     func finish() throws(Nonsense) {
         let rest = self.decoder.bufferedBytes
-        // Of a stretch that is no frame it was said already.
+        // A malformed stretch was reported before.
         guard rest == 0 || self.decoder.isSkipping else {
             throw Nonsense(
                 offset: self.offset + self.decoder.skippedBytes,

@@ -17,7 +17,7 @@ struct HexDump {
     mutating func bytes(of text: some StringProtocol) throws(Malformed) -> [UInt8] {
         self.line += 1
         let digits = self.digits(of: text)
-        guard digits != "*" else { throw self.malformed("repeated lines are left out; make the dump with hexdump -v") }
+        guard digits != "*" else { throw self.malformed("repeated lines are omitted; make the dump with hexdump -v") }
         var bytes: [UInt8] = []
         for token in digits.split(whereSeparator: { $0.isWhitespace || $0 == "," || $0 == ":" }) {
             let token = token.hasPrefix("0x") || token.hasPrefix("0X") ? token.dropFirst(2) : token
@@ -27,7 +27,7 @@ struct HexDump {
             var rest = token
             while let high = rest.popFirst(), let low = rest.popFirst() {
                 guard let high = Self.value(high), let low = Self.value(low) else {
-                    throw self.malformed("\"\(token)\" is no hexadecimal number")
+                    throw self.malformed("\"\(token)\" is not a hexadecimal number")
                 }
                 bytes.append(high << 4 | low)
             }

@@ -11,9 +11,9 @@ struct InspectCommand: AsyncParsableCommand {
         discussion: """
             Prints one line per frame: direction, offset in bytes, type, serial, status (- in a request), length of the \
             payload, and whether the checksum is right. With --proto, a line in JSON follows for each frame whose type \
-            belongs to a method or a push. Where the bytes are no longer frames of the format, stderr says \
-            where and why; in a format with separators it says so of each stretch that is no frame, and goes on behind \
-            the next separator. The exit code is 0 if the whole stream was read and every checksum was right, else 1.
+            belongs to a method or a push. If the bytes are no longer frames of the format, an error on \
+            stderr gives the offset and the reason; in a format with separators each stretch that is not a frame is \
+            reported, and reading continues after the next separator. The exit code is 0 if the whole stream was read and every checksum was right, else 1.
             """
     )
 

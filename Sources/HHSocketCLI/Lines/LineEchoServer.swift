@@ -69,7 +69,7 @@ private final class LineEcho: ChannelDuplexHandler {
     private var lines = ByteBuffer()
     /// Whether the client is not read from until it reads.
     private var isHeld = false
-    /// Whether a line was too long, and what follows is thrown away.
+    /// Whether a line was too long, so that the following bytes are discarded.
     private var isOver = false
 
     init(_ delimiter: LineDelimiter) {
@@ -84,7 +84,7 @@ private final class LineEcho: ChannelDuplexHandler {
         } catch {
             self.flush(context)
             self.isOver = true
-            // Closing with bytes that were not read would reset the connection, and take back what was sent.
+            // Closing with unread bytes would reset the connection, and the client would lose what was sent.
             context.close(mode: .output, promise: nil)
             let channel = context.channel
             channel.eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }

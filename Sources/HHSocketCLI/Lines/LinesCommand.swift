@@ -9,11 +9,11 @@ struct LinesCommand: AsyncParsableCommand {
         commandName: "lines",
         abstract: "Send and receive lines over TCP or TLS.",
         discussion: """
-            Sends what --send says, else each line of standard input. Prints each line that arrives on a line of stdout; \
-            one that is not UTF-8 is reported on stderr and does not count.
+            Sends the lines given by --send, or else each line of standard input. Prints each received line on a line of \
+            stdout; one that is not UTF-8 is reported on stderr and does not count.
 
-            It ends when all has left and, without --send, standard input has ended; or, with --count, after that many \
-            lines. It reconnects where the connection is lost or refused, unless --once is given: then either is an \
+            It ends when everything was sent and, without --send, standard input has ended; or, with --count, after that \
+            many lines. It reconnects when the connection is lost or refused, unless --once is given: then either is an \
             error. SIGINT and SIGTERM end it.
             """
     )
@@ -30,7 +30,7 @@ struct LinesCommand: AsyncParsableCommand {
     @Option(
         parsing: .unconditional,
         help: ArgumentHelp(
-            "Send this line at once, and whenever nothing was sent for --heartbeat-every. No answer is expected.",
+            "Send this line immediately, and whenever nothing was sent for --heartbeat-every. No answer is expected.",
             valueName: "text"
         )
     )

@@ -8,7 +8,7 @@ struct LinesServeCommand: AsyncParsableCommand {
         commandName: "lines-serve",
         abstract: "Echo lines over TCP.",
         discussion: """
-            Sends back every line, of at most 1 MiB, with its end as it came; a longer one ends the connection. The first \
+            Sends back every line, of at most 1 MiB, with its original end; a longer one ends the connection. The first \
             line of stdout is: listening on HOST:PORT. SIGINT and SIGTERM close all connections.
             """
     )

@@ -11,7 +11,7 @@ struct ListenCommand: AsyncParsableCommand {
         discussion: """
             A line is the push's type and its text; control characters and backslashes are escaped, and bytes that are \
             not UTF-8 are printed as `base64:` and their Base64. The command reconnects for as long as it runs, and reports \
-            on stderr what the connection does.
+            the connection's state on stderr.
 
             With --proto, pushes whose type is that of a message in the file are printed in protobuf's JSON.
             """
@@ -123,7 +123,7 @@ struct ListenCommand: AsyncParsableCommand {
         let watchingForEnd = Task { [ends = client.events] in
             for await event in ends {
                 guard case .gaveUp = event else { continue }
-                // Nothing will come any more.
+                // No more pushes will arrive.
                 printing.cancel()
                 return true
             }

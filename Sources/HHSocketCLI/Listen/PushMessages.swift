@@ -19,7 +19,7 @@ struct PushMessages: Sendable {
             let printed = try self.codec.json(push.body, message: message.name)
             for reason in printed.faults {
                 StandardError.line(
-                    "error: A part of a push of type \(push.type) cannot be put into JSON: \(reason.inOneLine)"
+                    "error: A part of a push of type \(push.type) cannot be represented in JSON: \(reason.inOneLine)"
                 )
             }
             return printed.json

@@ -63,7 +63,7 @@ struct STOMPOptions: ParsableArguments {
 
     func validate() throws {
         guard (self.login == nil) == (self.passcode == nil) else {
-            throw ValidationError("--login and --passcode go together.")
+            throw ValidationError("--login and --passcode must be given together.")
         }
         guard !self.destination.isEmpty else { throw ValidationError("the destination is empty.") }
     }
@@ -81,7 +81,7 @@ struct STOMPOptions: ParsableArguments {
 
     var headers: STOMPHeaders { STOMPHeaders(self.header.map { ($0.name, $0.value) }) }
 
-    /// The settings of a client, which does not come back after an ERROR.
+    /// The settings of a client, which does not reconnect after an ERROR.
     ///
     /// - Throws: `invalidArgument`.
     func configuration() throws(SocketError) -> STOMPClient.Configuration {
@@ -95,7 +95,7 @@ struct STOMPOptions: ParsableArguments {
             configuration.credentials = { STOMPCredentials(login: login, passcode: passcode) }
         }
         configuration.heartbeats = STOMPHeartbeats(send: self.heartbeat, receive: self.heartbeat)
-        // Before the time is up, so that the broker's silence is the reason.
+        // Earlier than the command's timeout, so that the error names the broker's silence.
         configuration.connectTimeout = min(configuration.connectTimeout, self.timeout / 10 * 9)
         configuration.timeout = self.timeout
         configuration.reconnects = { _ in false }

@@ -10,7 +10,7 @@ struct STOMPSendCommand: AsyncParsableCommand {
         commandName: "send",
         abstract: "Send a message.",
         discussion: """
-            Exits with 0 when the message has left, or with --receipt when the broker has confirmed it. Without --body \
+            Exits with 0 when the message was sent, or with --receipt when the broker has confirmed it. Without --body \
             and --body-file the body is empty.
             """
     )
@@ -49,7 +49,7 @@ struct STOMPSendCommand: AsyncParsableCommand {
                 contentType: self.contentType,
                 receipt: self.receipt
             )
-            // The broker may read what has left when we are gone; a receipt has told that it has.
+            // The broker may read the messages after this process has ended; with a receipt it has confirmed them.
             try? await client.disconnect()
         } catch {
             STOMPOptions.report(error)

@@ -12,10 +12,10 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
         abstract: "Print the messages of a destination.",
         discussion: """
             Prints each body on a line of stdout. With --ack client and client-individual a message is acknowledged when it \
-            has been written; one that could not be is delivered again.
+            has been written; one that could not be written is delivered again.
 
-            It ends after --count messages, by SIGINT or SIGTERM, or by an ERROR of the broker. Where the connection is \
-            lost it makes another one.
+            It ends after --count messages, on SIGINT or SIGTERM, or on an ERROR of the broker. If the connection is lost, \
+            it reconnects.
             """
     )
 
@@ -36,7 +36,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
     @Flag(help: "Print messages as JSON: {\"headers\":{…},\"body\":…}, or bodyBase64 for one that is not UTF-8.")
     var json = false
 
-    /// The largest number of messages that may be on their way and not acknowledged.
+    /// The largest number of messages that may be in transit and not acknowledged.
     private static let largestWindow = 256
 
     private static func parseAckMode(_ text: String) throws -> STOMPAckMode {
@@ -69,7 +69,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
             try await printing.value.get()
             interrupting.cancel()
             watching.cancel()
-            // What was acknowledged is confirmed by that.
+            // This confirms the acknowledgements.
             try await client.disconnect()
         } catch {
             STOMPOptions.report(error)
@@ -99,7 +99,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
         return .success(())
     }
 
-    /// Acknowledges what was printed, also when the command has been told to end.
+    /// Acknowledges a printed message, even when the command was asked to end.
     private func acknowledge(_ message: STOMPMessage) async throws(SocketError) {
         let result = await withCheckedContinuation { waiter in message.ack { waiter.resume(returning: $0) } }
         do throws(SocketError) {

@@ -5,14 +5,14 @@ import NIOCore
 
 /// The streams that `hhsocket serve` serves.
 extension BuiltIn {
-    /// Streams as many items, of as many bytes `x`, as the payload says: `COUNT SIZE` in decimal.
+    /// Streams items of bytes `x`; the payload gives their number and length: `COUNT SIZE` in decimal.
     static let streamOfItems: UInt32 = 1010
-    /// Takes a stream, and answers with the number of its items, the number of their bytes and the SHA-256 of these one
-    /// after another, in hex: `COUNT BYTES SHA256HEX`.
+    /// Takes a stream, and answers with the number of its items, their total length in bytes and the SHA-256 of their
+    /// concatenation, in hex: `COUNT BYTES SHA256HEX`.
     static let digest: UInt32 = 1011
     /// Echoes a stream item by item.
     static let echoStream: UInt32 = 1012
-    /// Takes a stream, and answers with the number of its items and that of their bytes: `COUNT BYTES`.
+    /// Takes a stream, and answers with the number of its items and their total length in bytes: `COUNT BYTES`.
     static let countOfItems: UInt32 = 1013
 
     /// The longest item of ``streamOfItems``, in bytes.
@@ -58,7 +58,7 @@ extension BuiltIn {
     static func items(in body: ByteBuffer) -> (count: Int, size: Int)? {
         let parts = body.readableBytesView.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
         guard parts.count == 2, let count = Self.decimal(ByteBuffer(bytes: parts[0]), limit: .max / 16),
-            // One more than may be, so that a number that is too large is not read as the largest.
+            // One more than allowed, so that a number that is too large is not read as the largest.
             let size = Self.decimal(ByteBuffer(bytes: parts[1]), limit: Self.longestItem + 1), size <= Self.longestItem
         else { return nil }
         return (count, size)

@@ -18,12 +18,12 @@ enum BuiltIn {
     /// Answered with the serial and the request's deadline, key and metadata, one per line; and with metadata.
     static let context: UInt32 = 1005
 
-    /// An hour. A longer sleep is cut to it, so that no request stays in memory forever.
+    /// An hour. A longer sleep is shortened to it, so that no request stays in memory forever.
     static let longestSleep = 3_600_000
 
     /// The way in which type 1000 is answered.
     enum EchoHandler: String, ExpressibleByArgument, CaseIterable {
-        /// At once, on the connection's thread.
+        /// Immediately, on the connection's thread.
         case synchronous
         /// In a task on the connection's thread.
         case connection
@@ -85,7 +85,7 @@ enum BuiltIn {
         return (router, omitted)
     }
 
-    /// Describes a request. The serial shows a caller whether the answer is that of an earlier request.
+    /// Describes a request. The serial shows a caller whether the answer was kept from an earlier request.
     private static func description(of request: ServerRequest, _ context: ServerContext) -> String {
         var lines = ["serial: \(request.serial)"]
         if let deadline = context.deadline {

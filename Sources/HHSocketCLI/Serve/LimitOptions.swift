@@ -7,9 +7,9 @@ struct LimitOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            The largest number of connections. For a further client the one is closed that has been silent longest, \
-            for 5 s at least; otherwise the client is told to go away. (default: the limit of file descriptors, less a \
-            reserve)
+            The largest number of connections. To admit a further client, the connection that has been silent longest, \
+            for at least 5 s, is closed; if there is none, the client is told to go away. (default: the limit of file \
+            descriptors, less a reserve)
             """,
             valueName: "n"
         )
@@ -19,7 +19,7 @@ struct LimitOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            The largest number of connections of one address, or one IPv6 network of 64 bits. A further client is told \
+            The largest number of connections from one address, or one IPv6 network of 64 bits. A further client is told \
             to go away. (default: half of all)
             """,
             valueName: "n"
@@ -30,7 +30,7 @@ struct LimitOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            The number of new connections per second that one address may make, and ten times as many at once; 0 means \
+            The number of new connections per second that one address may make, with bursts of ten times as many; 0 means \
             no limit. A further client is told to go away. (default: 100)
             """,
             valueName: "connections/s"
@@ -42,21 +42,26 @@ struct LimitOptions: ParsableArguments {
         help: ArgumentHelp(
             """
             The largest number of requests in flight. Further ones are answered with status 503, unless they can be \
-            answered at once. (default: 1048576)
+            answered immediately. (default: 1048576)
             """,
             valueName: "n"
         )
     )
     var maxInFlight: Int?
 
-    @Option(help: ArgumentHelp("The same for one connection. (default: 1024)", valueName: "n"))
+    @Option(
+        help: ArgumentHelp(
+            "The largest number of requests in flight on one connection. (default: 1024)",
+            valueName: "n"
+        )
+    )
     var maxInFlightPerConnection: Int?
 
     @Option(
         help: ArgumentHelp(
             """
-            The number of requests per second that a connection may make, as many of them at once. Further ones are \
-            answered with status 503. (default: no limit)
+            The number of requests per second that a connection may make, which is also the largest burst. Further ones \
+            are answered with status 503. (default: no limit)
             """,
             valueName: "requests/s"
         )
@@ -65,7 +70,10 @@ struct LimitOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The same for all connections of one address, or one IPv6 network of 64 bits. (default: no limit)",
+            """
+            The number of requests per second that all connections from one address, or one IPv6 network of 64 bits, may \
+            make together. (default: no limit)
+            """,
             valueName: "requests/s"
         )
     )
@@ -112,8 +120,8 @@ struct LimitOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            The memory that may be held for all connections. From seven eighths of it on, the connections that hold \
-            most are closed. Payloads are a quarter of it at most. (default: 1G)
+            The memory that may be held for all connections. Above seven eighths of it, the connections that hold most are \
+            closed. A payload is at most a quarter of it. (default: 1G)
             """,
             valueName: "size"
         ),
@@ -125,8 +133,8 @@ struct LimitOptions: ParsableArguments {
     private static let largestPayload = 1 << 30
     /// 1 MiB: a hundred connections cost as much by themselves.
     private static let leastMemory = 1 << 20
-    /// The number of the largest payloads that there is room for, as by default: otherwise the largest could never be
-    /// received.
+    /// The number of payloads of the largest length that must fit into memory, as by default: otherwise the largest
+    /// could never be received.
     private static let payloadsInMemory = 4
 
     func validate() throws {

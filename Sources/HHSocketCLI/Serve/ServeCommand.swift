@@ -28,13 +28,13 @@ struct ServeCommand: AsyncParsableCommand {
 
             Streams, which need hello: 1010 takes COUNT SIZE in decimal, with one space, and streams COUNT items of SIZE \
             bytes `x` (16777216 at most; anything else is answered with status 303); 1011 takes a stream and answers with \
-            COUNT BYTES SHA256HEX of its items' bytes one after the other; 1012 echoes item by item. With --store files \
-            are taken and given, by streams too.
+            COUNT BYTES SHA256HEX of its items' bytes one after the other; 1012 echoes item by item; 1013 takes a stream \
+            and answers with COUNT BYTES. With --store, `put` and `get` transfer files, over streams too.
 
             Once connections are accepted, stdout has one line per listener: first that of --host and --port, then those \
-            of --listen in their order, with the port that was picked instead of 0. Nothing else is printed there. SIGINT \
+            of --listen in their order, with the picked port in place of 0. Nothing else is printed there. SIGINT \
             and SIGTERM tell clients to go away and let requests in flight finish, for --grace at most; a second signal \
-            ends the server at once. SIGHUP reloads the certificate of --cert; without one it is ignored.
+            ends the server immediately. SIGHUP reloads the certificate of --cert; without one it is ignored.
             """
     )
 

@@ -3,7 +3,7 @@ import ArgumentParser
 import HHSocket
 import HHSocketServer
 
-/// The proxies in front of a server, and how they tell the addresses of their clients.
+/// The proxies in front of a server, and how they report the addresses of their clients.
 struct ServerProxyOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(

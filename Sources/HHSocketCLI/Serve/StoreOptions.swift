@@ -8,7 +8,7 @@ struct StoreOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            Take and give files, as `put` and `get` do, in this folder: the file of an id is FOLDER/ID. It is made if its \
+            Keep the files of `put` and `get` in this folder: the file of an id is FOLDER/ID. The folder is created if its \
             parent exists. Every client may put and get every file.
             """,
             valueName: "folder"
@@ -23,25 +23,27 @@ struct StoreOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The largest number of bytes of them, when they are whole. So no larger file can be put. (default: 8G)",
+            "The largest total size of these files once complete, and so of a single file. (default: 8G)",
             valueName: "size"
         ),
         transform: SizeArgument.parse
     )
     var maxUnfinishedBytesPerClient: Int?
 
-    @Option(help: ArgumentHelp("The largest number of unfinished files of all. (default: 1024)", valueName: "n"))
+    @Option(
+        help: ArgumentHelp("The largest number of unfinished files of all clients. (default: 1024)", valueName: "n")
+    )
     var maxUnfinished: Int?
 
     @Option(
-        help: ArgumentHelp("The largest number of bytes of them. (default: 64G)", valueName: "size"),
+        help: ArgumentHelp("The largest total size of these files. (default: 64G)", valueName: "size"),
         transform: SizeArgument.parse
     )
     var maxUnfinishedBytes: Int?
 
     @Option(
         help: ArgumentHelp(
-            "The time after which an unfinished file of which nothing has come is removed. (default: 7d)",
+            "The time without progress after which an unfinished file is removed. (default: 7d)",
             valueName: "duration"
         ),
         transform: DurationArgument.parse

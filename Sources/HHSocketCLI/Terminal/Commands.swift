@@ -84,7 +84,7 @@ struct Commands {
                     suggestion: NearestNames.nearest(to: option, among: known).first
                 )
             }
-            // Its value is the next argument even if that looks like an option.
+            // Its value is the next argument even if it looks like an option.
             if known.kind == "option", known.parsingStrategy == "unconditional", !argument.contains("=") {
                 _ = rest.popFirst()
             }

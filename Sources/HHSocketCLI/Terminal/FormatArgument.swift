@@ -18,7 +18,7 @@ enum FormatArgument {
         } catch {
             let presets = WireFormat.presets.keys.sorted().joined(separator: ", ")
             throw ValidationError(
-                "it is none of \(presets), and not a file that can be read (\(error.localizedDescription))"
+                "it is not one of \(presets), nor a readable file (\(error.localizedDescription))"
             )
         }
         do throws(WireFormatError) {

@@ -10,9 +10,9 @@ import Musl
 import Darwin
 #endif
 
-/// The lines of standard input, which are read as they are asked for.
+/// The lines of standard input, which are read on demand.
 final class InputLines: @unchecked Sendable {
-    // Proof of Sendable: the buffer is touched on the queue alone.
+    // Proof of Sendable: the buffer is accessed only on the queue.
     /// The longest line, in bytes: 64 MiB.
     static let maximumLength = 64 << 20
 
@@ -50,7 +50,7 @@ final class InputLines: @unchecked Sendable {
                 self.fill()
                 continue
             }
-            // The end of the input is that of its last line.
+            // The end of the input also ends its last line.
             let line = self.buffer[self.start..<(end ?? self.buffer.count)]
             guard end != nil || isTooLong || !line.isEmpty else { return nil }
             isTooLong = isTooLong || line.count > Self.maximumLength

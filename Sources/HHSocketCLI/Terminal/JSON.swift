@@ -3,7 +3,7 @@ import Foundation
 import HHSocketMessage
 import NIOCore
 
-/// One JSON object on one line, its members in the order given.
+/// One JSON object on one line, with its members in the given order.
 struct JSONLine {
     private var members: [String] = []
 

@@ -11,7 +11,7 @@ import Darwin
 
 /// A stream of signals, for the lifetime of this object. The signals no longer end the process.
 final class Signals {
-    /// The signals as they come.
+    /// The received signals.
     let stream: AsyncStream<CInt>
     private let sources: [any DispatchSourceSignal]
 

@@ -11,7 +11,7 @@ import Musl
 import Darwin
 #endif
 
-/// Standard output without a buffer of our own.
+/// Standard output without an additional buffer.
 enum StandardOutput {
     /// The output has no reader any more (EPIPE), or failed in another way.
     struct Closed: Error {}

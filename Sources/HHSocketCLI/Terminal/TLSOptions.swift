@@ -36,7 +36,7 @@ struct ClientTLSOptions: ParsableArguments {
 
     func validate() throws {
         guard (self.cert == nil) == (self.key == nil) else {
-            throw ValidationError("--cert and --key go together.")
+            throw ValidationError("--cert and --key must be given together.")
         }
     }
 
@@ -86,7 +86,7 @@ struct ServerTLSOptions: ParsableArguments {
 
     func validate() throws {
         guard (self.cert == nil) == (self.key == nil) else {
-            throw ValidationError("--cert and --key go together.")
+            throw ValidationError("--cert and --key must be given together.")
         }
         guard self.ca == nil || self.cert != nil else {
             throw ValidationError("--ca requires --cert and --key.")

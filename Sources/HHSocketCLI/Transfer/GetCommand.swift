@@ -16,15 +16,16 @@ struct GetCommand: AsyncParsableCommand {
         commandName: "get",
         abstract: "Get a file from a server's store.",
         discussion: """
-            Until it is whole, the content lies beside FILE under a hidden name. If the command is run again after it was \
-            interrupted, it goes on where it was; if the store has another file by then, it begins anew, and says \
-            `changed` on stderr. An old FILE stays until the new one takes its place. Its folder must exist.
+            Until it is complete, the content is kept beside FILE under a hidden name. If the command is run again after an \
+            interruption, it resumes; if the store has another file by then, it starts over, and prints `changed` on \
+            stderr. An existing FILE stays until the new one replaces it. Its folder must exist.
 
-            With - as FILE the content goes to stdout as it comes. It is whole only if the exit code is 0; if the store's \
-            file is replaced meanwhile, and the connection lost, the command fails.
+            With - as FILE the content goes to stdout as it arrives. It is complete only if the exit code is 0; if the \
+            store's file is replaced meanwhile, and the connection lost, the command fails.
 
-            A lost connection, or a server that cannot be reached, is tried again until nothing has moved for --timeout. \
-            All other errors, `error: CODE: message` on stderr, are told at once; the exit code is 1.
+            If the connection is lost or the server cannot be reached, the command tries again until there was no progress \
+            for --timeout. All other errors are reported immediately on stderr as `error: CODE: message`; the exit code \
+            is 1.
             """
     )
 

@@ -9,17 +9,18 @@ struct PutCommand: AsyncParsableCommand {
         abstract: "Put a file into a server's store.",
         discussion: """
             Prints the file's id in the store, and nothing else, on stdout. If the command is run again after it was \
-            interrupted, it goes on where it was; what the server has already is not sent. `changed` on stderr says that the \
-            server had another content, unfinished, under this id, and has discarded it.
+            interrupted, it resumes: the part that the server has already is not sent again. `changed` on stderr means that \
+            the server had other unfinished content under this id, and has discarded it.
 
             The file is read twice: for its SHA-256, and to be sent. A file that changes meanwhile is an error.
 
-            A lost connection, or a server that cannot be reached, is tried again until nothing has moved for --timeout. \
-            All other errors, `error: CODE: message` on stderr, are told at once; the exit code is 1.
+            If the connection is lost or the server cannot be reached, the command tries again until there was no progress \
+            for --timeout. All other errors are reported immediately on stderr as `error: CODE: message`; the exit code \
+            is 1.
             """
     )
 
-    @Argument(help: "The file, which must be a plain one.")
+    @Argument(help: "The file, which must be a regular file.")
     var file: String
 
     @Argument(help: ServerAddresses.help)

@@ -31,7 +31,7 @@ enum TransferTypesArgument {
         return TransferTypes(first: first)
     }
 
-    /// Refuses numbers that a format does not leave to applications.
+    /// Refuses type numbers that a format does not leave to applications.
     static func validate(_ types: TransferTypes, in format: WireFormat) throws {
         for type in [types.put, types.get, types.find, types.discard] where !format.isCallType(type) {
             throw ValidationError(

@@ -38,11 +38,12 @@ struct TransferOptions: ParsableArguments {
 
     private var types: TransferTypes { self.transferTypes ?? TransferTypes() }
 
-    /// Makes the transfer that `begin` begins, and prints on stderr what is to be known of it.
+    /// Performs the transfer that `begin` begins, and reports its state on stderr.
     ///
     /// - Parameters:
     ///   - label: The name of the transfer, for the progress bar.
-    ///   - outlastsSignals: Whether the transfer is worth waiting for when it has been cancelled.
+    ///   - outlastsSignals: Whether to wait for the transfer's end after it has been cancelled.
+    ///
     /// - Returns: The result; nil if it failed, which has been reported.
     func run(
         _ label: String,
@@ -102,11 +103,11 @@ struct TransferOptions: ParsableArguments {
         return configuration
     }
 
-    /// Says that what had been transferred was of another content, and is gone.
+    /// Reports that the data transferred before belonged to other content, and was discarded.
     private static func reportChanges(_ progress: TransferProgress, since changes: inout Int) {
         guard progress.changes > changes else { return }
         changes = progress.changes
-        // In the place of the progress bar, which is drawn again below.
+        // In place of the progress bar, which is drawn again below.
         StandardError.line(StandardError.isTerminal ? "\r\u{1B}[Kchanged" : "changed")
     }
 

@@ -9,11 +9,11 @@ struct WebSocketCommand: AsyncParsableCommand {
         commandName: "ws",
         abstract: "Send and receive messages over a WebSocket.",
         discussion: """
-            Sends what --send and --send-file say, else each line of standard input, as a text message. Prints each \
-            message that arrives on a line of stdout: text as it is, binary in Base64.
+            Sends the messages given by --send and --send-file, or else each line of standard input as a text message. \
+            Prints each received message on a line of stdout: text unchanged, binary in Base64.
 
-            It ends when all has left and, without --send and --send-file, standard input has ended; or, with --count, \
-            after that many messages. It reconnects where the connection is lost or refused, unless --once is given. \
+            It ends when everything was sent and, without --send and --send-file, standard input has ended; or, with \
+            --count, after that many messages. It reconnects when the connection is lost or refused, unless --once is given. \
             SIGINT and SIGTERM close with 1000. A close by the server is reported on stderr as: closed: CODE REASON.
             """
     )

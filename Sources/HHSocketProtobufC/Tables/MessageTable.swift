@@ -4,7 +4,7 @@ import HHSocketMessage
 
 /// The plans of a message and of all that can be in it, linked with each other.
 final class MessageTable: AtomicReference, @unchecked Sendable {
-    // Proof of Sendable: the initialiser alone writes the memory of the plans, before anybody else has the table.
+    // Proof of Sendable: only the initialiser writes the memory of the plans, before anything else has the table.
 
     /// The plan of the message itself.
     let root: UnsafePointer<MessagePlan>

@@ -5,9 +5,9 @@ import NIOCore
 
 /// Closed-loop workloads on the data structures that every call uses, for the package `Benchmarks`.
 ///
-/// They are here because the dispatch table is generic and internal: the compiler specialises it for `SocketTask` in
-/// this module, and does the same for the class below. Used from another package, they would not be specialised, and
-/// the benchmark would not measure the code that clients run.
+/// They are in this module because the dispatch table is generic and internal: the compiler specialises it for
+/// `SocketTask` here, and does the same for the class below. In another package they would not be specialised, and the
+/// benchmark would not measure the code that clients run.
 @_spi(Benchmarks) public enum DispatchWorkload {
     /// A reference, as `SocketTask` is.
     private final class Call: Sendable {}
@@ -48,7 +48,7 @@ import NIOCore
 
         /// - Returns: The serial; 0 if the call was refused, which does not happen while there is room in flight.
         private mutating func start() -> UInt32 {
-            // Deadlines differ, so that those of answered calls are met and swept as in a client.
+            // Deadlines differ, so that those of answered calls are reached and swept as in a client.
             self.now = self.now + .microseconds(1)
             let key = self.table.enter(self.call, deadline: self.now + .seconds(8))
             guard case .send(_, let serial) = self.table.attempt(key) else { return 0 }
@@ -71,7 +71,7 @@ import NIOCore
 
         /// Removes the earliest deadline and inserts another, up to 8 s later at random, `count` times.
         ///
-        /// - Returns: The number that came in order: `count`.
+        /// - Returns: The number that were in order: `count`.
         public mutating func replace(_ count: Int) -> Int {
             var inOrder = 0
             var last = NIODeadline.uptimeNanoseconds(0)

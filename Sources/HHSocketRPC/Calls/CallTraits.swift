@@ -10,11 +10,11 @@ struct CallTraits: Sendable {
     let needsContext: Bool
     /// Whether single calls are logged, measured or traced.
     let isObserved: Bool
-    /// Whether calls go straight to the dispatch table, because there are no interceptors.
+    /// Whether calls go directly to the dispatch table, because there are no interceptors.
     let isDirect: Bool
-    /// Whether a request without options of its own can be sent on the fast path.
+    /// Whether a request without its own options can be sent on the fast path.
     let isPlain: Bool
-    /// Whether a call that can be sent on the fast path may do without a task, if nobody holds that.
+    /// Whether a call that can be sent on the fast path needs no task, if nothing else refers to one.
     let isLight: Bool
     /// The largest body, in bytes, that is sent on the fast path. Larger ones are sent in slices, or may be compressed.
     let largestPlainBody: Int
@@ -22,7 +22,7 @@ struct CallTraits: Sendable {
     let flagMask: UInt32
     /// Whether handlers run on the socket thread.
     let callsBackHere: Bool
-    /// The custom fields of requests that have none of their own.
+    /// The custom fields of requests without their own.
     let customFields: Result<[UInt8]?, SocketError>
     let timeout: TimeAmount
     let isUnderThreadSanitizer = ThreadSanitizer.isRunning

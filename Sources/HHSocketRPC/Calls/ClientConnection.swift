@@ -31,7 +31,7 @@ final class ClientConnection: LinkReceiver {
     var endpoint: Endpoint { self.origin.endpoint }
     var agreement: Agreement? { self.origin.agreement }
 
-    /// Whether a stream has this serial, or pieces of its payload have come.
+    /// Whether a stream has this serial, or there is an incomplete payload with it.
     @inline(__always)
     func hasStreamOrPieces(of serial: UInt32) -> Bool {
         guard let streams = self.streams else { return false }
@@ -68,7 +68,7 @@ final class ClientConnection: LinkReceiver {
         if self.format.isGoAway(frame), let departure = self.core.receivedGoAway(frame, on: self.id) {
             self.core.driver.perform(.goAway(self.id, departure, isAnnounced: true), in: &turn)
         }
-        // A heartbeat that is not a ping answers one of ours.
+        // A heartbeat that is not a ping is an answer to one of ours.
         if self.format.isServerPing(frame) { self.link.answer(ping: frame, self.format, in: &turn) }
     }
 
@@ -80,8 +80,8 @@ final class ClientConnection: LinkReceiver {
 
     // MARK: Frames without a call
 
-    /// Gives up a frame that no call's timeout gives up, such as a push, if too little of it comes. In formats with
-    /// separators, where a length that is too long costs what it withholds and no more.
+    /// Abandons an incomplete frame to which no call's timeout applies, such as a push, if too few of its bytes arrive.
+    /// In formats with separators, where a length that is too large affects only the frames that it withholds.
     private func watchArrival(in turn: inout Turn) {
         let window = TimeAmount(clamping: self.core.configuration.socket.writeStallTimeout)
         let arriving = self.link.arriving()

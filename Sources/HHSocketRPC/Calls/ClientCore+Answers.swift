@@ -244,7 +244,7 @@ extension ClientCore {
     /// Counts an answer that no call waits for.
     func count(_ reception: CallTable.Reception) {
         switch reception {
-        case .answer: assertionFailure("somebody waits for this answer")
+        case .answer: assertionFailure("a caller waits for this answer")
         case .late: self.count(\.lateResponses)
         case .duplicate: self.count(\.duplicateResponses)
         case .unknown: self.count(\.unknownResponses)

@@ -12,7 +12,7 @@ extension ClientCore {
         self.begin(task, in: &turn)
     }
 
-    /// Starts a task on the general path, which is that of all streams.
+    /// Starts a task on the general path, which all streams take.
     func begin(_ task: SocketTask, in turn: inout Turn) {
         // Nil if cancelled meanwhile: the cancellation, which was also submitted, completes the task.
         guard let priority = task.begin() else { return }
@@ -105,7 +105,7 @@ extension ClientCore {
     }
 
     /// Whether the call waits for a connection even if none is being made. Retries do, and so do all calls while the
-    /// connection goes away.
+    /// server goes away.
     private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
         guard self.hot.table.link != .ready, !self.driver.isClosed else { return false }
         return self.hot.table.link == .goingAway || task.flight.retries > 0
@@ -185,7 +185,7 @@ extension ClientCore {
         return try self.connector.rules.send(frame, priority, on: connection.link, connection.endpoint, in: &turn)
     }
 
-    /// Sends a long request in pieces, between which others may leave, where hello agreed on that.
+    /// Sends a long request in pieces, between which other frames may be sent, if hello agreed on that.
     private func isSentInPieces(
         _ frame: Frame,
         _ priority: FramePriority,
@@ -225,7 +225,7 @@ extension ClientCore {
     ) {
         let length = request.body.readableBytes
         let isWhole = payloadBytes == task.flight.payloadLength ?? length
-        // If the payload is not the body alone, the body's last byte counts as sent only with the whole payload.
+        // If the payload contains more than the body, the body's last byte counts as sent only with the whole payload.
         let bytesSent = isWhole ? length : min(payloadBytes, max(0, length - 1))
         if task.progressed(bytesSent: bytesSent) { self.showProgress(of: task, in: &turn) }
         guard isWhole else { return }
@@ -254,7 +254,7 @@ extension ClientCore {
         if let reply = task.flight.reply {
             task.flight.reply = nil
             let reported = self.withActualDelivery(error, task)
-            // True whatever the interceptors make of the error, and whether or not they ask again.
+            // Even if the interceptors change the error, and whether or not they make the call again.
             if !error.notExecuted { task.flight.mayHaveRun = true }
             task.flight.stream?.flight.lastError = reported
             self.finishDrained(in: &turn)
@@ -330,8 +330,8 @@ extension ClientCore {
         self.complete(attempt.call, error, in: &turn)
     }
 
-    /// Gives up the answer that has come in part: if its length is wrong, it withholds those that follow. Only formats
-    /// with separators allow that.
+    /// Abandons an incomplete answer: if its length is wrong, it withholds later ones. Only formats with separators
+    /// allow that.
     private func giveUpAnswer(to attempt: Attempt, in turn: inout Turn) {
         guard self.format.resynchronises, let serial = attempt.serial else { return }
         self.connection(attempt.connection)?.link.giveUp(in: &turn) { $0.serial == serial }
@@ -389,14 +389,14 @@ extension ClientCore {
         if let key = task.flight.key { self.hot.table.setPriority(task.priority, key) }
     }
 
-    /// Asks the server to stop working on a call that was given up.
+    /// Asks the server to stop working on an abandoned call.
     func sendCancel(of attempt: Attempt, in turn: inout Turn) {
         if let stream = attempt.call.flight.stream {
             self.connection(stream.flight.connection)?.streams?.drop(stream, in: &turn)
             return
         }
         if let serial = attempt.serial, let streams = self.connection(attempt.connection)?.streams {
-            // What has begun to leave is cancelled below.
+            // A request whose sending has begun is cancelled below.
             _ = streams.dropPlain(serial: serial, in: &turn)
         }
         guard attempt.phase == .sent, let serial = attempt.serial, var frame = self.format.cancel(serial: serial)
@@ -494,10 +494,10 @@ extension ClientCore {
 
     /// Records that part of a call's answer has been received.
     ///
-    /// - Parameter gathered: The number of bytes of the pieces that have come before.
+    /// - Parameter gathered: The number of bytes of earlier pieces.
     func isReceiving(_ arriving: FrameDecoder.Arriving, after gathered: Int = 0, in turn: inout Turn) {
         guard !self.isPush(arriving) else { return }
-        // The length of a whole that comes in pieces is known once the last begins.
+        // The length of a payload in pieces is known once the last piece begins.
         let isLast = arriving.type & self.traits.flagMask & FrameType.continuesFlag == 0
         self.isReceiving(
             arriving.serial,

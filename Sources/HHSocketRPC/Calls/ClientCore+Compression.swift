@@ -28,7 +28,7 @@ extension ClientCore {
         return policy
     }
 
-    /// Ends the attempt, of which nothing has been sent, compresses the body, and begins the attempt again.
+    /// Ends the attempt, of which nothing was sent, compresses the body, and begins the attempt again.
     func deflate(
         _ task: SocketTask,
         _ request: SocketRequest,
@@ -155,7 +155,7 @@ extension ClientCore {
     /// The size of the queued pushes above which reading is suspended: 1 MiB.
     private static let longestPushLine = 1 << 20
 
-    /// A queued push: one that is being decompressed, or one behind it.
+    /// A queued push: one that is being decompressed, or a later one.
     struct WaitingPush: Sendable {
         var frame: Frame
         var metadata: [String: String]
@@ -167,7 +167,7 @@ extension ClientCore {
     /// Whether reading should be suspended because of the pushes that are queued.
     var pushLineIsFull: Bool { self.pushes.lineBytes > Self.longestPushLine }
 
-    /// Delivers the push after those that came before it.
+    /// Delivers the push after earlier ones.
     func standInLine(_ push: WaitingPush, in turn: inout Turn) {
         let wasFull = self.pushLineIsFull
         self.pushes.line.append(push)

@@ -74,7 +74,7 @@ extension ClientCore: DriverHost {
         defer { self.left[id] = nil }
         if id == self.hot.connectionID { self.hot.link = nil }
         let streams = self.connection(id)?.streams
-        // What has come whole is delivered before the error.
+        // Complete items are delivered before the error.
         streams?.connectionLost(in: &turn)
         for lost in self.hot.table.linkWasLost(id) {
             var error = error
@@ -115,7 +115,7 @@ extension ClientCore: DriverHost {
         id == self.hot.connectionID ? self.connection : self.left[id]
     }
 
-    /// The origin of a connection; that of the latest one, if this one is gone.
+    /// The origin of a connection; that of the latest one if this connection has ended.
     func origin(of id: ConnectionID) -> SocketResponse.Origin {
         self.connection(id)?.origin ?? self.connection?.origin
             ?? SocketResponse.Origin(endpoint: Endpoint(host: "", port: 0))
@@ -141,7 +141,7 @@ extension ClientCore: DriverHost {
 
     /// Judges the server by the end of an attempt; nil stands for the expected answer.
     func judge(_ error: SocketError?, on id: ConnectionID, in turn: inout Turn) {
-        // The answers of a draining connection say nothing about its successor.
+        // The answers of a draining connection do not concern its successor.
         guard self.hot.errorRate != nil, id == self.hot.connectionID, self.hot.table.link == .ready,
             let isWrong = ErrorRateWindow.judge(error), !isWrong || self.driver.isNetworkReachable,
             let verdict = self.hot.errorRate?.ended(isWrong: isWrong, now: turn.now)

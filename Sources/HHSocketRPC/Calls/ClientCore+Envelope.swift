@@ -164,7 +164,7 @@ extension ClientCore {
         if let hello = self.configuration.hello {
             why =
                 agreement == nil
-                ? "it answered hello with an error, as servers do that do not know it"
+                ? "it answered hello with an error, as servers without hello do"
                 : hello.features.contains(feature)
                     ? "it did not accept that"
                     : "hello did not offer that (HelloPolicy.features)"

@@ -2,7 +2,7 @@
 import HHSocket
 import NIOCore
 
-/// The errors of calls that fail on this side. Messages say what failed, where, why, and what to do.
+/// The errors of calls that fail on this side. Messages describe what failed, where, why, and what to do.
 extension ClientCore {
     func refused(_ refusal: CallTable.Refusal) -> SocketError {
         switch refusal {
@@ -59,8 +59,8 @@ extension ClientCore {
             case .waiting: "no connection to \(place)"
             case .queued: "\(place) did not read"
             case .sent: "no answer from \(place)\(self.progress(of: task, request))"
-            case .backingOff: "every attempt failed, and the next was waited for,"
-            case .idle: "an interceptor was at work, and did not return"
+            case .backingOff: "every attempt failed, and the next was still to come,"
+            case .idle: "an interceptor was running, and did not return"
             }
         let serial = attempt.serial.map { ", serial \($0)" } ?? ""
         var causes = self.silence(of: attempt)

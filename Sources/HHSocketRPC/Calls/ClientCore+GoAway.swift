@@ -52,8 +52,8 @@ extension ClientCore {
         self.driver.perform(.reconnectSooner, in: &turn)
     }
 
-    /// Sends a call again that the server did not run because it is about to end: on the next connection, within its
-    /// deadline, whatever its retry policy says.
+    /// Sends a call again that the server did not run because it is shutting down: on the next connection, within its
+    /// deadline, whatever its retry policy.
     ///
     /// - Returns: Whether it was sent again; otherwise the call fails.
     func isSentAgain(_ attempt: Attempt, _ error: SocketError, in turn: inout Turn) -> Bool {

@@ -4,7 +4,7 @@ import NIOCore
 import Tracing
 
 /// Calls with interceptors. Such a call is in the table from its start. Its interceptors run in a Swift task; each time
-/// they ask for the server's answer, an attempt begins, and its end replies to them.
+/// they request the server's answer, an attempt begins, and its end resumes them.
 extension ClientCore {
     /// Starts the interceptors of a call.
     func intercept(_ task: SocketTask, _ key: DispatchKey) {
@@ -83,7 +83,7 @@ extension ClientCore {
     ) {
         // Otherwise the call has completed already.
         guard let key = task.flight.key, let attempt = self.hot.table.remove(key) else { return }
-        // They may have returned without waiting for an answer that they asked for.
+        // They may have returned without waiting for an answer that they requested.
         self.sendCancel(of: attempt, in: &turn)
         self.complete(task, result, in: &turn)
     }

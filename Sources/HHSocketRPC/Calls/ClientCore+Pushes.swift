@@ -12,7 +12,7 @@ struct PushDelivery {
     var lineBytes = 0
     /// The pushes that the delegate has not handled yet.
     let delegateBacklog = CallbackBacklog()
-    /// The subscribers that are so far behind that reading is suspended.
+    /// The number of subscribers that are so far behind that reading is suspended.
     var holds = ReadingHolds()
 }
 
@@ -42,7 +42,7 @@ extension ClientCore {
     }
 
     func pushIsMalformed(_ type: UInt32, _ error: any Error) {
-        self.pushFailed("a push is no message of its type", type, error, \.malformedPushes)
+        self.pushFailed("a push is not a message of its type", type, error, \.malformedPushes)
     }
 
     /// Counts and logs a push whose envelope cannot be opened. Socket thread only.

@@ -5,7 +5,7 @@ import NIOCore
 
 /// The streams that wait for one of those that are open to end.
 struct StreamLine {
-    /// A place in the line. The stream may have left it.
+    /// A place in the queue. The stream may have been removed.
     struct Place {
         let task: SocketTask
         let key: DispatchKey
@@ -35,7 +35,7 @@ struct StreamLine {
         return place
     }
 
-    /// A stream that stands in the line has ended.
+    /// A stream in the queue has ended.
     mutating func leave(_ stream: StreamCall) {
         guard stream.flight.isInLine else { return }
         stream.flight.isInLine = false
@@ -44,8 +44,8 @@ struct StreamLine {
 }
 
 /// Streams. Each is a call, from its start to its completion, whose request is the stream's opening and whose answer is
-/// its end: interceptors, retries, fail-over, tracing and metrics are those of calls. Its items go beside, through its
-/// ``StreamCall`` and the ``ConnectionStreams`` of the connection that it is open on.
+/// its end: it has the same interceptors, retries, failover, tracing and metrics as other calls. Its items pass through
+/// its ``StreamCall`` and the ``ConnectionStreams`` of its connection.
 extension ClientCore {
     /// The streams of a connection, where hello agreed on them.
     func streams(on link: Link<FrameLanguage>, _ agreement: Agreement?) -> ConnectionStreams? {
@@ -60,7 +60,7 @@ extension ClientCore {
         return ConnectionStreams(settings, link: link, core: self)
     }
 
-    /// Checks what only the request of a stream must not have.
+    /// Checks options that only the request of a stream must not have.
     func check(_ request: SocketRequest, for stream: StreamCall) throws(SocketError) {
         guard self.configuration.streams != nil else {
             throw SocketError(
@@ -98,7 +98,7 @@ extension ClientCore {
         }
     }
 
-    /// The deadline of a whole stream: there is none unless the request sets one.
+    /// The deadline of a whole stream: none unless the request sets one.
     func streamDeadline(of request: SocketRequest, in turn: inout Turn) -> NIODeadline {
         let isLimited = request.options.timeout != nil || request.options.deadline != nil
         guard isLimited else { return .distantFuture }
@@ -109,7 +109,7 @@ extension ClientCore {
 
     // MARK: Opening
 
-    /// Begins the attempt of a stream that has a serial: opens it, or has it wait for a free one.
+    /// Begins the attempt of a stream that has a serial: opens it, or queues it until a stream may be opened.
     func open(
         _ stream: StreamCall,
         _ task: SocketTask,
@@ -133,7 +133,7 @@ extension ClientCore {
             stream.flight.customFields = try self.customFields(of: request)
             try self.connector.rules.check(Frame(type: sealed.type, serial: serial, payload: sealed.payload))
             let compression = try self.itemCompression(of: request, connection.agreement)
-            // Until the opening leaves.
+            // Until the opening is sent.
             self.hot.table.queued(key)
             self.hot.table.setDeadline(task.flight.deadline, key)
             self.armTimer()
@@ -173,7 +173,7 @@ extension ClientCore {
     private func hasNoStreams(_ request: SocketRequest, _ connection: ClientConnection) -> SocketError {
         let why =
             connection.agreement == nil
-            ? "it answered hello with an error, as servers do that do not know it" : "it did not accept that"
+            ? "it answered hello with an error, as servers without hello do" : "it did not accept that"
         return SocketError(
             .featureNotAgreed,
             message: """
@@ -242,7 +242,7 @@ extension ClientCore {
 
     // MARK: Ends
 
-    /// A stream has ended by a fault of the server's, or for what happened here. The server knows.
+    /// A stream has ended because of the server, or locally. The server has been notified.
     func streamFailed(_ task: SocketTask, _ outcome: StreamOutcome, in turn: inout Turn) {
         guard let key = task.flight.key, let attempt = self.hot.table.endAttempt(key) else { return }
         let error = self.error(of: outcome, attempt)
@@ -255,7 +255,7 @@ extension ClientCore {
         self.connection(stream.flight.connection)?.streams?.fail(stream, error, in: &turn)
     }
 
-    /// Ends the call of a stream by an error of this side, and tells the server.
+    /// Ends the call of a stream with a local error, and notifies the server.
     func endStream(of task: SocketTask, _ error: SocketError, in turn: inout Turn) {
         guard let key = task.flight.key, let attempt = self.hot.table.remove(key) else { return }
         self.noteOrigin(of: attempt)
@@ -344,7 +344,7 @@ extension ClientCore {
         self.receivedWhole(frame, on: connection, in: &turn)
     }
 
-    /// The answer to a plain call, or a push, came in pieces and cannot be put together.
+    /// The answer to a plain call, or a push, arrived in pieces that cannot be joined.
     func received(
         brokenPieces type: UInt32,
         _ serial: UInt32,
@@ -398,7 +398,7 @@ extension StreamViolation {
         switch self {
         case .beyondWindow: "the server sent more than the stream's window allows"
         case .itemAfterEnd: "the server sent an item after the end of its items"
-        case .endWithinItem: "the server ended its items within one"
+        case .endWithinItem: "the server ended its items in the middle of one"
         case .unexpectedItem: "the server sent an item, and on a stream of this kind it sends none"
         case .bodyInOpening: "its opening has a body"
         case .metadataOnItem: "the server sent metadata with an item"

@@ -9,15 +9,15 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Tracing
 
-/// A client's calls and pushes on the socket thread: performs what ``DispatchTable`` decides.
+/// A client's calls and pushes on the socket thread: performs the decisions of ``DispatchTable``.
 ///
 /// `ClientCore+Calls` has the life of a call, `ClientCore+Interception` its interceptors, `ClientCore+Answers` the
 /// server's answers, `ClientCore+Pushes` its pushes, `ClientCore+Connections` the changes of connections,
-/// `ClientCore+GoAway` servers that are about to end, `ClientCore+Errors` the errors of calls that fail here, and
-/// `FastPath` the path of nearly all calls.
+/// `ClientCore+GoAway` servers that shut down, `ClientCore+Errors` the errors of calls that fail locally, and
+/// `FastPath` the path of almost all calls.
 final class ClientCore: @unchecked Sendable {
-    // Proof of Sendable: the constants never change or are locked; every other property is touched
-    // on the socket thread alone.
+    // Proof of Sendable: the constants never change or are locked; every other property is accessed only on the socket
+    // thread.
     let driver: any ConnectionDriver
     let loop: SocketLoop
     let connector: FrameConnector
@@ -36,13 +36,13 @@ final class ClientCore: @unchecked Sendable {
     @exclusivity(unchecked)
     #endif
     var hot: Hot
-    /// The keys of the incomplete calls that `dispatch` has made, by task identifier, but for light ones.
+    /// The keys of the incomplete calls made by `dispatch`, by task identifier, except light ones.
     var dispatched: [Int: DispatchKey] = [:]
     var generator = SystemRandomNumberGenerator()
     var pushes = PushDelivery()
     /// The streams that wait until another has ended.
     var streamLine: StreamLine
-    /// The transfers that have begun and not ended.
+    /// The transfers in progress.
     var transfers = TransferList()
     private var observers: Observers
     private var timer: SocketLoop.TimerID?
@@ -257,7 +257,7 @@ final class ClientCore: @unchecked Sendable {
         self.turnEnded()
         self.connection?.streams?.abandon()
         for connection in self.left.values { connection.streams?.abandon() }
-        // Tasks that the user keeps retain this object, but need no connection any more.
+        // Tasks that the user keeps retain this object, but no longer need the connection.
         self.connection = nil
         self.transfers.clientIsGone()
         self.pushes.router.finish()

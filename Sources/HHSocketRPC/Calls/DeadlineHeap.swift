@@ -24,7 +24,7 @@ package struct DeadlineHeap<Key: Sendable>: Sendable {
     package mutating func insert(_ element: Element) {
         self.elements.append(element)
         var index = self.elements.count - 1
-        // Where timeouts are the same, each deadline is the latest and has its place already.
+        // If timeouts are equal, each deadline is the latest and is already in its place.
         guard index > 0, element.deadline < self.elements[(index - 1) / 2].deadline else { return }
         while index > 0 {
             let parent = (index - 1) / 2

@@ -3,24 +3,24 @@ import DequeModule
 import HHSocket
 import NIOCore
 
-/// The identity of one call in a ``DispatchTable``; invalid once that call is gone.
+/// The identity of one call in a ``DispatchTable``; invalid once that call has been removed.
 struct DispatchKey: Hashable, Sendable {
     fileprivate var index: UInt32
     fileprivate var generation: UInt32
 }
 
-/// A table of every call between its start and its completion. A call completes by being taken out of the table, which
-/// can happen only once.
+/// A table of every call between its start and its completion. A call completes when it is removed from the table,
+/// which can happen only once.
 ///
-/// A call is sent by one attempt, or by several in succession. It stays in the table when an attempt ends:
-/// ``remove(_:)`` takes it out, ``backOff(_:until:)`` and ``attempt(_:_:bytes:isPatient:)`` continue it.
+/// A call is sent in one attempt, or in several in succession. It stays in the table when an attempt ends:
+/// ``remove(_:)`` removes it, ``backOff(_:until:)`` and ``attempt(_:_:bytes:isPatient:)`` continue it.
 ///
 /// Decides which calls are sent, wait or fail, which answer belongs to which call, and which deadlines have passed. It
 /// has no clock and no I/O. `Call` is any representation of a call; tests use numbers.
 ///
-/// A call that nobody outside holds may be in the table in a light form, `Light`: without an object of its own. Its
-/// answer takes it out as it is (``takeAnsweredLight(serial:)``). Whatever else happens to it first makes a `Call` of
-/// it, so that only what is the same for both forms need know of the light one.
+/// A call to which nothing else refers may be in the table in a light form, `Light`, without an object. Its answer
+/// removes it in this form (``takeAnsweredLight(serial:)``). Every other event first converts it into a `Call`, so that
+/// only code that is the same for both forms has to handle the light one.
 struct DispatchTable<Call, Light>: ~Copyable {
     /// Whether calls can be sent now.
     enum LinkState: Sendable {
@@ -33,13 +33,13 @@ struct DispatchTable<Call, Light>: ~Copyable {
     enum Phase: Sendable {
         /// Waits for a connection; has no serial yet.
         case waiting
-        /// Queued behind a peer that does not read; no byte has been sent.
+        /// Queued because the peer does not read; no byte has been sent.
         case queued
         /// Bytes have been sent.
         case sent
         /// Waits for the next attempt.
         case backingOff
-        /// No attempt is under way: the previous one has ended, or the first has not begun.
+        /// No attempt is in progress: the previous one has ended, or the first has not begun.
         case idle
     }
 
@@ -71,7 +71,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
         var key: DispatchKey
         var call: Call
         var phase: Phase
-        /// The serial it was given, if any.
+        /// The serial of the attempt, if it has one.
         var serial: UInt32?
         /// The connection on which it was sent, if it was.
         var connection = DispatchTable.noConnection
@@ -131,7 +131,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
             return call
         }
 
-        /// Ends the attempt that was answered on its connection, and removes the call if it is not kept.
+        /// Ends the attempt that was answered on its connection, and removes the call unless it is kept.
         mutating func answered(keeping: Bool) -> (Call?, ConnectionID) {
             self.end()
             return (keeping ? self.call : self.release(), self.connection)
@@ -203,7 +203,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
     private var free = Slab<UInt32>()
     /// Calls in their light form, at the indices of their entries.
     private var lights = Places<Light>()
-    /// Makes a call of one in its light form, which has been sent; nil where there are none.
+    /// Converts a call in its light form, which has been sent, into a `Call`; nil if there are none.
     var promote: ((Light, DispatchKey, _ deadline: NIODeadline) -> Call)?
     /// The generation of new entries.
     private var firstGeneration: UInt32 = 0
@@ -230,7 +230,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
         self.maximumInFlight = maximumInFlight
         self.maximumWaiting = maximumWaiting
         self.waiting = WaitingLine(maximumCount: maximumWaiting, maximumBytes: maximumWaitingBytes)
-        // At most half of the serials, so that some are left for calls.
+        // At most half of the serials, so that the others remain for calls.
         self.maximumTombstones = min(maximumTombstones, self.serialCount / 2)
         self.nextSerial = serialRange.lowerBound
     }
@@ -247,7 +247,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
     /// The number of calls in the table.
     var count: Int { self.entries.count - self.free.count }
 
-    /// Whether there is room for one more call, whatever the others do.
+    /// Whether there is room for one more call, whatever the states of the others.
     var hasRoom: Bool { self.count - self.maximumInFlight < self.maximumWaiting }
 
     // MARK: Calls
@@ -269,7 +269,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
     }
 
     /// Releases the memory of a burst of calls once the table is empty. Otherwise every loss of a connection would scan
-    /// as many entries as there ever were calls at once.
+    /// as many entries as there were concurrent calls at the peak.
     private mutating func shrink() {
         guard self.count == 0, self.entries.count > Self.entriesKept else { return }
         // Old keys must not match new entries.
@@ -303,8 +303,8 @@ struct DispatchTable<Call, Light>: ~Copyable {
 
     /// Adds a new call in its light form, and begins its first attempt. Requires ``canSend``.
     ///
-    /// - Parameter serial: The one that ``nextSerialToSend()`` has just returned.
-    /// - Returns: The place of the call, which the caller must initialise before anything else is done to the table.
+    /// - Parameter serial: The serial that ``nextSerialToSend()`` has just returned.
+    /// - Returns: The memory of the call, which the caller must initialise before the table is used again.
     mutating func enterSent(serial: UInt32, deadline: NIODeadline) -> UnsafeMutablePointer<Light> {
         let index = self.takeIndex()
         Self.reserve(Int(index), in: &self.lights, self.entries)
@@ -324,7 +324,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
     /// The serial of a call that is sent before it is entered. Requires ``canSend``.
     mutating func nextSerialToSend() -> UInt32 { self.unusedSerial() }
 
-    /// Begins the first or next attempt of a call in the table that has none under way.
+    /// Begins the first or next attempt of a call in the table without an attempt in progress.
     ///
     /// - Parameters:
     ///   - bytes: The number of bytes that the call holds while it waits.
@@ -346,9 +346,9 @@ struct DispatchTable<Call, Light>: ~Copyable {
         return .wait(key)
     }
 
-    /// Repeats the previous attempt of a call in the table that has none under way: the server did not run it because
-    /// it is about to end, or the request was never sent. Since it was in flight, it may wait whatever the limits, and
-    /// even if no attempt to connect is in progress.
+    /// Repeats the previous attempt of a call in the table without an attempt in progress: the server did not run it
+    /// because it is shutting down, or the request was never sent. Since it was in flight, it may wait whatever the
+    /// limits, and even if no attempt to connect is in progress.
     ///
     /// - Parameter isReturning: Whether it is sent before calls of its priority that have never been sent.
     mutating func attemptAgain(
@@ -461,7 +461,8 @@ struct DispatchTable<Call, Light>: ~Copyable {
 
     /// Records that a queued frame is about to be sent on this connection.
     ///
-    /// - Returns: False if the frame must not be sent, because its call is gone or is sent on another connection.
+    /// - Returns: False if the frame must not be sent, because its call has been removed or is sent on another
+    ///   connection.
     mutating func willSend(serial: UInt32, on connection: ConnectionID) -> Bool {
         guard let index = self.serials[serial], index != Self.tombstone,
             self.entries[Int(index)].connection == connection
@@ -487,8 +488,8 @@ struct DispatchTable<Call, Light>: ~Copyable {
         self.setAlarm(deadline, DispatchKey(index: index, generation: self.entries[Int(index)].generation))
     }
 
-    /// Records that the answer to this serial has begun, and returns its call, if there is one. One in its light form
-    /// stays as it is: nobody watches its progress.
+    /// Records that the answer to this serial has begun, and returns its call, if there is one. A light call stays in
+    /// its form, since its progress is not observed.
     mutating func responseBegins(serial: UInt32) -> Call? {
         guard let index = self.serials[serial], index != Self.tombstone else { return nil }
         self.entries[Int(index)].alarm = .distantFuture
@@ -511,7 +512,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
     }
 
     /// Ends the attempt that `serial` answers, and returns its call. Nil if no call waits for the answer;
-    /// ``receive(serial:isFinal:)`` says why.
+    /// ``receive(serial:isFinal:)`` gives the reason.
     ///
     /// - Parameter keeping: Whether the call stays in the table; otherwise it completes.
     mutating func takeAnswered(serial: UInt32, keeping: Bool) -> Call? {
@@ -523,9 +524,9 @@ struct DispatchTable<Call, Light>: ~Copyable {
         return call
     }
 
-    /// Removes the call that `serial` answers and that has its light form, which completes it. Nil if there is none.
+    /// Removes the light call that `serial` answers, which completes it. Nil if there is none.
     ///
-    /// - Returns: The place of the light form, which the caller must move out before the table is used again.
+    /// - Returns: The memory of the light form, which the caller must move out before the table is used again.
     @inline(__always)
     mutating func takeAnsweredLight(serial: UInt32) -> UnsafeMutablePointer<Light>? {
         guard let index = self.serials[serial], index != Self.tombstone, self.entries[Int(index)].isLight else {
@@ -537,7 +538,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
         return self.lights[Int(index)]
     }
 
-    /// The key of the call whose light form satisfies `predicate`. Takes time for each call in the table.
+    /// The key of the call whose light form satisfies `predicate`. Searches the whole table.
     func key(ofLight predicate: (Light) -> Bool) -> DispatchKey? {
         for index in self.entries.indices {
             if self.entries[index].isLight, predicate(self.lights[index].pointee) {
@@ -553,7 +554,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
         return self.end(key.index, leavesTombstone: true)
     }
 
-    /// Removes a call, which completes it, and ends the attempt that is under way.
+    /// Removes a call, which completes it, and ends its attempt in progress.
     @discardableResult
     mutating func remove(_ key: DispatchKey) -> Attempt? {
         guard self.contains(key), let attempt = self.end(key.index, leavesTombstone: true) else { return nil }
@@ -737,7 +738,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
 
     /// Whether a call is in the table.
     func contains(_ key: DispatchKey) -> Bool {
-        // The entries are released when no call is left.
+        // The entries are released when no call remains.
         Int(key.index) < self.entries.count && self.entries[Int(key.index)].generation == key.generation
             && self.entries[Int(key.index)].hasCall
     }
@@ -753,7 +754,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
         return self.entries[Int(index)].call
     }
 
-    /// The phase of a call; nil if it is gone.
+    /// The phase of a call; nil if it has been removed.
     func phase(of key: DispatchKey) -> Phase? { self.contains(key) ? self.entries[Int(key.index)].phase : nil }
 
     private mutating func attempt(at index: UInt32) -> Attempt? {

@@ -2,10 +2,10 @@
 import HHSocket
 import NIOCore
 
-/// The fast paths of most calls, each beside the general path in ``ClientCore``.
+/// The fast paths of most calls, alongside the general path in ``ClientCore``.
 ///
-/// The invariant: a fast path may be taken only where it has exactly the effects of the general path, and it ends where
-/// that ends. The model's histories run both and compare the outcomes with the model.
+/// The invariant: a fast path may be taken only if it has exactly the effects of the general path, and it ends where
+/// that ends. The model's histories run both and compare the results with the model.
 extension ClientCore {
     // MARK: Requests
 
@@ -20,11 +20,11 @@ extension ClientCore {
         return self.loop.ifHandlersRun { self.isSentOnFastPath(task, from: .suspended, waiter, in: &$0) }
     }
 
-    /// Sends the request of a task in this state, if it can be sent with the next flush, as it is, and without possible
-    /// failure. False, without side effects, if the general path must be taken.
+    /// Sends the request of a task in this state, if it can be sent with the next flush, unchanged, and without
+    /// possible failure. False, without side effects, if the general path must be taken.
     ///
-    /// The general path is the rest of ``start(_:in:)``: enters the table, begins an attempt, puts the request into its
-    /// envelope, makes a frame, and sends it.
+    /// The general path is the rest of ``start(_:in:)``: it adds the call to the table, begins an attempt, puts the
+    /// request into its envelope, makes a frame, and sends it.
     func isSentOnFastPath(
         _ task: SocketTask,
         from state: SocketTask.State,
@@ -46,7 +46,7 @@ extension ClientCore {
         return true
     }
 
-    /// Whether the request of a new call can be sent with the next flush, as it is, and without possible failure.
+    /// Whether the request of a new call can be sent with the next flush, unchanged, and without possible failure.
     @inline(__always)
     private func canSendOnFastPath(_ request: borrowing SocketRequest) -> Bool {
         let length = request.body.readableBytes
@@ -54,8 +54,8 @@ extension ClientCore {
             && self.hot.table.canSend && request.options.isPlain && self.format.isApplicationType(request.type)
     }
 
-    /// Returns the turn whose handlers run now if a light call can be made in it, which ``send(_:_:_:in:)`` does; it is
-    /// then given back to the loop. Any thread. Nil if a task must be made and resumed.
+    /// Returns the turn whose handlers are running if a light call can be made in it, by ``send(_:_:_:in:)``, which
+    /// gives it back to the loop. May be called on any thread. Nil if a task must be made and resumed.
     func turnOfHandlers(toSend request: borrowing SocketRequest) -> Turn? {
         guard self.traits.isLight, let turn = self.loop.takeTurnOfHandlers() else { return nil }
         guard self.canSendOnFastPath(request) else {
@@ -65,10 +65,10 @@ extension ClientCore {
         return turn
     }
 
-    /// Makes a light call in the turn that ``turnOfHandlers(toSend:)`` has returned for it, and sends its request.
+    /// Makes a light call in the turn that ``turnOfHandlers(toSend:)`` has returned, and sends its request.
     ///
-    /// The general path is that of a task: ``startOnFastPath(_:_:)``. The parameters are no ``LightCall``, which is so
-    /// large that it would be copied rather than moved.
+    /// The general path is that of a task: ``startOnFastPath(_:_:)``. The parameters are not combined in a
+    /// ``LightCall``, which is so large that it would be copied rather than moved.
     func send(
         _ identifier: Int,
         _ request: consuming SocketRequest,
@@ -77,7 +77,7 @@ extension ClientCore {
         in turn: inout Turn
     ) {
         let deadline = self.deadline(of: request, in: &turn)
-        // Sent first, as long as it is here: nothing of it is looked up in the table.
+        // Sent first, while it is at hand, so that it need not be read from the table.
         let serial = self.hot.table.nextSerialToSend()
         self.sendBytes(of: request, serial, in: &turn)
         let now = turn.now
@@ -86,7 +86,7 @@ extension ClientCore {
         if deadline < self.hot.timerFires { self.armTimer() }
     }
 
-    /// Not inlined: of a parameter it is known that somebody holds it.
+    /// Not inlined: a parameter is known to be retained.
     @inline(never)
     private func sendBytes(of request: borrowing SocketRequest, _ serial: UInt32, in turn: inout Turn) {
         self.hot.link?._withUnsafeGuaranteedRef {
@@ -130,7 +130,7 @@ extension ClientCore {
 
     // MARK: Answers
 
-    /// Receives frames of the standard format that are complete and sound, as most are, without creating `Frame`
+    /// Receives frames of the standard format that are complete and valid, as most are, without creating `Frame`
     /// values. The first frame of another kind stays in the batch.
     ///
     /// The general path is ``ClientConnection/received(_:in:)``.

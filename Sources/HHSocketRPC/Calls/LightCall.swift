@@ -5,15 +5,15 @@ import NIOCore
 /// The dispatch table of a client.
 typealias CallTable = DispatchTable<SocketTask, LightCall>
 
-/// A call whose task nobody holds, from its request to its answer: it has no object of its own.
+/// A call without a task, from its request to its answer: it has no object.
 ///
-/// Nearly all calls of ``SocketClient/dispatch(_:completionHandler:)`` and ``SocketClient/data(for:)`` on the socket
-/// thread are light. One to which anything but its answer happens becomes a ``SocketTask``.
+/// Almost all calls of ``SocketClient/dispatch(_:completionHandler:)`` and ``SocketClient/data(for:)`` on the socket
+/// thread are light. Any event other than its answer converts it into a ``SocketTask``.
 struct LightCall {
-    /// A caller that awaits the result; nil tells it that the call cannot be light.
+    /// A caller that awaits the result; nil means that the call cannot be light.
     typealias Waiter = UnsafeContinuation<Result<SocketResponse, SocketError>?, Never>
 
-    /// The receiver of the result: one of the two at most, notified once, by the code that takes the call out of the
+    /// The receiver of the result: one of the two at most, notified once, by the code that removes the call from the
     /// table. Not an enumeration, which would be copied rather than moved.
     struct Receiver {
         let handler: SocketTask.Handler?
@@ -41,7 +41,7 @@ struct LightCall {
         self.sent = sent
     }
 
-    /// Moves a call out of its memory; what is left of it is its receiver.
+    /// Moves a call out of its memory; only its receiver remains to be used.
     @inline(__always)
     static func takeReceiver(at place: UnsafeMutablePointer<LightCall>) -> Receiver {
         // Moved out separately: a copy would count references.
@@ -75,7 +75,7 @@ struct AnsweredLightCall: TurnHandler {
     }
 }
 
-/// The caller of an answered light call, which goes on where handlers run.
+/// The caller of an answered light call, which continues where handlers run.
 struct AnsweredWaiter: TurnHandler {
     let continuation: LightCall.Waiter
     let response: SocketResponse

@@ -2,8 +2,8 @@
 /// A map from serials in flight to small numbers.
 ///
 /// The low bits of a serial select its slot. Serials are issued in order, so those in flight collide only if a call
-/// takes very long. The younger of two that collide goes into a dictionary. Nearly every operation is therefore one
-/// step, however many serials there are.
+/// takes very long. The younger of two that collide is stored in a dictionary. So almost every operation takes one
+/// step, whatever the number of serials.
 struct SerialMap: ~Copyable {
     struct Slot {
         /// Zero is an empty slot; no request has that serial.

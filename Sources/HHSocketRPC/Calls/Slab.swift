@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory for values that are reached by their index, without the checks of an array: it has one owner, so nobody asks
-/// at each access whether it is shared.
+/// Memory for values that are accessed by index, without the checks of an array: it has one owner, so accesses need not
+/// check for sharing.
 struct Slab<Element>: ~Copyable {
     private var base: UnsafeMutablePointer<Element>
     private var capacity: Int
@@ -62,8 +62,8 @@ struct Slab<Element>: ~Copyable {
     }
 }
 
-/// Memory for values of which the owner knows where there are any: it stores and removes them, all of them before the
-/// memory goes.
+/// Memory for values whose presence only the owner knows: it stores and removes them, and must remove all of them
+/// before the memory is released.
 struct Places<Element>: ~Copyable {
     private var base: UnsafeMutablePointer<Element>
     private var capacity: Int
@@ -75,7 +75,7 @@ struct Places<Element>: ~Copyable {
 
     deinit { self.base.deallocate() }
 
-    /// The place at an index from 0 to the one that ``reserve(_:isUsed:)`` was given.
+    /// The place at an index from 0 to the last one passed to ``reserve(_:isUsed:)``.
     @inline(__always)
     subscript(index: Int) -> UnsafeMutablePointer<Element> {
         precondition(index >= 0 && index < self.capacity)

@@ -22,7 +22,7 @@ public protocol SocketInterceptor: Sendable {
     /// Answers the request, usually by calling `next`.
     ///
     /// - Parameters:
-    ///   - request: The request that the previous interceptor passed on; the first receives the task's own.
+    ///   - request: The request from the previous interceptor; the first interceptor receives the task's own.
     ///   - next: Passes a request on to the next interceptor, and in the end to the server. May be called again once it
     ///     has returned.
     /// - Throws: The error that the call fails with. An error that is not a ``/HHSocket/SocketError`` becomes one with
@@ -39,7 +39,7 @@ public struct SocketInterceptorNext: Sendable {
         self.body = body
     }
 
-    /// Passes `request` on, and returns the answer. Its `timeout` and `priority` have no effect any more.
+    /// Passes `request` on, and returns the answer. Its `timeout` and `priority` no longer have an effect.
     ///
     /// - Throws: ``/HHSocket/SocketError`` if the rest of the call failed; `invalidArgument` if an earlier call of
     ///   `next` has not returned yet.

@@ -33,18 +33,18 @@ public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
     private let isRefusal: @Sendable (SocketError) -> Bool
 
     private var token: Token?
-    /// The number of the current token, so that of many calls with an old one only the first asks for a new one.
+    /// The number of the current token, so that only the first of many calls with an old one requests a new one.
     private var generation = 0
     private var lastAttempt = 0
     private var attempt: Attempt?
     private var lastWaiter = 0
 
     /// - Parameters:
-    ///   - token: The token to begin with; nil, the default, gets one before the first call.
-    ///   - refreshTimeout: The time that `refresh` may take; 30 s by default. Then the calls that wait for it fail with
+    ///   - token: The initial token; nil, the default, gets one before the first call.
+    ///   - refreshTimeout: The time limit of `refresh`; 30 s by default. Then the calls that wait for it fail with
     ///     `timeout`, its task is cancelled, and its result is ignored.
     ///   - isRefusal: Whether an error means that the token was not accepted; by default, `noPermission` does.
-    ///   - refresh: Gets a new token. Runs in a task of its own, which goes on when the calls that wait for it are
+    ///   - refresh: Gets a new token. Runs in a separate task, which continues when the calls that wait for it are
     ///     cancelled. If it throws, all calls that wait for it fail with that error; the next call tries again.
     ///   - apply: Puts the token into a request.
     public init(

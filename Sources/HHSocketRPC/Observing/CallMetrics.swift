@@ -3,17 +3,17 @@ import HHSocket
 import Metrics
 import NIOCore
 
-/// The metrics of calls, for swift-metrics. Not created if no factory collects, so that calls then cost no more.
+/// The metrics of calls, for swift-metrics. Not created without a metrics backend, so that calls then have no cost.
 ///
 /// - `hhsocket.calls` (`type`, `outcome`: `ok` or a code's name), `hhsocket.call_time` (`type`): completed calls;
 /// - `hhsocket.retries` (`cause`): attempts after the first;
-/// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: present numbers, summed over the clients that share a
+/// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: current numbers, summed over the clients that share a
 ///   factory;
 /// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`,
 ///   `.malformed_frames`, `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.opened_streams`, `.sent_items`,
 ///   `.received_items`, `.pushes`, `.dropped_pushes`, `.failed_push_handlers`: as in ``ClientStatistics``.
 struct CallMetrics {
-    /// The number of types with metrics of their own; the calls of all others are counted together, as type `other`,
+    /// The number of types with their own metrics; the calls of all others are counted together, as type `other`,
     /// because a metric is never released.
     static let maximumTypes = 1_000
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
-/// The pushes that wait for one subscriber. Drops pushes and suspends reading as the policy says; no locks, no threads.
+/// The pushes that wait for one subscriber. Drops pushes and suspends reading according to the policy; no locks, no
+/// threads.
 struct PushBuffer<Element: Sendable>: Sendable {
     enum Appended: Equatable {
         case kept
@@ -47,7 +48,7 @@ struct PushBuffer<Element: Sendable>: Sendable {
         return (element, self.releasesReading())
     }
 
-    /// Moves the oldest elements into `batch`, as many as a reader takes at once. Returns whether reading may resume.
+    /// Moves the oldest elements into `batch`, up to the limit of a batch. Returns whether reading may resume.
     mutating func take(into batch: inout Deque<Element>) -> Bool {
         let count = min(self.count, self.policy.batchLimit)
         if count == self.count, batch.isEmpty {

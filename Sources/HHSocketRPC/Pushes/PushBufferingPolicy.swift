@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The treatment of pushes that arrive faster than a subscriber takes them. Each subscriber has a buffer of its own.
+/// The treatment of pushes that arrive faster than a subscriber takes them. Each subscriber has a separate buffer.
 ///
 /// Pushes are counted, not their bytes: each may be as large as ``/HHSocket/SocketConfiguration/maximumPayloadLength``.
-/// A limit below 1 counts as 1. A reader takes up to a sixteenth of the limit at once, 256 at most, and works through
-/// them; these do not count towards the limit.
+/// A reader takes up to a sixteenth of the limit at once, 256 at most, and works through them; these do not count
+/// towards the limit. A limit below 1 counts as 1.
 public enum PushBufferingPolicy: Hashable, Sendable {
     /// At most this number wait; the oldest is dropped to make room for the next, and counted in
     /// ``ClientStatistics/droppedPushes``. For updates that replace earlier ones.
@@ -15,24 +15,24 @@ public enum PushBufferingPolicy: Hashable, Sendable {
     /// wait.
     ///
     /// Pushes that the client has read by then are still delivered, so more can wait: up to those of one read (1 MiB),
-    /// and when the server closes the connection, those that the kernel holds for it (some MiB).
+    /// and when the server closes the connection, those in the kernel's buffer (some MiB).
     ///
-    /// Only for a subscriber that is behind for moments: meanwhile **everything** on the connection is held up:
-    /// - Other subscribers' pushes, and the answers to calls, whose timeouts keep running. A subscriber that waits for
-    ///   an answer before it takes the next push may wait in vain.
-    /// - Heartbeats are sent, but their answers are not awaited: a server that vanishes is noticed only later. The
+    /// Only for a subscriber that is briefly behind: meanwhile **everything** on the connection is delayed:
+    /// - Other subscribers' pushes, and the answers to calls, whose timeouts continue. A subscriber that waits for an
+    ///   answer before it takes the next push may wait in vain.
+    /// - Heartbeats are sent, but their answers are not awaited: the loss of a server is detected only later. The
     ///   server's own pings are not answered, so it may close the connection.
     /// - If the server stops reading while it cannot write, and anything must be sent, the connection is lost after
     ///   ``/HHSocket/SocketConfiguration/writeStallTimeout``.
-    /// - A server may drop pushes that a client does not read. Those that are unread when this side leaves the
+    /// - A server may drop pushes that a client does not read. Those that are unread when this side closes the
     ///   connection are lost.
     case suspendReading(Int)
 
     /// ``dropOldest(_:)`` with 1,024.
     public static var `default`: PushBufferingPolicy { .dropOldest(1_024) }
 
-    /// The number of pushes that a reader takes at once, to go through them without locks: a sixteenth of the limit,
-    /// 256 at most. The pushes that a reader holds are thus few beside the limit.
+    /// The number of pushes that a reader takes at once, to process them without locks: a sixteenth of the limit, 256
+    /// at most, so that readers hold few pushes compared with the limit.
     var batchLimit: Int { min(max(1, self.limit / 16), 256) }
 
     /// The number of pushes that may wait before the policy applies; 1 at least.

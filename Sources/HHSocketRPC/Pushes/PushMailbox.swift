@@ -59,7 +59,7 @@ final class PushMailbox: Sendable {
         return outcome
     }
 
-    /// Waits for and returns the next push; nil if there will be none. Cancelling the calling task ends the
+    /// Waits for and returns the next push; nil if there are no more. Cancelling the calling task ends the
     /// subscription.
     ///
     /// - Parameter isolation: The caller's.
@@ -73,13 +73,13 @@ final class PushMailbox: Sendable {
         }
     }
 
-    /// Moves the oldest pushes into `batch`, which is empty, without waiting: as many as a reader takes at once.
+    /// Moves the oldest pushes into `batch`, which is empty, without waiting, up to the limit of a batch.
     func take(into batch: inout Deque<SocketPush>) {
         let releasesReading = self.state.withLockedValue { $0.buffer.take(into: &batch) }
         if releasesReading { self.changed(self, Change(releasesReading: true)) }
     }
 
-    /// Puts pushes that a reader has taken but not used back in front.
+    /// Returns pushes that a reader has taken but not used to the front.
     func giveBack(_ pushes: consuming Deque<SocketPush>) {
         var rest = pushes
         var resumed: [(Reader, SocketPush)] = []

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
-/// A reader of a mailbox, which takes pushes in batches, goes through a batch without locks, and puts back the rest
-/// when it is released. For one task at a time.
+/// A reader of a mailbox, which takes pushes in batches, processes a batch without locks, and returns the rest when it
+/// is released. For one task at a time.
 final class PushReading {
     private let mailbox: PushMailbox
     private var batch: Deque<SocketPush> = []
@@ -15,7 +15,7 @@ final class PushReading {
         if !self.batch.isEmpty { self.mailbox.giveBack(self.batch) }
     }
 
-    /// Waits for and returns the next push; nil if there will be none. Cancelling the calling task ends the
+    /// Waits for and returns the next push; nil if there are no more. Cancelling the calling task ends the
     /// subscription.
     ///
     /// - Parameter isolation: The caller's.

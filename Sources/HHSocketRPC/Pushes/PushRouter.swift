@@ -34,7 +34,7 @@ struct PushRouter {
         let ofType = self.subscribers[push.type]
         let ofAll = self.subscribers[nil]
         guard let others = ofAll else {
-            // Usually there is one subscriber, which gets the push itself and no copy.
+            // Usually there is one subscriber, which gets the push itself without a copy.
             if let subscribers = ofType, subscribers.count == 1 { return self.gather(push, for: subscribers[0]) }
             return self.gather(push, for: ofType ?? [])
         }
@@ -64,7 +64,7 @@ struct PushRouter {
         var newHolds = 0
     }
 
-    /// Hands over the gathered pushes. A subscriber that is behind does not affect the others.
+    /// Delivers the gathered pushes. A subscriber that is behind does not affect the others.
     mutating func handOver() -> HandedOver {
         var result = HandedOver()
         for subscriber in self.waiting {

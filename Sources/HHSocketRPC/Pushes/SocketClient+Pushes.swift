@@ -3,7 +3,7 @@ extension SocketClient {
     /// Subscribes to the pushes of one type, from now on. Each call makes a new subscription, which gets every push.
     ///
     /// Pushes that the server sends because of a call that was made after this returned are never missed. A push that
-    /// is on its way while this is called may be.
+    /// arrives while this is called may be.
     ///
     /// ```swift
     /// for await push in client.pushes(ofType: 2001) { … }
@@ -16,21 +16,21 @@ extension SocketClient {
         SocketPushes(self.core.subscribe(to: type, policy))
     }
 
-    /// Subscribes to the pushes of every type, from now on, as ``pushes(ofType:buffering:)`` does for one.
+    /// Subscribes to the pushes of every type, from now on, like ``pushes(ofType:buffering:)``.
     public func pushes(buffering policy: PushBufferingPolicy = .default) -> SocketPushes {
         SocketPushes(self.core.subscribe(to: nil, policy))
     }
 
-    /// Calls `handler` with each push from now on, in a Swift task of its own, one at a time and in order.
+    /// Calls `handler` with each push from now on, in a separate Swift task, one at a time and in order.
     ///
     /// An error that it throws is logged by the connection's logger, ``/HHSocket/SocketConfiguration/logger``, as a
     /// warning with the metadata `type` and `error`, and counted in ``ClientStatistics/failedPushHandlers``; the
-    /// handler is then called with the next push. A slow handler loses its own pushes, as `policy` says, and affects no
-    /// other subscriber unless the policy is ``PushBufferingPolicy/suspendReading(_:)``. A handler should wait with
-    /// `await` and not block its thread.
+    /// handler is then called with the next push. A slow handler loses its own pushes, according to `policy`, and does
+    /// not affect other subscribers unless the policy is ``PushBufferingPolicy/suspendReading(_:)``. A handler should
+    /// wait with `await` and not block its thread.
     ///
-    /// The handler is kept until ``PushSubscription/cancel()``, or until the client is released and the pushes that had
-    /// arrived by then have been handled. A handler that holds its client strongly keeps it from being released.
+    /// The handler is retained until ``PushSubscription/cancel()``, or until the client is released and the pushes that
+    /// had arrived by then have been handled. A handler that retains its client prevents its release.
     ///
     /// - Parameters:
     ///   - type: The pushes' type; nil, the default, for all.

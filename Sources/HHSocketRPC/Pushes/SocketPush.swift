@@ -10,7 +10,7 @@ public struct SocketPush: Sendable, Hashable {
     public var body: ByteBuffer
     /// The custom fields of the push's header, by name; empty in formats that have none.
     public var header: [String: [UInt8]] = [:]
-    /// The metadata that the server sent beside the body, by name; empty if it sent none, as without an agreement on
+    /// The metadata that the server sent with the body, by name; empty if it sent none, as without an agreement on
     /// ``/HHSocket/ProtocolFeature/metadata``.
     public var metadata: [String: String] = [:]
     /// The server that sent it.
@@ -19,7 +19,7 @@ public struct SocketPush: Sendable, Hashable {
     /// Whether the body is a small part of the bytes that were read from the network together with it.
     var isSlice: Bool { self.body.storageCapacity / 4 > self.body.readableBytes }
 
-    /// Copies the body, so that a waiting push does not hold all the bytes that were read together with it.
+    /// Copies the body, so that a waiting push does not retain all the bytes that were read together with it.
     mutating func detach() {
         self.body = ByteBuffer(bytes: self.body.readableBytesView)
     }

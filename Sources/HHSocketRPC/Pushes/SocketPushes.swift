@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The pushes that ``SocketClient/pushes(ofType:buffering:)`` and ``SocketClient/pushes(buffering:)`` subscribe to.
 ///
-/// The subscription ends when this sequence and its iterators are gone, when a Swift task that reads it is cancelled,
-/// and when the client is released; in the last case waiting pushes can still be read. Several iterators share the
-/// pushes: each push goes to one of them. For a second reader of every push, subscribe once more.
+/// The subscription ends when this sequence and its iterators are released, when a Swift task that reads it is
+/// cancelled, and when the client is released; in the last case waiting pushes can still be read. Several iterators
+/// share the pushes: each push goes to one of them. For a second reader of every push, subscribe once more.
 ///
-/// An iterator takes waiting pushes in batches, and goes through a batch without locks and thread hops. When it is
-/// released, the rest of its batch waits again.
+/// An iterator takes waiting pushes in batches, and processes a batch without locks and thread hops. When it is
+/// released, the rest of its batch is returned to the buffer.
 public struct SocketPushes: AsyncSequence, Sendable {
     public typealias Element = SocketPush
     public typealias Failure = Never

@@ -25,7 +25,7 @@ struct ErrorRateWindow {
     /// Oldest first; those within the window, and perhaps one more.
     private var moments: Deque<Moment> = []
     private var latest = NIODeadline.distantPast
-    /// The number of calls that had ended when each of the wrong ones did.
+    /// The number of calls that had ended when each of the failed ones did.
     private var wrong: Deque<Int> = []
 
     init(_ policy: ErrorRatePolicy) {
@@ -71,7 +71,7 @@ struct ErrorRateWindow {
 }
 
 extension ErrorRateWindow {
-    /// Whether a call with this outcome went wrong; nil if the outcome says nothing about the server.
+    /// Whether a call with this outcome failed; nil if the outcome does not concern the server.
     static func judge(_ error: SocketError?) -> Bool? {
         guard let error else { return false }
         switch error.code {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A limit on all retries of a client, so that they do not multiply the load of a server in trouble.
 ///
-/// A bucket of tokens that starts full. Each retry takes one, each call that is answered with 200 puts a part of one
-/// back. While the bucket is empty, calls fail instead of being retried.
+/// A bucket of tokens that starts full. Each retry takes one, each call that is answered with 200 returns a part of
+/// one. While the bucket is empty, calls fail instead of being retried.
 public struct RetryBudget: Hashable, Sendable {
     /// The number of tokens that the bucket holds; 10 by default.
     public var capacity: Int

@@ -4,8 +4,7 @@ import HHSocket
 /// The conditions under which a failed call is sent again, within its timeout.
 ///
 /// A call is sent again if the server is known not to have run it (``/HHSocket/SocketError/notExecuted``), or if its
-/// request says that running it twice does no harm (``CallOptions/isIdempotent``). A retry waits for a connection if
-/// there is none.
+/// request is idempotent (``CallOptions/isIdempotent``). A retry waits for a connection if there is none.
 public struct RetryPolicy: Hashable, Sendable {
     /// The number of times that a request may be sent in all, at least 1. Attempts that found no connection do not
     /// count.
@@ -16,10 +15,10 @@ public struct RetryPolicy: Hashable, Sendable {
     /// The failures after which a call is sent again; ``defaultCodes`` by default.
     ///
     /// A request with an idempotency key is not sent again after an answer that the server keeps for the key
-    /// (``/HHSocket/Status/isKept``), whatever the codes are: the answer would be the same.
+    /// (``/HHSocket/Status/isKept``), whatever the codes: the answer would be the same.
     ///
     /// With `timeout`, an attempt whose answer has not begun in time (``CallOptions/firstResponseTimeout``) is sent
-    /// again, never a call that has timed out itself. With `notConnected` and the codes of connecting, a call that
+    /// again, but never a call that has timed out itself. With `notConnected` and the codes of connecting, a call that
     /// found no connection waits for one.
     public var codes: Set<SocketError.Code>
 

@@ -3,8 +3,8 @@ import DequeModule
 import HHSocket
 import NIOCore
 
-/// The streams of one connection of a client, and its payloads in pieces: performs what ``/HHSocket/ClientStreams``
-/// decides. On the socket thread.
+/// The streams of one connection of a client, and its payloads in pieces: performs the decisions of
+/// ``/HHSocket/ClientStreams``. On the socket thread.
 final class ConnectionStreams {
     /// The call of a stream that is open.
     private struct Open {
@@ -17,7 +17,7 @@ final class ConnectionStreams {
     private let link: Link<FrameLanguage>
     /// Outlives this object.
     private unowned let core: ClientCore
-    // Unchecked because each frame accesses it, and on the socket thread alone.
+    // Unchecked because each frame accesses it, and only on the socket thread.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -31,18 +31,18 @@ final class ConnectionStreams {
     private var serials: [UInt32: StreamID] = [:]
     /// The cancels of streams that carry more than their serial, by that.
     private var cancellations: [UInt32: Frame] = [:]
-    /// The number of bytes that have left of plain requests in pieces, by serial.
+    /// The number of sent bytes of plain requests in pieces, by serial.
     private var plainBytes: [UInt32: Int] = [:]
     private var isPerforming = false
-    /// Whether something may leave that was not looked at.
+    /// Whether there may be frames to send that were not pulled.
     private var mustPull = false
-    /// The streams with items that have come and were not handed over.
+    /// The streams with received items that were not delivered.
     private var arrivals: [StreamCall] = []
     private var receivedItems = 0
     private var timer: (id: SocketLoop.TimerID, deadline: NIODeadline)?
 
-    /// The bytes of what has not been sent that the system holds at most. Small calls pass what waits here, and none of
-    /// what waits there.
+    /// The largest number of unsent bytes that the system holds. Small calls overtake bytes that wait here, but none of
+    /// those in the system.
     private static let unsentBytes = 128 << 10
 
     init(_ settings: StreamSettings, link: Link<FrameLanguage>, core: ClientCore) {
@@ -106,8 +106,8 @@ final class ConnectionStreams {
         return frame
     }
 
-    /// How much a reader may take without a report: at the end of a batch, and before that. What all readers together
-    /// keep to themselves must not stop a sender.
+    /// The amounts that a reader may take without a report: at the end of a batch, and before that. The unreported
+    /// items of all readers together must not stop a sender.
     private var reportLimits: (quiet: UInt64, most: UInt64) {
         let window = UInt64(self.terms.client.stream)
         let share = UInt64(self.terms.client.connection) / 4 / UInt64(max(1, self.terms.maximumStreams))
@@ -122,7 +122,7 @@ final class ConnectionStreams {
         self.goOn(in: &turn)
     }
 
-    /// Drops what a plain call has sent or received in pieces, since it has ended.
+    /// Drops the sent and received pieces of a plain call that has ended.
     func dropPlain(serial: UInt32, in turn: inout Turn) -> StreamScheduler.Dropped {
         self.plainBytes[serial] = nil
         return self.machine.dropPlain(serial: serial)
@@ -152,28 +152,29 @@ final class ConnectionStreams {
         self.goOn(in: &turn)
     }
 
-    /// Looks at what the application has done with a stream.
+    /// Processes the application's changes to a stream.
     func visit(_ call: StreamCall, in turn: inout Turn) {
         guard let id = call.flight.id else { return }
         self.settle(call, id, in: &turn)
         self.goOn(in: &turn)
     }
 
-    /// Hands the machine what the application has taken and what it sends.
+    /// Passes the items that the application has taken, and those that it sends, to the machine.
     private func settle(_ call: StreamCall, _ id: StreamID, in turn: inout Turn) {
         let (taken, isFinished) = call.takeOutbox()
         if taken != ItemReceipt() { self.machine.took(id, taken, now: turn.now) }
         self.sendItems(of: call, id, isFinished: isFinished, in: &turn)
     }
 
-    /// Has the server send so much before the application has taken it, where that is more than the window of hello.
+    /// Allows the server to send this amount before the application has taken it, if it is more than the window of
+    /// hello.
     func widen(_ call: StreamCall, to window: UInt64, in turn: inout Turn) {
         guard let id = call.flight.id else { return }
         self.machine.widen(id, to: window)
         self.goOn(in: &turn)
     }
 
-    /// The application wants none of the items that have come.
+    /// The application does not need the received items.
     func release(_ call: StreamCall, in turn: inout Turn) {
         guard let id = call.flight.id else { return }
         self.machine.release(id)
@@ -203,14 +204,14 @@ final class ConnectionStreams {
             call.flight.isFinished = true
             self.machine.finish(id)
         }
-        // Not before the opening has left.
+        // Not before the opening was sent.
         let takesItems = call.flight.hasLeft && call.flight.goesOn && call.flight.backlog.isEmpty
         call.offer(takesItems ? self.machine.allowance(id) : 0, takesItems: takesItems, in: &turn)
     }
 
     // MARK: From the wire
 
-    /// Whether a stream has this serial, or pieces of its payload may have come.
+    /// Whether a stream has this serial, or there may be an incomplete payload with it.
     func hasStreamOrPieces(of serial: UInt32) -> Bool {
         self.hasStream(of: serial) || self.machine.awaitsPieces
     }
@@ -224,11 +225,11 @@ final class ConnectionStreams {
         self.lastItem?.serial == serial || !self.serials.isEmpty && self.serials[serial] != nil
     }
 
-    /// Takes a frame.
+    /// Handles a frame.
     ///
-    /// - Returns: Whether it was one of streams or pieces. All others are the core's.
+    /// - Returns: Whether it belonged to streams or pieces. The core handles all others.
     func receive(_ frame: Frame, isDamaged: Bool = false, in turn: inout Turn) -> Bool {
-        // Of no matter to a stream.
+        // Irrelevant for a stream.
         let isAwaited =
             !self.hasStream(of: frame.serial)
             && (self.core.format.isPush(frame) || self.core.hot.table.isAwaited(serial: frame.serial))
@@ -240,7 +241,7 @@ final class ConnectionStreams {
         return isTaken
     }
 
-    /// The number of bytes that have come of a plain call's answer, of which a piece is missing.
+    /// The number of received bytes of a plain call's incomplete answer.
     func gatheredBytes(_ serial: UInt32) -> Int { self.machine.gatheredBytes(serial) }
 
     /// A read has been received, or part of one.
@@ -258,7 +259,7 @@ final class ConnectionStreams {
         self.arrivals.removeAll(keepingCapacity: true)
     }
 
-    /// The connection is gone: what has come whole is handed over. The calls are ended by whoever calls this.
+    /// The connection was lost: complete items are delivered. The caller ends the calls.
     func connectionLost(in turn: inout Turn) {
         self.machine.connectionLost()
         self.perform(in: &turn)
@@ -268,7 +269,7 @@ final class ConnectionStreams {
 
     /// The traffic of an open stream so far; nil if it is not open here.
     ///
-    /// - Parameter asksSystem: Whether the system is asked what the peer has acknowledged.
+    /// - Parameter asksSystem: Whether to query the system for the bytes that the peer has acknowledged.
     func traffic(of call: StreamCall, asksSystem: Bool) -> StreamTraffic? {
         guard let id = call.flight.id, let open = self.opens[id], let items = self.machine.traffic(id) else {
             return nil
@@ -286,12 +287,12 @@ final class ConnectionStreams {
         )
     }
 
-    /// The server is being left, or is about to end: streams learn of it.
+    /// Notifies the streams that the client fails over, or that the server is shutting down.
     func drains() {
         for open in self.opens.values { open.call.drains() }
     }
 
-    /// Nothing of this connection matters any more.
+    /// Stops using this connection.
     func abandon() {
         if let timer = self.timer { self.core.loop.removeTimer(timer.id) }
         self.timer = nil
@@ -302,7 +303,7 @@ final class ConnectionStreams {
 
     // MARK: To the wire
 
-    /// Sends what may leave, and performs what follows from it.
+    /// Sends frames, and performs the resulting actions.
     private func goOn(in turn: inout Turn) {
         self.pull(in: &turn)
         self.perform(in: &turn)
@@ -310,7 +311,7 @@ final class ConnectionStreams {
         self.armTimer(in: &turn)
     }
 
-    /// Sends frames while the link takes them.
+    /// Sends frames while the link accepts them.
     ///
     /// - Returns: Whether any was sent.
     @discardableResult
@@ -329,9 +330,9 @@ final class ConnectionStreams {
         return hasSent
     }
 
-    /// A frame is about to leave.
+    /// A frame is about to be sent.
     ///
-    /// - Returns: False if nobody wants it any more.
+    /// - Returns: False if it is not needed any more.
     private func leaves(_ frame: inout Frame, in turn: inout Turn) -> Bool {
         if !self.cancellations.isEmpty, frame.type == self.core.format.layout.cancel?.type,
             let cancellation = self.cancellations.removeValue(forKey: frame.serial)
@@ -352,7 +353,7 @@ final class ConnectionStreams {
                 return false
             }
         } else if !self.core.hot.table.isAwaited(serial: frame.serial) {
-            // It was answered before the server had all of it.
+            // It was answered before the server had received all of it.
             self.plainBytes[frame.serial] = nil
             _ = self.machine.dropPlain(serial: frame.serial)
             guard let cancel = self.core.format.cancel(serial: frame.serial) else { return false }
@@ -429,7 +430,7 @@ final class ConnectionStreams {
         self.serials[open.serial] = nil
         switch end.outcome {
         case .answered, .connectionLost: self.cancellations[open.serial] = nil
-        // One whose opening has left is cancelled.
+        // A stream whose opening was sent is cancelled.
         default: if !end.hasLeft { self.cancellations[open.serial] = nil }
         }
         // Before the end.
@@ -437,7 +438,7 @@ final class ConnectionStreams {
         open.call.flight.hasMoved = open.call.flight.hasMoved || end.hasMoved
         open.call.flight.backlog = []
         switch end.outcome {
-        // Whoever cancelled it, or lost the connection, ends the call.
+        // The code that cancelled it, or lost the connection, ends the call.
         case .cancelled, .connectionLost, .drained, .inputClosed, .failed: break
         case .answered:
             if let answer = end.answer { self.core.receivedWhole(answer, onConnection: self.connection, in: &turn) }

@@ -22,8 +22,8 @@ extension Link where Language == FrameLanguage {
         #endif
     }
 
-    /// Has the system take no more while it has this number of bytes that it has not sent. A call that is made then
-    /// waits behind no more than that. Without effect where the system has no such option, or the connection is no TCP.
+    /// Limits the number of unsent bytes that the system accepts, so that a new call waits behind no more than that. No
+    /// effect if the system has no such option, or the connection is not TCP.
     func limitUnsentBytes(_ bytes: Int) {
         guard let option = Self.unsentBytesOption, let channel = self.context?.channel else { return }
         _ = channel.setOption(.tcpOption(option), value: bytes)

@@ -3,18 +3,18 @@ public import HHSocket
 public import NIOCore
 
 extension SocketClient {
-    /// Opens a stream: waits for a connection, and for a free stream where ``/HHSocket/StreamPolicy/maximumStreams``
-    /// are open.
+    /// Opens a stream: waits for a connection, and for another stream to end if
+    /// ``/HHSocket/StreamPolicy/maximumStreams`` are open.
     ///
-    /// Streams are for connections that have agreed on ``/HHSocket/ProtocolFeature/streams`` by hello, which the client
-    /// asks for where ``Configuration/streams`` is set. A deadline covers the whole stream if the request sets one
+    /// Streams require a connection that has agreed on ``/HHSocket/ProtocolFeature/streams`` by hello, which the client
+    /// requests if ``Configuration/streams`` is set. A deadline covers the whole stream if the request sets one
     /// (``CallOptions/timeout``, ``CallOptions/deadline``); otherwise there is none, and the client's timeout limits
     /// the opening. Interceptors see a stream as one call, whose answer is its end. Cancelling the Swift task cancels
     /// the stream.
     ///
     /// - Parameters:
-    ///   - request: The opening. Where the client sends one message it is the body, and else there is no body.
-    ///   - kind: Which sides send items, as the server knows the method; both by default.
+    ///   - request: The opening. If the client sends one message, its body is that message; otherwise it has no body.
+    ///   - kind: The sides that send items, as on the server; both by default.
     /// - Throws: ``/HHSocket/SocketError`` if the stream cannot be opened; with the code `featureNotAgreed`, before
     ///   anything is sent, on a connection without streams.
     public nonisolated(nonsending) func stream(
@@ -23,7 +23,7 @@ extension SocketClient {
     ) async throws(SocketError) -> SocketStream {
         let stream = self.makeStream(request, StreamCall(self.core, kind, callbackQueue: nil))
         await stream.wait { stream.call.awaitOpening($0) }
-        // One that was opened and has failed meanwhile tells its reader.
+        // A stream that was opened and has failed meanwhile reports that to its reader.
         if case .failure(let error)? = stream.call.endBeforeOpening { throw error }
         return stream
     }
@@ -31,11 +31,11 @@ extension SocketClient {
     /// Opens a stream with callbacks, and returns at once.
     ///
     /// - Parameters:
-    ///   - request: The opening. Where the client sends one message it is the body, and else there is no body.
-    ///   - kind: Which sides send items, as the server knows the method; both by default.
+    ///   - request: The opening. If the client sends one message, its body is that message; otherwise it has no body.
+    ///   - kind: The sides that send items, as on the server; both by default.
     ///   - callbackQueue: The queue of both callbacks; nil, the default, for the configuration's.
-    ///   - onItem: Called with each item, in order. The item counts as taken when this returns, so that a slow callback
-    ///     slows the server; ``SocketStream/pause()`` stops it.
+    ///   - onItem: Called with each item, in order. The item counts as taken when this returns, so a slow callback
+    ///     slows down the server; ``SocketStream/pause()`` stops it.
     ///   - completionHandler: Called exactly once, after all items, with the final answer or with an error.
     /// - Returns: The stream, which is cancelled when it is released before its end.
     public func openStream(

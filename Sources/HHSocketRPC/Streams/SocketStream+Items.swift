@@ -7,9 +7,9 @@ public import NIOCore
 extension SocketStream {
     /// The items that the server sends, for one reader.
     ///
-    /// The sequence ends with nil after status 200, and throws the stream's error otherwise; what came before is read
-    /// first, unless the stream was cancelled. An iterator takes all items that are there at once, and goes through
-    /// them without locks and thread hops. An item counts as taken when ``Iterator/next()`` returns it.
+    /// The sequence ends with nil after status 200, and throws the stream's error otherwise, after the items that
+    /// arrived before, unless the stream was cancelled. An iterator takes all available items at once, and returns them
+    /// without locks and thread hops. An item counts as taken when ``Iterator/next()`` returns it.
     public struct Items: AsyncSequence, Sendable {
         public typealias Element = ByteBuffer
         public typealias Failure = SocketError
@@ -46,7 +46,7 @@ extension SocketStream {
 final class ItemReading {
     let stream: SocketStream
     private var batch: Deque<StreamItem> = []
-    /// The items that were taken and not reported.
+    /// The taken items that were not reported.
     private var taken = ItemReceipt()
     private var limits: (quiet: UInt64, most: UInt64) = (0, 0)
 

@@ -3,7 +3,7 @@ public import HHSocket
 import NIOConcurrencyHelpers
 public import NIOCore
 
-/// A stream: a call whose client, server or both send any number of items.
+/// A stream: a call in which the client, the server or both send any number of items.
 ///
 /// ```swift
 /// let stream = try await client.stream(for: SocketRequest(type: 1012))
@@ -12,12 +12,11 @@ public import NIOCore
 /// for try await item in stream.items { print(String(buffer: item)) }
 /// print(try await stream.response.metadata)
 /// ```
-/// Both ways have flow control: ``send(_:)`` waits while the server has no room, and a server whose items are not taken
-/// waits as well. ``SocketClient/stream(for:kind:)`` opens a stream,
-/// ``SocketClient/openStream(for:kind:on:onItem:completionHandler:)``
-/// one with callbacks.
+/// Both directions have flow control: ``send(_:)`` waits while the server has no room, and a server whose items are not
+/// taken waits as well. ``SocketClient/stream(for:kind:)`` opens a stream,
+/// ``SocketClient/openStream(for:kind:on:onItem:completionHandler:)`` opens one with callbacks.
 ///
-/// A stream that is released before its end is cancelled. ``items`` and their iterators keep it.
+/// A stream that is released before its end is cancelled. ``items`` and their iterators retain it.
 public final class SocketStream: Sendable {
     /// The request that the stream was opened with.
     public let originalRequest: SocketRequest
@@ -38,7 +37,7 @@ public final class SocketStream: Sendable {
         self.call.discardItems()
     }
 
-    /// Waits on the socket thread's word. Cancelling the Swift task cancels the stream.
+    /// Waits for the socket thread. Cancelling the Swift task cancels the stream.
     ///
     /// - Parameter register: Registers the waiter; false if there is nothing to wait for.
     func wait(
@@ -60,11 +59,11 @@ public final class SocketStream: Sendable {
     // MARK: Sending
 
     /// Sends an item, and returns when the next may be sent: when the server has room on this stream and on the
-    /// connection, and not too much waits to leave.
+    /// connection, and not too many items wait to be sent.
     ///
-    /// - Throws: ``/HHSocket/SocketError``: the end of the stream, if it has ended otherwise than with status 200, and
-    ///   `cancelled` if with that; the item is dropped. `frameTooLarge` if the item is over the limit, and
-    ///   `invalidArgument` after ``finish()``; then the stream goes on.
+    /// - Throws: ``/HHSocket/SocketError``: the end of the stream, if it has not ended with status 200, and `cancelled`
+    ///   if it has; the item is dropped. `frameTooLarge` if the item exceeds the limit, and `invalidArgument` after
+    ///   ``finish()``; then the stream continues.
     public nonisolated(nonsending) func send(_ body: ByteBuffer) async throws(SocketError) {
         switch self.call.put(body) {
         case .goOn: return
@@ -95,13 +94,13 @@ public final class SocketStream: Sendable {
         }
     }
 
-    /// Sends no more items: the server learns it once it has all that were sent. May be called any number of times.
+    /// Ends this side's items: the server is notified after all sent items. May be called any number of times.
     public func finish() { self.call.finish() }
 
     // MARK: The end
 
-    /// The server's final answer, once it has come. Its metadata are the trailers; its body is the one answer of a
-    /// server that does not stream, and else empty.
+    /// The server's final answer, once it has arrived. Its metadata are the trailers; its body is the one answer of a
+    /// server that does not stream, and otherwise empty.
     ///
     /// Does not wait for items to be taken.
     public var response: SocketResponse {
@@ -113,8 +112,8 @@ public final class SocketStream: Sendable {
         }
     }
 
-    /// Cancels the stream: the server is told, items that have come and were not taken are dropped, and whatever waits
-    /// ends with `cancelled`. Returns at once. Does nothing but drop items once the stream has ended.
+    /// Cancels the stream: the server is notified, received items that were not taken are dropped, and waiting calls
+    /// end with `cancelled`. Returns at once. Once the stream has ended, it only drops items.
     public func cancel() {
         if self.call.end == nil { self.task.cancel() }
         self.call.discardItems()
@@ -126,8 +125,8 @@ public final class SocketStream: Sendable {
 
     // MARK: Draining
 
-    /// Whether the server is about to end, or the client is leaving it: the stream runs on for a limited time. An
-    /// application that can go on elsewhere ends it, and opens another.
+    /// Whether the server is shutting down, or the client is failing over: the stream continues for a limited time. An
+    /// application that can continue on another connection ends it, and opens another.
     public var isDraining: Bool { self.call.state.withLockedValue { $0.isDraining } }
 
     /// Calls `handler` on the callback queue when ``isDraining`` becomes true, or soon if it is.
@@ -135,11 +134,11 @@ public final class SocketStream: Sendable {
 
     // MARK: Callbacks
 
-    /// Stops callbacks, of a stream that was opened with them, until ``resume()``. One that has begun goes on. The
+    /// Stops the callbacks of a stream that was opened with them, until ``resume()``. A running one continues. The
     /// server stops as soon as a window is full.
     public func pause() { self.call.pause() }
 
-    /// Has callbacks go on.
+    /// Continues callbacks.
     public func resume() { self.call.resume() }
 }
 

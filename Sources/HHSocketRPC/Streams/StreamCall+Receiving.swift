@@ -6,9 +6,9 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Items that have come.
+/// Received items.
 extension StreamCall {
-    /// Hands the items of this turn to whoever reads. Socket thread only.
+    /// Delivers the items of this turn to the reader. Socket thread only.
     func handOver(in turn: inout Turn) {
         guard !self.flight.arrived.isEmpty else { return }
         let (reader, callsBack) = self.state.withLockedValue { state -> (TurnWaiter?, Bool) in
@@ -25,9 +25,9 @@ extension StreamCall {
         if callsBack { turn.callBack(.work(self), on: self.callbackQueue) }
     }
 
-    /// Moves all items that are there into `batch`, which is empty.
+    /// Moves all available items into `batch`, which is empty.
     ///
-    /// - Returns: The result of the stream, if no more will come.
+    /// - Returns: The result of the stream, if there are no more items.
     func take(into batch: inout Deque<StreamItem>) -> Result<SocketResponse, SocketError>? {
         self.state.withLockedValue { state in
             if !state.items.isEmpty {
@@ -38,7 +38,7 @@ extension StreamCall {
         }
     }
 
-    /// Puts items back in front that a reader has taken and not used.
+    /// Returns items that a reader has taken and not used to the front.
     func giveBack(_ batch: consuming Deque<StreamItem>) {
         var rest = batch
         self.state.withLockedValue { state in
@@ -59,7 +59,7 @@ extension StreamCall {
         }
     }
 
-    /// The cost of the items that a reader may have taken without a report: at the end of a batch, and before that.
+    /// The cost of the items that a reader may take without a report: at the end of a batch, and before that.
     var reportLimits: (quiet: UInt64, most: UInt64) {
         self.state.withLockedValue { ($0.quietCost, $0.reportedCost) }
     }
@@ -73,7 +73,7 @@ extension StreamCall {
         if mustVisit { self.submitVisit() }
     }
 
-    /// Opens the envelope of an item, on the thread of whoever reads it.
+    /// Opens the envelope of an item, on the reader's thread.
     func body(of item: StreamItem) throws(SocketError) -> ByteBuffer {
         guard item.isCompressed else { return item.payload }
         do throws(EnvelopeError) {
@@ -87,7 +87,7 @@ extension StreamCall {
         }
     }
 
-    /// The items that wait are of no use any more. Any thread.
+    /// Drops waiting items, which are not needed any more. Any thread.
     func discardItems() {
         self.isCancelled.store(true, ordering: .relaxed)
         self.state.withLockedValue { state in
@@ -114,7 +114,7 @@ extension StreamCall {
 
     func scheduleCallbacks() { self.callBack(.work(self)) }
 
-    /// Whether callbacks are to be scheduled, which they are from now on.
+    /// Whether callbacks must be scheduled; they count as scheduled from now on.
     func mustCallBack(_ state: inout State) -> Bool {
         guard self.onItem != nil || self.onEnd != nil, !state.isCallingBack,
             !self.isPaused.load(ordering: .relaxed), state.hasCallbacks
@@ -132,7 +132,7 @@ extension StreamCall {
 }
 
 extension StreamCall: CallbackWork {
-    /// Calls back for each item that has come, and in the end for the end.
+    /// Calls back for each received item, and finally for the end.
     func callBack() {
         var batch: Deque<StreamItem> = []
         while true {

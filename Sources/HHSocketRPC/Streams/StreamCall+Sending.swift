@@ -9,13 +9,13 @@ extension StreamCall {
     enum Put: Sendable {
         /// The next may be sent.
         case goOn
-        /// The next may be sent once ``awaitRoom(_:)`` says so.
+        /// The next item may be sent after ``awaitRoom(_:)``.
         case wait
-        /// The stream is over, or its items are.
+        /// The stream, or this side's items, have ended.
         case refused(SocketError)
     }
 
-    /// Takes an item from its sender. Any thread.
+    /// Accepts an item from its sender. Any thread.
     func put(_ body: ByteBuffer) -> Put {
         guard self.kind.clientStreams else { return .refused(self.sendsNoItems()) }
         let limit = self.core.configuration.socket.maximumPayloadLength
@@ -34,7 +34,7 @@ extension StreamCall {
     /// The outcome of putting an item into the outbox.
     private enum Entry {
         case done(Put)
-        /// It is to be compressed before.
+        /// The item must be compressed first.
         case compress(level: Int)
     }
 
@@ -54,7 +54,7 @@ extension StreamCall {
         return entry
     }
 
-    /// Registers somebody who has sent an item and waits until the next may be sent.
+    /// Registers a sender that waits until the next item may be sent.
     ///
     /// - Returns: Whether there is something to wait for.
     func awaitRoom(_ sender: Sender) -> Bool {
@@ -65,7 +65,7 @@ extension StreamCall {
         }
     }
 
-    /// No more items are sent. Any thread.
+    /// Ends this side's items. Any thread.
     func finish() {
         let mustVisit = self.state.withLockedValue { state in
             guard self.kind.clientStreams, !state.isFinished, state.end == nil else { return false }
@@ -77,15 +77,16 @@ extension StreamCall {
 
     // MARK: Socket thread
 
-    /// Takes what stands in the outbox, behind what was taken before.
+    /// Takes the items of the outbox, in order.
     ///
-    /// - Returns: What readers have taken, and whether the application sends no more.
+    /// - Returns: The items that readers have taken, and whether the application sends no more.
     func takeOutbox() -> (taken: ItemReceipt, isFinished: Bool) {
         self.state.withLockedValue { state in
             state.isVisitDue = false
             let taken = state.taken
             state.taken = ItemReceipt()
-            // Nothing is taken before the opening has left, so that the stream can still be opened elsewhere.
+            // Nothing is taken before the opening was sent, so that the stream can still be opened on another
+            // connection.
             guard self.flight.hasLeft else { return (taken, false) }
             if self.flight.backlog.isEmpty {
                 swap(&self.flight.backlog, &state.outbox)
@@ -99,7 +100,7 @@ extension StreamCall {
         }
     }
 
-    /// Says how much may stand in the outbox, and has senders go on if there is room.
+    /// Sets the amount that the outbox may hold, and resumes senders if there is room.
     func offer(_ room: UInt64, takesItems: Bool, in turn: inout Turn) {
         let senders = self.state.withLockedValue { state in
             state.room = min(room, Self.maximumOutboxCost)
@@ -119,7 +120,7 @@ extension StreamCall {
     // MARK: Errors
 
     private static var isFinished: SocketError {
-        SocketError(.invalidArgument, message: "no item is sent after finish()")
+        SocketError(.invalidArgument, message: "no item may be sent after finish()")
     }
 
     private func sendsNoItems() -> SocketError {
@@ -134,7 +135,7 @@ extension StreamCall {
             .frameTooLarge,
             message: """
                 an item of \(body.readableBytes) bytes is over the limit of \(limit); raise maximumPayloadLength on both \
-                sides or send less. It was not sent, and the stream goes on
+                sides or send less. It was not sent, and the stream continues
                 """
         )
     }

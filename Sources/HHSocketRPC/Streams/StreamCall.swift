@@ -8,10 +8,10 @@ import NIOCore
 /// The state of a stream that its handle, its readers and its senders share with the socket thread, from its start to
 /// its end.
 ///
-/// Items go through it in batches: senders put items into an outbox, which the socket thread empties, and readers take
-/// all items that have come. One visit of the socket thread serves whatever happened since the visit before.
+/// Items pass through it in batches: senders put items into an outbox, which the socket thread empties, and readers
+/// take all available items. One visit of the socket thread handles everything since the previous visit.
 final class StreamCall: Sendable {
-    /// An item on its way to the socket thread.
+    /// An item for the socket thread.
     struct OutgoingItem: Sendable {
         var body: ByteBuffer
         var isCompressed: Bool
@@ -19,7 +19,7 @@ final class StreamCall: Sendable {
         var cost: UInt64 { StreamFrames.wholeCost(self.body.readableBytes) }
     }
 
-    /// Somebody who has sent an item and waits until the next may be sent.
+    /// A sender that waits until the next item may be sent.
     enum Sender: Sendable {
         case task(TurnWaiter)
         case handler(@Sendable (Result<Void, SocketError>) -> Void)
@@ -32,32 +32,32 @@ final class StreamCall: Sendable {
         var place: StreamPlace?
         /// The result, once there is one.
         var end: Result<SocketResponse, SocketError>?
-        /// Whether the server is being left, or is about to end.
+        /// Whether the client is failing over, or the server is shutting down.
         var isDraining = false
         var drainHandlers: [@Sendable () -> Void] = []
-        /// Those who wait for the opening, or for the end before it.
+        /// The waiters for the opening, or for an earlier end.
         var openers: [TurnWaiter] = []
-        /// Those who wait for the end.
+        /// The waiters for the end.
         var enders: [TurnWaiter] = []
 
-        // What is sent.
+        // Sending.
         var outbox: Deque<OutgoingItem> = []
         var outboxCost: UInt64 = 0
-        /// How much may stand in the outbox before senders wait.
+        /// The amount that the outbox may hold before senders wait.
         var room: UInt64 = 0
-        /// Whether an item may be put into the outbox, as far as is known.
+        /// Whether an item may be put into the outbox, as far as it is known.
         var takesItems = false
         /// Whether the application sends no more items.
         var isFinished = false
         var senders: Deque<Sender> = []
         var compression: CompressionPolicy?
 
-        // What has come.
+        // Receiving.
         var items: Deque<StreamItem> = []
         var reader: TurnWaiter?
         /// The items that were taken since the last visit of the socket thread.
         var taken = ItemReceipt()
-        /// Whether nobody wants further items.
+        /// Whether further items are dropped.
         var dropsItems = false
         /// The cost of the items that readers may have taken without a report at the end of a batch.
         var quietCost: UInt64 = 0
@@ -67,7 +67,7 @@ final class StreamCall: Sendable {
         /// Whether a visit of the socket thread is due.
         var isVisitDue = false
 
-        /// Asks for a visit of the socket thread.
+        /// Requests a visit of the socket thread.
         ///
         /// - Returns: Whether it must be submitted; false if one is due.
         mutating func asksForVisit() -> Bool {
@@ -86,30 +86,30 @@ final class StreamCall: Sendable {
         /// The connection that the stream is, or was last, open on.
         var connection = ConnectionID(number: 0)
         var id: StreamID?
-        /// Items that have left the outbox and not gone on.
+        /// Items that were taken from the outbox, but not passed to the machine.
         var backlog: Deque<OutgoingItem> = []
-        /// Whether the machine takes the next item.
+        /// Whether the machine accepts the next item.
         var goesOn = true
-        /// Whether the opening has begun to leave.
+        /// Whether the sending of the opening has begun.
         var hasLeft = false
-        /// Whether an item was handed over to be sent, or has come.
+        /// Whether an item was passed on for sending, or was received.
         var hasMoved = false
         /// Whether the end of the items was handed over.
         var isFinished = false
-        /// Items that have come in this turn.
+        /// The items received in this turn.
         var arrived: Deque<StreamItem> = []
-        /// Whether it stands in the line of those that wait for a free stream.
+        /// Whether it is queued until a stream may be opened.
         var isInLine = false
         /// The custom fields of the opening.
         var customFields: [UInt8]?
-        /// The error by which the last attempt ended, for interceptors that ask for another.
+        /// The error with which the last attempt ended, for interceptors that request another.
         var lastError: SocketError?
 
         /// Whether the stream may be opened again, on this connection or another.
         var mayOpenAgain: Bool { !self.hasMoved }
     }
 
-    /// The most that an outbox takes without the socket thread, in bytes.
+    /// The largest amount that an outbox accepts without the socket thread, in bytes.
     static let maximumOutboxCost: UInt64 = 128 << 10
 
     let core: ClientCore
@@ -120,11 +120,11 @@ final class StreamCall: Sendable {
     /// Called on the socket thread when the stream has been handed to a connection.
     let onOpen: (@Sendable (ConnectionID) -> Void)?
     let state = NIOLockedValueBox(State())
-    /// Whether items that wait are of no use any more.
+    /// Whether waiting items are not needed any more.
     let isCancelled = ManagedAtomic(false)
     /// Whether no callback may run.
     let isPaused = ManagedAtomic(false)
-    /// Proof of `nonisolated(unsafe)`: accessed on the socket thread alone.
+    /// Proof of `nonisolated(unsafe)`: accessed only on the socket thread.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -150,9 +150,9 @@ final class StreamCall: Sendable {
 
     enum Operation: UInt8 { case visit, release }
 
-    /// Has the socket thread look at what has changed.
+    /// Submits a visit of the socket thread.
     func submitVisit() {
-        // A client that is gone has ended the stream, or does so now.
+        // A client that was released has ended the stream, or does so now.
         _ = self.core.submit(.work(self, Operation.visit.rawValue))
     }
 
@@ -187,7 +187,7 @@ final class StreamCall: Sendable {
         if let onOpen = self.onOpen { turn.after { _ in onOpen(connection) } }
     }
 
-    /// Registers somebody who waits until the stream has been opened, or is over.
+    /// Registers a waiter until the stream has been opened, or has ended.
     ///
     /// - Returns: Whether there is something to wait for.
     func awaitOpening(_ waiter: TurnWaiter) -> Bool {
@@ -207,7 +207,7 @@ final class StreamCall: Sendable {
 
     var end: Result<SocketResponse, SocketError>? { self.state.withLockedValue { $0.end } }
 
-    /// Registers somebody who waits until the stream is over.
+    /// Registers a waiter until the stream has ended.
     ///
     /// - Returns: Whether there is something to wait for.
     func awaitEnd(_ waiter: TurnWaiter) -> Bool {
@@ -218,9 +218,9 @@ final class StreamCall: Sendable {
         }
     }
 
-    /// The stream is over. Told once, on the socket thread, or on any if that is gone.
+    /// The stream has ended. Called once, on the socket thread, or on any if that has ended.
     ///
-    /// - Parameter resume: Resumes somebody who waits.
+    /// - Parameter resume: Resumes a waiter.
     func ended(_ end: Result<SocketResponse, SocketError>, _ resume: (TurnWaiter) -> Void) {
         let (waiters, handlers, callsBack) = self.state.withLockedValue { state in
             guard state.end == nil else { return ([TurnWaiter](), Deque<Sender>(), false) }
@@ -258,7 +258,7 @@ final class StreamCall: Sendable {
                 .cancelled,
                 message: """
                     \(response.endpoint) has ended the stream of type \(response.type), serial \(response.serial), with \
-                    status 200: it takes no more items
+                    status 200: it accepts no more items
                     """,
                 endpoint: response.endpoint,
                 serial: response.serial,
@@ -269,7 +269,7 @@ final class StreamCall: Sendable {
 
     // MARK: Draining
 
-    /// The server is being left, or is about to end. Socket thread only.
+    /// The client is failing over, or the server is shutting down. Socket thread only.
     func drains() {
         let handlers = self.state.withLockedValue { state -> [@Sendable () -> Void] in
             guard !state.isDraining, state.end == nil else { return [] }

@@ -34,13 +34,13 @@ public struct CallOptions: Sendable, Hashable {
         func hash(into hasher: inout Hasher) { hasher.combine(self.values) }
     }
 
-    /// The time that the whole call may take, from ``SocketTask/resume()`` on, waiting for a connection included; nil
+    /// The time that the whole call may take, from ``SocketTask/resume()`` on, including the wait for a connection; nil
     /// for the client's ``SocketClient/Configuration/timeout``.
     public var timeout: Duration?
     /// The priority among calls that wait for a connection or behind a peer that does not read. It has no effect among
     /// calls that can be sent at once. `.default` by default.
     public var priority = FramePriority.default
-    /// Whether the called method is idempotent, as its `.proto` says. Of no effect where ``isIdempotent`` is set.
+    /// Whether the called method is idempotent according to its `.proto`. No effect if ``isIdempotent`` is set.
     @usableFromInline var isIdempotentMethod = false
     /// Nil if all of these options have their defaults.
     private var rare: Rare?
@@ -85,9 +85,9 @@ public struct CallOptions: Sendable, Hashable {
         set { self.setOption(\.retryPolicy, newValue) }
     }
 
-    /// Whether running the request twice does no more than running it once, so that it may be sent again even if the
-    /// server may have run it. By default what the `.proto` says of the called method, by its `idempotency_level`, and
-    /// otherwise false; always true with an ``idempotencyKey``.
+    /// Whether running the request twice has the same effect as running it once, so that it may be sent again even if
+    /// the server may have run it. By default true if the `.proto` says so by the method's `idempotency_level`; always
+    /// true with an ``idempotencyKey``.
     public var isIdempotent: Bool {
         get {
             guard let values = self.rare?.values else { return self.isIdempotentMethod }
@@ -96,10 +96,10 @@ public struct CallOptions: Sendable, Hashable {
         set { self.setOption(\.isIdempotent, newValue) }
     }
 
-    /// Values for the server beside the body, by name, such as a tenant or a language; empty by default.
+    /// Values for the server in addition to the body, by name, such as a tenant or a language; empty by default.
     ///
     /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~`, 1 to 128 bytes long. There
-    /// may be 64 of them, and 16 KiB in all; otherwise the call fails with `invalidArgument`. Tracing adds its own if
+    /// may be 64 of them, and 16 KiB in total; otherwise the call fails with `invalidArgument`. Tracing adds its own if
     /// there is room. Metadata requires a connection that has agreed on ``/HHSocket/ProtocolFeature/metadata`` by hello
     /// (``SocketClient/Configuration/hello``); on another the attempt fails with `featureNotAgreed`, not sent.
     public var metadata: [String: String] {
@@ -110,11 +110,11 @@ public struct CallOptions: Sendable, Hashable {
     /// The time after which the answer is of no use; nil, the default, for none.
     ///
     /// The call then ends with `timeout`, or earlier if its ``timeout`` passes first. The request carries the number of
-    /// milliseconds that are left when it is sent, so that the server need not begin, or continue, work whose result is
-    /// not awaited; the time that the request then waits behind a server that does not read is not deducted. A deadline
+    /// milliseconds that remain when it is sent, so that the server need not begin, or continue, work whose result is
+    /// not awaited; the time that the request then waits because a server does not read is not deducted. A deadline
     /// requires a connection that has agreed on ``/HHSocket/ProtocolFeature/metadata``, as ``metadata`` does. A
-    /// deadline that an interceptor sets is sent to the server and limits the attempt, but the call ends as the
-    /// original request says.
+    /// deadline that an interceptor sets is sent to the server and limits the attempt, but the end of the call is
+    /// determined by the original request.
     public var deadline: NIODeadline? {
         get { self.rare?.values.deadline }
         set { self.setOption(\.deadline, newValue) }

@@ -8,7 +8,7 @@ import NIOCore
 @dynamicMemberLookup
 public struct SocketRequest: Sendable, Hashable {
     /// The number that identifies the RPC: 16 to 0x1FFFFFFF in the standard format; in others, one that their layout
-    /// leaves to applications.
+    /// reserves for applications.
     public var type: UInt32
     /// The payload.
     public var body: ByteBuffer

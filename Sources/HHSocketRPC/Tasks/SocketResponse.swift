@@ -59,7 +59,7 @@ public struct SocketResponse: Sendable, Hashable {
         set { self.origin = Origin(header: newValue, endpoint: self.endpoint, metadata: self.metadata) }
     }
 
-    /// The metadata that the server sent beside the body, by name; empty if it sent none, as without an agreement on
+    /// The metadata that the server sent with the body, by name; empty if it sent none, as without an agreement on
     /// ``/HHSocket/ProtocolFeature/metadata``.
     public var metadata: [String: String] {
         get { self.origin.metadata }

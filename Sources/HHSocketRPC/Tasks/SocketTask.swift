@@ -8,14 +8,14 @@ import Tracing
 /// A call. It is created suspended; ``resume()`` starts it, and it completes exactly once: with an answer, with an
 /// error, or with `cancelled`.
 ///
-/// Behaves as `URLSessionDataTask` does: resuming twice, cancelling twice, cancelling before resuming and cancelling a
+/// Behaves like `URLSessionDataTask`: resuming twice, cancelling twice, cancelling before resuming and cancelling a
 /// completed task are all harmless. A task that is never resumed or cancelled never completes, and leaks nothing.
 public final class SocketTask: Sendable {
     public enum State: Sendable, Hashable {
         /// Not resumed yet.
         case suspended
         case running
-        /// Cancelled; the completion follows, with `cancelled`, or with the answer if that had arrived before.
+        /// Cancelled; the completion follows, with `cancelled`, or with the answer if that had already arrived.
         case canceling
         case completed
     }
@@ -26,11 +26,10 @@ public final class SocketTask: Sendable {
     enum Completion: Sendable {
         case nobody
         case handler(Handler)
-        /// Resumed exactly once, by the code that takes it out of the task under the lock, and finds the result in the
-        /// task. Unchecked, because the size of a checked one is known only at run time, and every task would pay for
-        /// that.
+        /// Resumed exactly once, by the code that removes it from the task under the lock; it finds the result in the
+        /// task. Unchecked, because the size of a checked one is known only at run time, which would cost every task.
         case waiter(TurnWaiter)
-        /// The call is a stream, which has receivers of its own.
+        /// The call is a stream, which has its own receivers.
         case stream(StreamCall)
     }
 
@@ -62,9 +61,9 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// The storage of ``word``, which must be the first property: the runtime tells where that is.
+    /// The storage of ``word``, which must be the first property, whose address the runtime provides.
     ///
-    /// Proof of `nonisolated(unsafe)`: once the task has been made, accessed through ``word`` alone, which is atomic.
+    /// Proof of `nonisolated(unsafe)`: once the task has been made, accessed only through ``word``, which is atomic.
     nonisolated(unsafe) private var wordStorage = UnsafeAtomic<TaskWord>.Storage(.suspended)
     /// The number of the task, unique among those of its client, from 1.
     public let taskIdentifier: Int
@@ -105,7 +104,7 @@ public final class SocketTask: Sendable {
 
     /// The socket thread's part of the task.
     ///
-    /// Proof of `nonisolated(unsafe)`: written by ClientCore alone, on the socket thread, and before that by the one
+    /// Proof of `nonisolated(unsafe)`: written only by ClientCore, on the socket thread, and before that by the one
     /// thread whose ``resume()`` submits the task. Other threads read it after they have seen, under the lock, that the
     /// task is complete, which it becomes under that lock after the last write. Unchecked for the same reason.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
@@ -138,7 +137,7 @@ public final class SocketTask: Sendable {
         self.isLocked ? self.lock.with { body(&self.snapshot) } : body(&self.snapshot)
     }
 
-    /// The state, and what a request's departure notes without the lock.
+    /// The state, including the marks that a sent request sets without the lock.
     @inline(__always)
     private var word: UnsafeAtomic<TaskWord> {
         UnsafeAtomic(
@@ -187,8 +186,8 @@ public final class SocketTask: Sendable {
     /// The number of bytes of the answer's body that have arrived.
     public var countOfBytesReceived: Int { self.locked { $0.bytesReceived } }
 
-    /// The length of the answer's body in bytes, once its header has arrived; where it comes in pieces, the header
-    /// of the last.
+    /// The length of the answer's body in bytes, once its header has arrived; if it arrives in pieces, the header of
+    /// the last one.
     public var countOfBytesExpectedToReceive: Int? { self.locked { $0.bytesExpectedToReceive } }
 
     /// The progress as an object for user interfaces: bytes sent and received of those expected in all. Cancelling it
@@ -200,7 +199,7 @@ public final class SocketTask: Sendable {
         self.locked { snapshot in
             if let existing = snapshot.progress { return existing.progress }
             let made = TaskProgress { [weak self] in self?.cancel() }
-            // A departure that comes later sees it; one that came before counts.
+            // A request that is sent later sees the change; one that was sent before counts.
             self.word.update { word in
                 var word = word
                 word.hasProgress = true
@@ -235,21 +234,21 @@ public final class SocketTask: Sendable {
 
     // MARK: Life
 
-    /// Starts the call. The timeout counts from here. Does nothing unless the task is suspended.
+    /// Starts the call. The timeout begins here. Does nothing unless the task is suspended.
     public func resume() {
         if self.client.startOnFastPath(self) { return }
         if self.begins() { self.submit(.start) }
     }
 
-    /// Starts a stream's call, as ``resume()`` does.
+    /// Starts a stream's call, like ``resume()``.
     func resumeStream(_ stream: StreamCall) {
         if self.begins(stream) { self.submit(.startStream) }
     }
 
-    /// Sets a suspended task running, and the socket thread's part of it that must be there before it is submitted.
+    /// Sets a suspended task running, and the values of the socket thread's part that it needs before it is submitted.
     /// False if it is in another state.
     private func begins(_ stream: StreamCall? = nil) -> Bool {
-        // A cancellation from another thread, which is submitted as well, comes after these have been set.
+        // A cancellation from another thread, which is submitted as well, follows these changes.
         self.locked { _ in
             guard self.word.update({ $0.state == .suspended ? $0.with(.running) : nil }) else { return false }
             if let stream { self.flight.stream = stream }
@@ -289,13 +288,13 @@ public final class SocketTask: Sendable {
         self.submit(.start)
     }
 
-    /// Returns the result of a complete task whose result nobody else asks for. Must be called once only.
+    /// Returns the result of a complete task whose result is not used elsewhere. Must be called only once.
     func takeResult() -> Result<SocketResponse, SocketError> {
         self.locked { snapshot in
             var response: SocketResponse?
             swap(&response, &snapshot.response)
             if let response { return .success(response) }
-            assert(snapshot.failure != nil, "who waits for a task is resumed once it has its result")
+            assert(snapshot.failure != nil, "a waiting caller is resumed once the task has its result")
             return .failure(snapshot.failure?.error ?? ClientCore.released)
         }
     }
@@ -333,7 +332,7 @@ public final class SocketTask: Sendable {
 
     private func submit(_ operation: Operation) {
         guard !self.client.submit(.work(self, operation.rawValue)) else { return }
-        // The client is gone, and with it the thread and the table that complete tasks.
+        // The client was released, and with it the thread and the table that complete tasks.
         switch self.finish(ClientCore.released) {
         case .none, .unheard, .takenHandler: break
         case .waiter(let waiter, _): waiter.resume()
@@ -352,7 +351,7 @@ public final class SocketTask: Sendable {
     /// state or its progress is observed.
     ///
     /// - Parameter waiter: Notified when the task completes; nil keeps its present receiver. For an awaited task, which
-    ///   nobody else accesses now.
+    ///   only the caller accesses now.
     func leaves(from state: State, _ waiter: TurnWaiter?) -> Bool {
         let (leaves, _) = self.word.compareExchange(
             expected: TaskWord(state),
@@ -365,8 +364,8 @@ public final class SocketTask: Sendable {
 
     // The following functions are for a task that only the caller can access any more, and need no lock.
 
-    /// Whether only the caller has a strong or weak reference to the task. Unowned ones do not count: code that follows
-    /// one must know that the task is kept elsewhere.
+    /// Whether only the caller has a strong or weak reference to the task. Unowned references do not count: code that
+    /// uses one must know that the task is retained elsewhere.
     static func isUnshared(_ task: inout SocketTask) -> Bool {
         isKnownUniquelyReferenced(&task) && _getWeakRetainCount(task) <= 1
     }
@@ -379,13 +378,13 @@ public final class SocketTask: Sendable {
         return true
     }
 
-    /// Completes such a task, as ``finish(_:takingHandler:)`` does.
+    /// Completes such a task, like ``finish(_:takingHandler:)``.
     func finishUnshared(_ response: consuming SocketResponse) {
         self.snapshot.response = consume response
         self.word.store(self.word.load(ordering: .relaxed).with(.completed), ordering: .releasing)
     }
 
-    /// Removes and returns the handler of such a task, which does not record its own completion then.
+    /// Removes and returns the handler of such a task, which then does not record its own completion.
     func takeHandlerOfUnshared() -> Handler? {
         guard case .handler(let handler) = self.snapshot.takeCompletion() else { return nil }
         return handler
@@ -400,7 +399,7 @@ public final class SocketTask: Sendable {
     enum Ending {
         /// The task had completed before.
         case none
-        /// No handler and no caller waits; `showsProgress` if there is a ``progress`` to update.
+        /// There is no handler and no waiting caller; `showsProgress` if there is a ``progress`` to update.
         case unheard(showsProgress: Bool)
         /// The handler must be called, by ``callBack()``.
         case handler

@@ -11,7 +11,8 @@ public import Foundation
 public struct SocketTaskMetrics: Sendable, Hashable {
     /// The time at which the socket thread accepted the call.
     public var queued: Date
-    /// The time at which the request began to be sent, the last time if there were several; nil if it was never sent.
+    /// The time at which the sending of the request began, the last time if there were several; nil if it was never
+    /// sent.
     public var sent: Date?
     /// The time at which the first byte of the answer arrived; nil if none did.
     public var firstByte: Date?
@@ -21,7 +22,7 @@ public struct SocketTaskMetrics: Sendable, Hashable {
     public var duration: Duration
     /// The server that the request was sent to last; nil if it was never sent.
     public var server: Endpoint?
-    /// The number of times that the request was sent, or queued behind a server that does not read.
+    /// The number of times that the request was sent, or queued because the server does not read.
     public var attempts: Int
     /// The number of bytes of bodies that were sent, in all attempts.
     public var bytesSent: Int

@@ -3,8 +3,8 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// The socket thread's part of a task. Small, because every call has one: properties that few calls need lie behind a
-/// reference.
+/// The socket thread's part of a task. Small, because every call has one: properties that few calls need are stored
+/// behind a reference.
 struct TaskFlight {
     /// The key of the call while it is in the dispatch table.
     var key: DispatchKey?
@@ -33,11 +33,11 @@ struct TaskFlight {
         self.bytesSent = length
     }
 
-    /// A point in time that may not have come yet.
+    /// A point in time that may be in the future.
     struct Moment {
         private var time = NIODeadline.distantPast
 
-        /// The time; nil until it has come.
+        /// The time; nil until it has been set.
         var date: NIODeadline? { self.hasCome ? self.time : nil }
         var hasCome: Bool { self.time > .distantPast }
 
@@ -77,13 +77,13 @@ struct TaskFlight {
         self.rareState = rareState
     }
 
-    /// The request that interceptors made of the original, if there are any.
+    /// The request as changed by the interceptors, if there are any.
     var request: SocketRequest? {
         get { self.rareState?.request }
         set { self.set(\.request, newValue) }
     }
 
-    /// The length of the present attempt's payload, in bytes, where it is not the request's body alone.
+    /// The length of the current attempt's payload, in bytes, if it is not only the request's body.
     var payloadLength: Int? {
         get { self.rareState?.payloadLength }
         set { if newValue != self.rareState?.payloadLength { self.set(\.payloadLength, newValue) } }
@@ -95,14 +95,14 @@ struct TaskFlight {
         set { if newValue != nil || self.rareState?.deflated != nil { self.set(\.deflated, newValue) } }
     }
 
-    /// The number of retries since the innermost interceptor asked for the call.
+    /// The number of retries since the innermost interceptor requested the call.
     var retries: Int {
         get { self.rareState?.retries ?? 0 }
         set { self.set(\.retries, newValue) }
     }
 
-    /// The number of times that the call was sent again because a server was about to end, since the innermost
-    /// interceptor asked for it.
+    /// The number of times that the call was sent again because a server was shutting down, since the innermost
+    /// interceptor requested it.
     var resends: Int {
         get { self.rareState?.resends ?? 0 }
         set { self.set(\.resends, newValue) }
@@ -114,7 +114,7 @@ struct TaskFlight {
         set { self.set(\.lastFailure, newValue) }
     }
 
-    /// Whether the server may have run the request in an earlier attempt, or when an interceptor asked earlier.
+    /// Whether the server may have run the request in an earlier attempt, or at an earlier request of an interceptor.
     var mayHaveRun: Bool {
         get { self.rareState?.mayHaveRun ?? false }
         set { self.set(\.mayHaveRun, newValue) }

@@ -4,7 +4,7 @@ package import Foundation
 /// A task's `Progress`, and the scheduling of its updates.
 package final class TaskProgress: @unchecked Sendable {
     // Proof of Sendable: the flag is accessed only under the task's lock. `progress` is changed where the task's
-    // callbacks run, and before it is handed out; Foundation's own rules say who may read it.
+    // callbacks run, and before it is handed out; Foundation's own rules determine who may read it.
     package struct Units {
         package var completed: Int
         package var total: Int
@@ -16,7 +16,7 @@ package final class TaskProgress: @unchecked Sendable {
     }
 
     package let progress: Progress
-    /// Whether an update is on its way to the callback queue.
+    /// Whether an update is scheduled on the callback queue.
     private var isScheduled = false
 
     package init(cancel: @escaping @Sendable () -> Void) {
@@ -26,13 +26,13 @@ package final class TaskProgress: @unchecked Sendable {
         self.progress.cancellationHandler = cancel
     }
 
-    /// Whether an update must be scheduled. False if one is on its way, which will include the latest change.
+    /// Whether an update must be scheduled. False if one is already scheduled, which will include the latest change.
     package func mustSchedule() -> Bool {
         defer { self.isScheduled = true }
         return !self.isScheduled
     }
 
-    /// Notes that the scheduled update has begun.
+    /// Records that the scheduled update has begun.
     package func begin() -> TaskProgress {
         self.isScheduled = false
         return self

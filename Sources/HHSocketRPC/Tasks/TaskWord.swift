@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
 
-/// The state of a task with two marks, in one byte that a request's departure changes without a lock.
+/// The state of a task with two marks, in one byte that the sending of a request changes without a lock.
 ///
-/// All other changes are made under the task's lock. They are atomic nevertheless, since a departure may come between.
+/// All other changes are made under the task's lock. They are atomic nevertheless, since a request may be sent in
+/// between.
 struct TaskWord: Hashable, RawRepresentable, AtomicValue {
     let rawValue: UInt8
 
@@ -44,7 +45,7 @@ struct TaskWord: Hashable, RawRepresentable, AtomicValue {
         set { self = Self(rawValue: newValue ? self.rawValue | Self.progressMark : self.rawValue & ~Self.progressMark) }
     }
 
-    /// Whether all bytes of the body were sent when the task began to run, which nobody else has noted.
+    /// Whether all bytes of the body were sent when the task began to run, which is recorded nowhere else.
     var isSentWhole: Bool {
         get { self.rawValue & Self.wholeMark != 0 }
         set { self = Self(rawValue: newValue ? self.rawValue | Self.wholeMark : self.rawValue & ~Self.wholeMark) }
@@ -59,7 +60,7 @@ struct TaskWord: Hashable, RawRepresentable, AtomicValue {
 extension UnsafeAtomic<TaskWord> {
     /// Changes the word; `change` may be called more than once.
     ///
-    /// - Parameter change: Returns the new word; nil leaves it as it is.
+    /// - Parameter change: Returns the new word; nil for no change.
     /// - Returns: Whether the word was changed.
     @discardableResult
     @inline(__always)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 public import HHSocket
 
-/// A file that is being put into a store, or fetched from one: a handle, as `URLSessionTask` is one.
+/// A file that is being put into a store, or fetched from one: a handle, similar to `URLSessionTask`.
 ///
-/// A transfer goes on when its handle is released, for as long as its ``SocketClient`` lives; the handle keeps that. It
-/// ends once: with a result, or with a ``/HHSocket/TransferError``.
+/// A transfer continues when its handle is released, as long as its ``SocketClient`` exists; the handle retains that.
+/// It ends once: with a result, or with a ``/HHSocket/TransferError``.
 public final class Transfer: Sendable {
     private let client: SocketClient
     private let state: TransferState
@@ -19,8 +19,8 @@ public final class Transfer: Sendable {
     /// How far the transfer is.
     public var progress: TransferProgress { self.state.progress }
 
-    /// How far the transfer is, now and whenever that changes, until it ends. Each call makes a sequence of its own,
-    /// which keeps nothing but the latest value for its reader.
+    /// The progress of the transfer, now and whenever it changes, until the end. Each access makes a separate sequence,
+    /// which keeps only the latest value for its reader.
     public var progressUpdates: AsyncStream<TransferProgress> { self.state.makeReader() }
 
     /// Waits for the result. Cancelling the Swift task that waits cancels the transfer.
@@ -42,10 +42,10 @@ public final class Transfer: Sendable {
     /// The result; nil before the end.
     public var result: Result<TransferResult, TransferError>? { self.state.outcome }
 
-    /// Cancels the transfer. Returns at once. Without effect after the end.
+    /// Cancels the transfer. Returns at once. No effect after the end.
     ///
-    /// - Parameter discarding: Whether what was transferred so far is removed: by the server, as soon as it can be
-    ///   reached within the client's timeout, or beside the local file. By default it stays for the next time.
+    /// - Parameter discarding: Whether the transferred bytes are removed: by the server, as soon as it can be reached
+    ///   within the client's timeout, or from the local folder. By default they stay for the next time.
     public func cancel(discarding: Bool = false) { self.run.cancel(discarding: discarding) }
 }
 
@@ -55,8 +55,8 @@ public struct TransferResult: Hashable, Sendable {
     public var id: TransferID
     /// The file's size and hash.
     public var file: TransferFile
-    /// The number of bytes of content that were sent, or that came: less than the file's size where some had been
-    /// transferred before, and more where some were transferred twice.
+    /// The number of bytes of content that were sent or received: less than the file's size if some had been
+    /// transferred before, and more if some were transferred twice.
     public var bytesMoved: UInt64
 
     init(id: TransferID, file: TransferFile, bytesMoved: UInt64) {

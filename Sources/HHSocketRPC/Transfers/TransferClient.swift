@@ -4,32 +4,32 @@ import HHSocketMessage
 public import NIOCore
 import NIOPosix
 
-/// Puts files into the store of a server, and fetches them, over connections that may break.
+/// Puts files into the store of a server, and fetches them, over unreliable connections.
 ///
 /// ```swift
 /// let transfers = TransferClient(client)
 /// let result = try await transfers.put("/tmp/photo.jpg").value
 /// try await transfers.get(result.id, to: "/tmp/copy.jpg").value
 /// ```
-/// A transfer goes on where it was when its connection is lost, and, of the same file, when its process has ended and
-/// it is begun anew. Files are read and written in pieces, so that their size is no matter of memory, and their SHA-256
-/// is compared at the end. Transfers leave behind other calls, and share the connection among themselves.
+/// A transfer resumes after its connection was lost, and also if its process has ended and it is started again for the
+/// same file. Files are read and written in pieces, so their size does not affect memory, and their SHA-256 is verified
+/// at the end. Transfers are sent after other calls, and share the connection among themselves.
 ///
 /// The client needs streams (``SocketClient/Configuration/streams``). It is connected if it is not.
 public struct TransferClient: Sendable {
     /// The options of transfers.
     public struct Options: Sendable {
-        /// The time without progress after which a transfer ends with `stalled`, while there is no connection included.
-        /// Progress is a byte that the peer's TCP has acknowledged, one that has come, or an offset that the server
-        /// reports. A connection on which there is none for a third of it is left for another. 60 s by default.
+        /// The time without progress after which a transfer ends with `stalled`, including the time without a
+        /// connection. Progress is a byte that the peer's TCP has acknowledged, a received byte, or an offset that the
+        /// server reports. A connection without progress for a third of it is replaced. 60 s by default.
         public var timeout = Duration.seconds(60)
-        /// The number of bytes that are read and sent at once; 4 KiB to 1 MiB, what lies outside is taken for the
-        /// nearer end. 256 KiB by default.
+        /// The number of bytes that are read and sent at once; 4 KiB to 1 MiB, other values are clamped. 256 KiB by
+        /// default.
         public var pieceSize = 256 << 10
         /// The priority of content among what the client sends. ``/HHSocket/FramePriority/low`` by default.
         public var priority = FramePriority.low
-        /// The options of the calls below, such as metadata that tell who sends. Their timeout, deadline, priority,
-        /// compression and ``CallOptions/waitsForConnectivity`` have no effect.
+        /// The options of the underlying calls, such as metadata that identify the sender. Their timeout, deadline,
+        /// priority, compression and ``CallOptions/waitsForConnectivity`` have no effect.
         public var call = CallOptions()
 
         public init() {}
@@ -86,7 +86,7 @@ public struct TransferClient: Sendable {
         return self.begin(completionHandler) { PutRun(source, what: what, id: id, $0) }
     }
 
-    /// Puts bytes into the store, as ``put(_:id:completionHandler:)-(String,_,_)`` does a file.
+    /// Puts bytes into the store, like ``put(_:id:completionHandler:)-(String,_,_)`` for a file.
     @discardableResult
     public func put(
         _ content: ByteBuffer,
@@ -99,9 +99,9 @@ public struct TransferClient: Sendable {
 
     /// Fetches a file. Returns at once.
     ///
-    /// Content that has come lies in a hidden file beside `path` until it is whole, and is gone on with when the same
-    /// file is fetched to the same path again. An old file at `path` stays until it is replaced in one step; a link
-    /// there is replaced itself. The folder must exist. Of two transfers to one path at a time the second ends with
+    /// Received content is in a hidden file next to `path` until it is complete, and is reused when the same file is
+    /// fetched to the same path again. An old file at `path` stays until it is replaced in one step; a link there is
+    /// replaced itself. The folder must exist. If two transfers to one path run at a time, the second ends with
     /// `fileFailed`.
     ///
     /// - Parameters:
@@ -153,7 +153,7 @@ public struct TransferClient: Sendable {
         return Transfer(run, state, client)
     }
 
-    /// Connects, unless that was asked for before.
+    /// Connects, unless that was requested before.
     private func connect() {
         switch self.client.state {
         case .idle, .closed: self.client.connect()

@@ -6,10 +6,9 @@ public struct TransferProgress: Hashable, Sendable {
     public var completed: UInt64 = 0
     /// The size of the file, in bytes; 0 before it is known.
     public var total: UInt64 = 0
-    /// The number of times that the transfer has begun again at the first byte.
+    /// The number of times that the transfer has started over at the first byte.
     public var restarts = 0
-    /// The number of times that what the destination had of the file was found to be of another content, and was
-    /// discarded.
+    /// The number of times that the destination's unfinished file had other content, and was discarded.
     public var changes = 0
 
     public init() {}

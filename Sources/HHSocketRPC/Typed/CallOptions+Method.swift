@@ -20,7 +20,7 @@ extension CallOptions {
         }
     }
 
-    /// These options with what the method's `.proto` says.
+    /// These options, completed by the method's `.proto`.
     @inlinable
     package func of<Request, Response>(_ method: MethodDescriptor<Request, Response>) -> CallOptions {
         var options = self

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// The pushes of one kind of message, as ``SocketClient/pushes(_:buffering:)`` subscribes to them.
+/// The pushes of one kind of message that ``SocketClient/pushes(_:buffering:)`` subscribes to.
 ///
-/// A push that cannot be decoded is left out, logged as a warning, and counted in ``ClientStatistics/malformedPushes``.
-/// Otherwise this sequence behaves as ``SocketPushes`` does.
+/// A push that cannot be decoded is skipped, logged as a warning, and counted in ``ClientStatistics/malformedPushes``.
+/// Otherwise this sequence behaves like ``SocketPushes``.
 public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
     public typealias Element = Push
     public typealias Failure = Never
@@ -99,8 +99,8 @@ extension SocketClient {
         MessagePushes(self.pushes(ofType: Push.pushType, buffering: policy), PushDecoding(self.core))
     }
 
-    /// Calls `handler` with each push of one kind of message from now on, as ``onPush(ofType:buffering:perform:)``
-    /// does. A push that cannot be decoded is reported as an error that the handler threw.
+    /// Calls `handler` with each push of one kind of message from now on, like ``onPush(ofType:buffering:perform:)``. A
+    /// push that cannot be decoded is reported as an error that the handler threw.
     @discardableResult
     public func onPush<Push: PushMessage>(
         _ type: Push.Type,

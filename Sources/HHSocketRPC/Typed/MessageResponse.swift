@@ -3,7 +3,7 @@ public import HHSocket
 public import HHSocketMessage
 import NIOCore
 
-/// The answer to a typed call: the message, and what came with it.
+/// The answer to a typed call: the message, with its metadata and origin.
 public struct MessageResponse<Message: MessageBody>: Sendable {
     public var message: Message
     /// The answer that the message was decoded from, with its status, header and serial.
@@ -15,7 +15,7 @@ public struct MessageResponse<Message: MessageBody>: Sendable {
         self.response = response
     }
 
-    /// The metadata that the server sent beside the message, by lower-case name; empty if it sent none.
+    /// The metadata that the server sent with the message, by lower-case name; empty if it sent none.
     public var metadata: [String: String] { self.response.metadata }
     /// The server that answered.
     public var endpoint: Endpoint { self.response.endpoint }

@@ -11,8 +11,8 @@ import NIOCore
 /// stream.finish()
 /// for try await note in stream { print(note.text) }
 /// ```
-/// It is the sequence of what the server sends. The stream is cancelled when the last copy of it, and of its iterators,
-/// is gone before its end.
+/// It is the sequence of the server's messages. The stream is cancelled when the last copy of it, and of its iterators,
+/// is released before its end.
 public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendable, AsyncSequence {
     public typealias Element = Response
     public typealias Failure = SocketError
@@ -39,10 +39,10 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
         return (MessageStream(mock: far), far)
     }
 
-    /// Sends a message; returns when the next may be sent, as ``SocketStream/send(_:)`` does.
+    /// Sends a message; returns when the next may be sent, like ``SocketStream/send(_:)``.
     ///
-    /// - Throws: ``/HHSocket/SocketError`` if the stream has ended; `invalidArgument` if the message cannot be written,
-    ///   in which case the stream goes on.
+    /// - Throws: ``/HHSocket/SocketError`` if the stream has ended; `invalidArgument` if the message cannot be encoded,
+    ///   in which case the stream continues.
     public nonisolated(nonsending) func send(_ message: Request) async throws(SocketError) {
         switch self.source {
         case .client(let stream, let method, _):
@@ -61,7 +61,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
         }
     }
 
-    /// Sends no more messages. May be called any number of times.
+    /// Ends this side's messages. May be called any number of times.
     public func finish() {
         switch self.source {
         case .client(let stream, _, _): stream.finish()
@@ -69,8 +69,8 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
         }
     }
 
-    /// The final answer, once it has come. Its metadata are the trailers; its body is the one answer where the server
-    /// does not stream, and else empty.
+    /// The final answer, once it has arrived. Its metadata are the trailers; its body is the one answer if the server
+    /// does not stream, and otherwise empty.
     public var response: SocketResponse {
         get async throws(SocketError) {
             switch self.source {
@@ -80,7 +80,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
         }
     }
 
-    /// Sends no more messages, waits for the one answer of a server that does not stream, and decodes it.
+    /// Ends this side's messages, waits for the one answer of a server that does not stream, and decodes it.
     ///
     /// - Throws: ``/HHSocket/SocketError`` if the stream failed; `protobufFailed` if the answer cannot be decoded.
     public func answer() async throws(SocketError) -> Response {
@@ -105,7 +105,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
         }
     }
 
-    /// Cancels the stream: the server is told, and whatever waits on it ends with `cancelled`.
+    /// Cancels the stream: the server is notified, and waiting calls end with `cancelled`.
     public func cancel() {
         switch self.source {
         case .client(let stream, _, _): stream.cancel()
@@ -128,7 +128,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
         ///   decoded, which cancels the stream.
         public mutating func next() async throws(SocketError) -> Response? { try await self.next(isolation: nil) }
 
-        /// Waits where the caller runs, and returns the next message, as ``next()`` does.
+        /// Waits on the caller's actor, and returns the next message, like ``next()``.
         public mutating func next(
             isolation actor: isolated (any Actor)? = #isolation
         ) async throws(SocketError) -> Response? {

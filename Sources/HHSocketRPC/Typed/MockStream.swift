@@ -4,7 +4,7 @@ public import HHSocketMessage
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The far end of a mocked stream: what a server would be.
+/// The far end of a mocked stream, in place of a server.
 ///
 /// ```swift
 /// let (stream, far) = MessageStream<Note, Note>.mock()
@@ -13,7 +13,7 @@ import NIOCore
 /// far.finish()
 /// for await sent in far.requests { … }
 /// ```
-/// Nothing is limited: a message that is sent is there at once, and its sender goes on.
+/// There are no limits: a sent message arrives at once, and its sender continues.
 public final class MockStream<Request: MessageBody, Response: MessageBody>: Sendable {
     /// The final answer of a mocked stream.
     struct Answer: Sendable {
@@ -30,7 +30,7 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
         }
     }
 
-    /// Held by the near end's streams and iterators. Its release is that of the stream.
+    /// Retained by the near end's streams and iterators. Its release is that of the stream.
     final class Near: Sendable {
         let far: MockStream
 
@@ -52,8 +52,8 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
         var isCancelled = false
     }
 
-    /// The messages that the code under test has sent. The sequence ends when that sends no more, and when the stream
-    /// has ended.
+    /// The messages that the code under test has sent. The sequence ends when that code ends its messages, and when the
+    /// stream has ended.
     public let requests: AsyncStream<Request>
     let responses: AsyncStream<Response>
     private let requestSink: AsyncStream<Request>.Continuation
@@ -71,12 +71,12 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
     /// Sends a message to the code under test. Without effect once the stream has ended.
     public func respond(_ message: Response) { self.responseSink.yield(message) }
 
-    /// Ends the stream: with status 200, or with an error. What was sent before still arrives.
+    /// Ends the stream: with status 200, or with an error. Earlier messages still arrive.
     public func finish(throwing error: SocketError? = nil) {
         self.end(error.map { .failure($0) } ?? .success(Answer(response: Self.response(ByteBuffer()))))
     }
 
-    /// Ends the stream with its one answer, where the server does not stream.
+    /// Ends the stream with its one answer, if the server does not stream.
     public func answer(_ message: Response) {
         do {
             let response = Self.response(try ByteBuffer(message: message))

@@ -5,15 +5,15 @@ public import HHSocketMessage
 extension SocketClient {
     /// Calls a method and waits for its answer. Cancelling the Swift task cancels the call.
     ///
-    /// Generated clients call this function, and read better.
+    /// Generated clients call this function, and are easier to read.
     ///
     /// - Parameters:
     ///   - method: The method, with the types of its request and its answer.
     ///   - message: The request.
-    ///   - options: The options of the call; the defaults if left out.
+    ///   - options: The options of the call; the defaults if omitted.
     /// - Throws: ``/HHSocket/SocketError``, as ``data(for:)`` does; with the code `invalidArgument` if `message` cannot
-    ///   be written, `protobufFailed` if the answer cannot be decoded, and `emptyProtobuf` if it moreover is empty.
-    @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
+    ///   be encoded, `protobufFailed` if the answer cannot be decoded, and `emptyProtobuf` if it is also empty.
+    @inlinable  // So that the compiler can specialise the code for the messages, which makes it several times as fast.
     public nonisolated(nonsending) func call<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         _ message: Request,
@@ -23,8 +23,7 @@ extension SocketClient {
         return try response.message(answering: method, self.messageLimits)
     }
 
-    /// Calls a method and waits for its answer, of which it returns not only the message but also the metadata and the
-    /// server.
+    /// Calls a method and waits for its answer, and returns not only the message but also the metadata and the server.
     ///
     /// ```swift
     /// let answer = try await client.response(to: Chat_Chat.Methods.send, message)
@@ -34,8 +33,8 @@ extension SocketClient {
     /// - Parameters:
     ///   - method: The method, with the types of its request and its answer.
     ///   - message: The request.
-    ///   - options: The options of the call; the defaults if left out.
-    /// - Throws: The errors of ``call(_:_:options:)``. The metadata of an answer with another status than 200 is in the
+    ///   - options: The options of the call; the defaults if omitted.
+    /// - Throws: The errors of ``call(_:_:options:)``. The metadata of an answer with a status other than 200 is in the
     ///   error, ``/HHSocket/SocketError/metadata``.
     @inlinable
     public nonisolated(nonsending) func response<Request, Response>(
@@ -52,11 +51,11 @@ extension SocketClient {
     /// - Parameters:
     ///   - method: The method, with the types of its request and its answer.
     ///   - message: The request.
-    ///   - options: The options of the call; the defaults if left out.
+    ///   - options: The options of the call; the defaults if omitted.
     ///   - callbackQueue: The queue on which `completionHandler` runs; nil, the default, for the configuration's.
     ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the
-    ///     answer or with an error, as ``call(_:_:options:)`` throws it.
-    /// - Throws: ``/HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be written.
+    ///     answer or with an error of ``call(_:_:options:)``.
+    /// - Throws: ``/HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be encoded.
     @inlinable
     public func messageTask<Request, Response>(
         with method: MethodDescriptor<Request, Response>,

@@ -5,7 +5,7 @@ public struct STOMPCommand: RawRepresentable, Hashable, Sendable {
     // MARK: Those of a client
 
     public static let connect = STOMPCommand(rawValue: "CONNECT")
-    /// `CONNECT` for servers of 1.1 and later, by which a server tells STOMP from other protocols.
+    /// `CONNECT` for servers of 1.1 and later; it lets a server distinguish STOMP from other protocols.
     public static let stomp = STOMPCommand(rawValue: "STOMP")
     public static let send = STOMPCommand(rawValue: "SEND")
     public static let subscribe = STOMPCommand(rawValue: "SUBSCRIBE")
@@ -78,7 +78,7 @@ extension STOMPCommand {
     /// Whether a command may begin with this byte.
     static func mayBegin(_ byte: UInt8) -> Bool { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) }
 
-    /// Whether the headers of such a frame have no escapes, whatever the version.
+    /// Whether the headers of such a frame have no escapes in any version.
     var hasPlainHeaders: Bool { self == .connect || self == .stomp || self == .connected }
 
     /// Whether a frame may have a body.

@@ -2,18 +2,18 @@
 import HHSocket
 package import NIOCore
 
-/// Turns the bytes of a connection into frames. However they are split, the frames are the same.
+/// Decodes the bytes of a connection into frames. The frames do not depend on how the bytes are split.
 ///
-/// It serves both sides. That of a client learns the version from `CONNECTED`, for all that follows in the same read;
-/// a server's is told by ``agree(on:)``, before the next frame is taken.
+/// It serves both sides. A client's decoder learns the version from `CONNECTED`, for everything that follows in the
+/// same read; a server's is told by ``agree(on:)``, before the next frame is taken.
 ///
-/// Each byte is searched once, a body with `content-length` not at all. The memory that is held is that of the bytes
-/// that have come and were not returned.
+/// Each byte is searched once, a body with `content-length` not at all. The memory held is that of the bytes that were
+/// received and not returned.
 package struct STOMPDecoder: Sendable {
     /// The length of a frame up to which headers and body are copied together, in bytes.
     private static let smallLength = 4_096
 
-    /// A frame of which the body is still to come.
+    /// A frame whose body has not arrived yet.
     private struct Head: Sendable {
         var command: STOMPCommand
         var fields: [STOMPHeaders.Field]
@@ -30,7 +30,7 @@ package struct STOMPDecoder: Sendable {
     private let limits: STOMPLimits
     /// Bytes from the beginning of a frame.
     private var input = ByteBuffer()
-    /// Bytes behind the frame that ``input`` completes. Empty unless that has bytes.
+    /// Bytes behind the frame that ``input`` completes. Empty unless ``input`` contains bytes.
     private var behind = ByteBuffer()
     private var reader = STOMPHeadReader()
     private var head: Head?
@@ -42,10 +42,10 @@ package struct STOMPDecoder: Sendable {
         self.limits = limits.bounded
     }
 
-    /// The number of bytes that have come and were not returned.
+    /// The number of bytes that were received and not returned.
     package var bufferedBytes: Int { self.input.readableBytes + self.behind.readableBytes }
 
-    /// The number of bytes that have come of a frame, and are not searched again.
+    /// The number of received bytes of a frame that are not searched again.
     var searchedBytes: Int { self.head == nil ? self.reader.searched : self.searched }
 
     /// Reads the frames that follow in this version.
@@ -64,13 +64,13 @@ package struct STOMPDecoder: Sendable {
             return
         }
         if let missing = self.missingBytes, bytes.readableBytes > missing {
-            // What follows a body is not copied to where the body is put together.
+            // Bytes after a body are not copied into the buffer in which the body is assembled.
             guard let end = bytes.readSlice(length: missing) else { return }
             self.input.writeImmutableBuffer(end)
             self.behind = bytes
             return
         }
-        // Not made room for by copying what has been returned.
+        // Makes no room by copying bytes that have been returned.
         if self.input.readerIndex >= self.input.readableBytes { self.input.discardReadBytes() }
         self.input.writeImmutableBuffer(bytes)
     }
@@ -142,7 +142,7 @@ package struct STOMPDecoder: Sendable {
         self.releaseInputIfEmpty()
     }
 
-    /// Whether a CR has come, and nothing behind it.
+    /// Whether the input ends with a CR.
     private var mayBeEndOfLine: Bool {
         self.input.readableBytes == 1
             && self.input.getInteger(at: self.input.readerIndex, as: UInt8.self) == UInt8(ascii: "\r")
@@ -175,7 +175,7 @@ package struct STOMPDecoder: Sendable {
 
     // MARK: Body
 
-    /// The length of the body; nil where its end has not come.
+    /// The length of the body; nil if its end has not arrived.
     private mutating func bodyLength(_ head: Head) throws(STOMPViolation) -> Int? {
         let available = self.input.readableBytes - head.length
         guard available > 0 else { return nil }
@@ -192,7 +192,7 @@ package struct STOMPDecoder: Sendable {
             throw .body(head.command, version)
         }
         let limit = self.limits.maximumBodyLength
-        // No byte beyond the limit is looked at.
+        // No byte beyond the limit is examined.
         let end = available > limit ? head.length + limit + 1 : self.input.readableBytes
         let nul = self.input.withUnsafeReadableBytes { bytes in
             UnsafeRawBufferPointer(rebasing: bytes[..<end]).firstIndex(of: 0, from: self.searched)
@@ -212,8 +212,8 @@ package struct STOMPDecoder: Sendable {
         return STOMPFrame(head.command, headers, body: body)
     }
 
-    /// The headers and the body in memory of their own, unless the body is much of what it shares: a frame that is kept
-    /// must not keep a whole read, and headers that are kept no body.
+    /// The headers and the body in separate memory, unless the body is a large part of the memory it shares: a kept
+    /// frame must not keep a whole read alive, and kept headers must not keep a body alive.
     private func parts(_ head: Head, _ bodyLength: Int) -> (STOMPHeaders, ByteBuffer) {
         let start = self.input.readerIndex
         let isShared = bodyLength > 0 && bodyLength >= self.input.capacity / 4
@@ -241,7 +241,7 @@ package struct STOMPDecoder: Sendable {
 }
 
 extension ByteBuffer {
-    /// Returns bytes in memory of their own.
+    /// Returns a copy of bytes.
     fileprivate func copy(at index: Int, length: Int) -> ByteBuffer {
         guard length > 0, let view = self.viewBytes(at: index, length: length) else { return ByteBuffer() }
         return ByteBuffer(bytes: view)

@@ -2,12 +2,12 @@
 import HHSocket
 package import NIOCore
 
-/// Turns frames into bytes.
+/// Encodes frames into bytes.
 ///
-/// The headers are sent in their order, as they are, with the escapes of the version. A frame with a body gets a
-/// `content-length` behind them, unless it has one.
+/// The headers are sent in their order, with the escapes of the version. A frame with a body gets a `content-length`
+/// after them, unless it has one.
 package enum STOMPEncoder {
-    /// The byte behind a body.
+    /// The byte after a body.
     package static let end: UInt8 = 0
     /// The byte that is a heart-beat, or ends a line.
     package static let endOfLine = UInt8(ascii: "\n")
@@ -28,7 +28,7 @@ package enum STOMPEncoder {
         }
     }
 
-    /// Appends a frame with its body and the byte behind it.
+    /// Appends a frame with its body and the byte after it.
     ///
     /// - Throws: ``STOMPRefusal``, before anything is written.
     package static func encode(
@@ -44,7 +44,7 @@ package enum STOMPEncoder {
         bytes.writeInteger(self.end)
     }
 
-    /// Appends all of a frame before its body. The body, and ``end`` behind it, must follow.
+    /// Appends all of a frame before its body. The body, and ``end`` after it, must follow.
     ///
     /// - Throws: ``STOMPRefusal``, before anything is written.
     package static func encodeHead(

@@ -5,13 +5,13 @@ public import NIOCore
 public struct STOMPFrame: Sendable, Hashable {
     public var command: STOMPCommand
     public var headers: STOMPHeaders
-    /// The body, any bytes; empty where there is none.
+    /// The body, any bytes; empty if there is none.
     public var body: ByteBuffer
-    /// Whether the frame leaves without a `content-length` of ours; false by default.
+    /// Whether the frame is sent without an automatic `content-length`; false by default.
     ///
-    /// Some brokers take a frame that has one for binary, and hand a text message only to consumers if it has none:
-    /// ActiveMQ, and the bridges from STOMP to JMS. The end of such a body is its first zero byte, so that a body that
-    /// has one is refused.
+    /// Some brokers treat a frame that has one as binary, and hand a text message to consumers only if it has none:
+    /// ActiveMQ, and the bridges from STOMP to JMS. The end of such a body is its first zero byte, so a body that
+    /// contains one is refused.
     public var omitsContentLength = false
 
     /// - Parameters:
@@ -26,7 +26,7 @@ public struct STOMPFrame: Sendable, Hashable {
 }
 
 extension STOMPFrame: CustomStringConvertible {
-    /// The command, the headers and the length of the body. The values of `login` and `passcode` are left out, and so
+    /// The command, the headers and the length of the body. The values of `login` and `passcode` are omitted, and so
     /// are the bytes of the body.
     public var description: String {
         let headers = self.headers.isEmpty ? "" : " \(self.headers)"

@@ -2,13 +2,13 @@
 import HHSocket
 import NIOCore
 
-/// Reads the command and the headers of one frame, however their bytes are split.
+/// Reads the command and the headers of one frame, regardless of how their bytes are split.
 ///
-/// Each byte is searched once, and each line read once, when its end has come.
+/// Each byte is searched once, and each line is read once, when its end has arrived.
 struct STOMPHeadReader: Sendable {
     private(set) var command: STOMPCommand?
     private(set) var fields: [STOMPHeaders.Field] = []
-    /// The number of bytes up to the end of the blank line, once that has come.
+    /// The number of bytes up to the end of the blank line, once it has arrived.
     private(set) var length = 0
     /// Whether names or values have escapes.
     private(set) var hasEscapes = false
@@ -16,20 +16,20 @@ struct STOMPHeadReader: Sendable {
     /// The number of bytes in which the ends of lines were searched.
     private(set) var searched = 0
 
-    /// Whether bytes of the frame have come.
+    /// Whether bytes of the frame have arrived.
     var hasBegun: Bool { self.searched > 0 }
 
-    /// Reads on.
+    /// Continues reading.
     ///
-    /// - Parameter bytes: All bytes of the frame that have come, one at least.
-    /// - Returns: Whether the blank line has come.
+    /// - Parameter bytes: All received bytes of the frame, at least one.
+    /// - Returns: Whether the blank line has arrived.
     mutating func read(
         _ bytes: UnsafeRawBufferPointer,
         _ version: STOMPVersion?,
         _ limits: STOMPLimits
     ) throws(STOMPViolation) -> Bool {
         let limit = limits.maximumHeaderLength
-        // No byte beyond the limit is looked at, so that the first fault is the same however the bytes are split.
+        // No byte beyond the limit is examined, so that the first error does not depend on how the bytes are split.
         let bytes = UnsafeRawBufferPointer(rebasing: bytes.prefix(limit))
         if !self.hasBegun, let first = bytes.first, !STOMPCommand.mayBegin(first) {
             throw .command(bytes.prefix(1))
@@ -107,7 +107,7 @@ struct STOMPEscapes {
         }
     }
 
-    /// The letter that stands for a byte behind a backslash; nil if the byte is sent as it is.
+    /// The letter that stands for a byte after a backslash; nil if the byte is sent unescaped.
     func letter(for byte: UInt8) -> UInt8? {
         switch byte {
         case UInt8(ascii: "\n"): UInt8(ascii: "n")

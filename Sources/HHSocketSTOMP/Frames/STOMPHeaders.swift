@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
-/// The headers of a frame, in their order. Names may be repeated, and are told apart by case; values are as they came,
-/// with any spaces that they begin or end with.
+/// The headers of a frame, in their order. Names may be repeated and are case-sensitive; values are kept as received,
+/// including leading and trailing spaces.
 ///
 /// ```swift
 /// var headers: STOMPHeaders = ["priority": "4"]
@@ -10,14 +10,15 @@ package import NIOCore
 /// headers.add(name: "priority", value: "9")
 /// headers["priority"]                          // "4": the first counts
 /// ```
-/// Received headers stay the bytes that came until they are looked at. Bytes that are not UTF-8 are repaired there:
-/// each invalid sequence reads as U+FFFD. They compare, and are sent on, as they came.
+///
+/// Received headers stay raw bytes until they are read. Bytes that are not UTF-8 are repaired then: each invalid
+/// sequence reads as U+FFFD. They are compared, and sent on, as received.
 public struct STOMPHeaders: Sendable {
     /// A header in ``bytes``: its name, one byte between them, and its value.
     struct Field: Sendable {
         /// Offsets from the reader index.
         var start: Int
-        /// The offset of the byte behind the name.
+        /// The offset of the byte after the name.
         var colon: Int
         var end: Int
     }
@@ -43,7 +44,7 @@ public struct STOMPHeaders: Sendable {
         for header in headers { self.add(name: header.name, value: header.value) }
     }
 
-    /// Appends a header, even if there is one with its name.
+    /// Appends a header, even if one with its name exists.
     public mutating func add(name: String, value: String) {
         let start = self.bytes.readableBytes
         self.bytes.writeString(name)
@@ -55,7 +56,7 @@ public struct STOMPHeaders: Sendable {
 
     /// The value of the first header with this name, which is the one that counts; nil if there is none.
     ///
-    /// A value that is set replaces all headers with this name, in the place of the first; nil removes them.
+    /// Setting a value replaces all headers with this name, in the place of the first; nil removes them.
     public subscript(name: String) -> String? {
         get { self.index(of: name).map { self.value($0) } }
         set {
@@ -101,7 +102,7 @@ public struct STOMPHeaders: Sendable {
         )
     }
 
-    /// The first header with this name at or behind a position.
+    /// The first header with this name at or after a position.
     private func index(of name: String, from start: Int = 0) -> Int? {
         var name = name
         return name.withUTF8 { name in
@@ -185,7 +186,7 @@ extension STOMPHeaders: Hashable {
 }
 
 extension STOMPHeaders: CustomStringConvertible {
-    /// The headers on one line, long values shortened, and those of `login` and `passcode` left out.
+    /// The headers on one line, with long values shortened and the values of `login` and `passcode` omitted.
     public var description: String {
         var shown: [String] = []
         _ = self.first { name, value -> Never? in

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The value of a `heart-beat` header: what a side can do, and what it wishes, in milliseconds; 0 is not at all.
+/// The value of a `heart-beat` header: the intervals that a side can send and wishes to receive, in milliseconds; 0
+/// means none.
 package struct STOMPHeartBeat: Hashable, Sendable {
     /// The smallest interval at which the side can send.
     package var sends: Int
@@ -11,11 +12,11 @@ package struct STOMPHeartBeat: Hashable, Sendable {
         self.receives = receives
     }
 
-    /// Reads the header.
+    /// Parses the header.
     ///
-    /// - Parameter value: Nil, where the header is missing, is `0,0`. Numbers of more than nine digits are taken for
+    /// - Parameter value: Nil, for a missing header, is `0,0`. Numbers of more than nine digits are taken for
     ///   999,999,999.
-    /// - Returns: Nil for anything else than two numbers with a comma between them.
+    /// - Returns: Nil for anything other than two numbers with a comma between them.
     package init?(_ value: String?) {
         guard let value else {
             self.init(sends: 0, receives: 0)

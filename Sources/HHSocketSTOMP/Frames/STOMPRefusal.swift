@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A frame cannot be sent as it is, and nothing of it was.
+/// The reason why a frame cannot be sent. Nothing of it was sent.
 public struct STOMPRefusal: Error, Hashable, Sendable {
     /// The rule that the frame would break.
     public struct Reason: Hashable, Sendable, CustomStringConvertible {
@@ -56,7 +56,7 @@ extension STOMPRefusal {
     static func command(_ command: STOMPCommand) -> STOMPRefusal {
         STOMPRefusal(
             .invalidCommand,
-            "\"\(command)\" is no command: one has upper-case letters, digits, - and _, and begins with a letter"
+            "\"\(command)\" is not a command, which has upper-case letters, digits, - and _, and begins with a letter"
         )
     }
 
@@ -66,7 +66,7 @@ extension STOMPRefusal {
 
     /// - Parameters:
     ///   - byte: The byte that cannot be expressed.
-    ///   - escapes: Those of the version; nil where there are none.
+    ///   - escapes: The escapes of the version; nil if it has none.
     static func header(
         _ name: some Collection<UInt8>,
         _ byte: UInt8,

@@ -25,7 +25,7 @@ public enum STOMPVersion: String, Sendable, CaseIterable {
 
     /// The highest of `versions` that the value of an `accept-version` header names; nil if it names none of them.
     ///
-    /// - Parameter value: Versions between commas; nil, where the header is missing, for 1.0 alone.
+    /// - Parameter value: Versions separated by commas; nil, for a missing header, means only 1.0.
     package static func highest(of versions: some Sequence<STOMPVersion>, accepted value: String?) -> STOMPVersion? {
         let accepted = (value ?? "1.0").split(separator: ",").map { $0.drop { $0 == " " } }
         return versions.filter { accepted.contains(Substring($0.rawValue)) }.max()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes that break the rules of STOMP, or our limits. Nothing behind them can be read, so that they end the
-/// connection.
+/// Bytes that break the rules of STOMP or our limits. The bytes after them cannot be read, so they end the connection.
 public struct STOMPViolation: Error, Hashable, Sendable {
     /// The rule that was broken.
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
@@ -36,13 +35,13 @@ public struct STOMPViolation: Error, Hashable, Sendable {
             self.description = name
         }
 
-        /// Whether it is a limit of ours that was exceeded, not a rule of STOMP that was broken.
+        /// Whether one of our limits was exceeded, rather than a rule of STOMP broken.
         public var isLimit: Bool { self == .tooManyHeaders || self == .headersTooLong || self == .bodyTooLong }
     }
 
     /// The rule that was broken.
     public let kind: Kind
-    /// The bytes that broke it, what is wrong with them, and the rule, in one line.
+    /// The bytes that broke the rule, what is wrong with them, and the rule, in one line.
     public let description: String
 
     init(_ kind: Kind, _ description: String) {
@@ -57,7 +56,9 @@ extension STOMPViolation {
     static func command(_ line: some Collection<UInt8>) -> STOMPViolation {
         STOMPViolation(
             .malformedCommand,
-            "a frame begins with \"\(STOMPText.shown(line))\", which is no command: a command is in upper-case letters"
+            """
+            a frame begins with "\(STOMPText.shown(line))", which is not a command: commands are in upper-case letters
+            """
         )
     }
 
@@ -83,14 +84,14 @@ extension STOMPViolation {
     static func nul(_ line: UnsafeRawBufferPointer) -> STOMPViolation {
         STOMPViolation(
             .nulInHeaders,
-            "a zero byte comes behind \"\(STOMPText.shownLine(line))\", before the blank line that ends the headers"
+            "a zero byte follows \"\(STOMPText.shownLine(line))\", before the blank line that ends the headers"
         )
     }
 
     static func contentLength(_ value: some Collection<UInt8>) -> STOMPViolation {
         STOMPViolation(
             .malformedContentLength,
-            "the content-length \"\(STOMPText.shown(value))\" is no number in decimal digits"
+            "the content-length \"\(STOMPText.shown(value))\" is not a decimal number"
         )
     }
 

@@ -60,7 +60,7 @@ extension STOMPCore {
     /// Heart-beats as they were agreed on; nil: none.
     func beats(now: NIODeadline) -> Beats? {
         guard let agreed = self.machine.agreement?.heartbeats, agreed != .off else { return nil }
-        // Ours come within the interval though timers are late; theirs may be late by as much again.
+        // Ours are sent within the interval even if timers are late; the broker's may be late by as much again.
         return Beats(
             ourSilence: agreed.send > .zero ? TimeAmount(clamping: agreed.send / 10 * 9) : nil,
             theirSilence: agreed.receive > .zero ? TimeAmount(clamping: agreed.receive * 2) : nil,

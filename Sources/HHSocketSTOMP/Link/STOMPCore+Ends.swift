@@ -32,8 +32,8 @@ extension STOMPCore {
         return LinkEnd(.said(lost), EndVerdict(next, isServersFault: false))
     }
 
-    /// Ends what the broker's ERROR is about, as far as that can be told: on the next connection it would be the end
-    /// again.
+    /// Ends the subscription or operation that the broker's ERROR refers to, if it can be identified: otherwise it
+    /// would end the next connection too.
     func blame(_ error: STOMPServerError, _ peer: STOMPPeer) {
         peer.serverError = error
         if let receipt = error.receipt, let operation = self.operations.awaiting(receipt) {
@@ -43,8 +43,8 @@ extension STOMPCore {
         }
     }
 
-    /// The error of an operation that the broker had not confirmed when the connection ended. An ERROR before may be
-    /// about it, or not: RabbitMQ does not say.
+    /// The error of an operation that the broker had not confirmed when the connection ended. A preceding ERROR may
+    /// refer to it or not: RabbitMQ does not say.
     private static func unconfirmed(_ peer: STOMPPeer) -> SocketError {
         let why = peer.serverError.map { "was ended by ERROR (\($0))" } ?? "was lost"
         return SocketError(
@@ -56,7 +56,7 @@ extension STOMPCore {
         )
     }
 
-    /// The subscription that an ERROR is about; nil where that is not known.
+    /// The subscription that an ERROR refers to; nil if that is unknown.
     private func route(of error: STOMPServerError) -> STOMPRoute? {
         if let receipt = error.receipt { return self.routes.values.first { $0.receipt == receipt } }
         if let id = error.headers["subscription"] { return self.routes[id] }
@@ -82,7 +82,8 @@ extension STOMPCore {
         self.reconsiderReading()
     }
 
-    /// The broker has closed a WebSocket in order: in answer to DISCONNECT, as RabbitMQ does, or by its own choice.
+    /// Handles a WebSocket that the broker has closed with a close frame: in answer to DISCONNECT, as RabbitMQ does, or
+    /// on its own initiative.
     func closedInOrder(_ peer: STOMPPeer) {
         if peer.link.phase == .closing {
             self.hasParted.withLockedValue { $0 = true }
@@ -91,22 +92,22 @@ extension STOMPCore {
         }
     }
 
-    /// Attempts have stopped. What waited for a connection fails.
+    /// Handles the end of all attempts to connect. Operations that waited for a connection fail.
     func gaveUp(_ error: SocketError) {
         for waiter in self.connectionWaiters { self.complete(waiter, .failure(error)) }
         for waiter in self.routes.values.flatMap(\.waiters) { self.complete(waiter, .failure(error)) }
-        // Where it goes on by itself, subscriptions wait for that.
+        // If the driver tries again by itself, subscriptions wait for it.
         guard let driver = self.driver, !driver.hasRunOut else { return }
         for route in self.routes.values { self.remove(route, error) }
     }
 
-    /// The user closes: nothing waits for a connection any more.
+    /// Closes on behalf of the user: nothing waits for a connection any more.
     func closedByUser() {
         let error = SocketError(.notConnected, message: "the client was disconnected")
         for waiter in self.connectionWaiters { self.complete(waiter, .failure(error)) }
     }
 
-    /// The client is released: nothing comes any more.
+    /// Ends everything because the client is released.
     func release(in turn: inout Turn) {
         self.isOver = true
         self.notifyIdle(in: &turn)

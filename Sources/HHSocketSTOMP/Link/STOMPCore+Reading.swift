@@ -2,10 +2,10 @@
 import HHSocket
 import NIOCore
 
-/// Messages on their way to the user, who may be behind.
+/// The delivery of messages to the user, who may be slow.
 extension STOMPCore {
-    /// Whether nothing more should be read for now. While the user waits for an answer of the broker's, that may stand
-    /// behind messages: they are read then, up to a limit.
+    /// Whether reading should be suspended. While the user waits for an answer of the broker, which may follow
+    /// messages, these are read up to a limit.
     var isBehind: Bool {
         guard !self.fullRoutes.isEmpty || self.machine.isOverdrawn else { return false }
         guard self.operations.count > 0 else { return true }
@@ -13,7 +13,7 @@ extension STOMPCore {
         return bytes >= self.configuration.maximumBufferedBytes
     }
 
-    /// Has the session ask again whether to read, where that has changed.
+    /// Makes the session check again whether to read, if that has changed.
     func reconsiderReading() {
         let isUnwanted = self.isBehind
         guard isUnwanted != self.isReadingUnwanted else { return }
@@ -41,7 +41,7 @@ extension STOMPCore {
     func deliver(_ message: STOMPMessage, in turn: inout Turn) {
         guard let id = message.delivery?.subscription, let route = self.routes[id], let peer = self.peer else { return }
         _ = route.delivery.deliver(message, isLast: false, on: peer.link.loop, in: &turn)
-        // While it is read on for the sake of an answer, that has a limit.
+        // While reading continues in order to get an answer, there is a limit.
         if !self.fullRoutes.isEmpty || self.machine.isOverdrawn { self.reconsiderReading() }
     }
 }

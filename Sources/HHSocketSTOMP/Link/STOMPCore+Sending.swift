@@ -4,11 +4,11 @@ import NIOCore
 
 /// Frames that the user sends.
 extension STOMPCore {
-    /// Sends a frame, and completes when it was handed to the system, or with a receipt when that has come.
+    /// Sends a frame, and completes when it was handed to the system, or, with a receipt, when the receipt has arrived.
     ///
     /// - Parameters:
-    ///   - isOfOneConnection: Whether it is for this connection alone; else it waits for one where there is none.
-    ///   - completion: Called once; nil: nobody is told, and there is no receipt.
+    ///   - isOfOneConnection: Whether it is only for this connection; otherwise it waits for one if there is none.
+    ///   - completion: Called once; nil: there is no completion and no receipt.
     func send(
         _ frame: STOMPFrame,
         awaitsReceipt: Bool,
@@ -45,7 +45,7 @@ extension STOMPCore {
         func fail(_ error: SocketError) { unit.outcome?.complete(.failure(error)) }
     }
 
-    /// Why the version that was agreed on cannot carry a frame; nil: it can.
+    /// Returns the reason why the agreed version cannot carry a frame; nil if it can.
     func refusal(of unit: STOMPUnit) -> SocketError? {
         guard let frame = unit.frame, let version = self.machine.agreement?.version,
             let refusal = STOMPEncoder.refusal(of: frame, version: version, limits: self.configuration.limits)
@@ -60,7 +60,7 @@ extension STOMPCore {
         self.complete(operation, result)
     }
 
-    /// Calls `completion` once a connection is accepted, or there will be none in time.
+    /// Calls `completion` once a connection is accepted, or when there is none in time.
     func whenConnected(_ name: String, in turn: inout Turn, _ completion: @escaping STOMPOperation.Completion) {
         guard !self.isOver else { return completion(.failure(Self.released)) }
         if let peer = self.peer, peer.link.phase == .open { return completion(.success(())) }
@@ -73,7 +73,7 @@ extension STOMPCore {
         self.add(operation, in: &turn)
     }
 
-    /// Calls `completion` once nothing waits for the broker any more, or the time for DISCONNECT is up.
+    /// Calls `completion` once no operation waits for the broker, or when the time for DISCONNECT is over.
     func whenIdle(in turn: inout Turn, _ completion: @escaping (inout Turn) -> Void) {
         guard self.operations.count > 0, let peer = self.peer, peer.link.phase == .open else {
             return completion(&turn)
@@ -86,7 +86,7 @@ extension STOMPCore {
         }
     }
 
-    /// Nothing waits for the broker any more, or that is not waited for.
+    /// Notifies the waiting callers that no operation waits for the broker, or that they need not wait for it.
     func notifyIdle(in turn: inout Turn) {
         if let timer = self.idleTimer.take() { self.driver?.loop.removeTimer(timer) }
         let waiters = self.idleWaiters
@@ -94,7 +94,7 @@ extension STOMPCore {
         for waiter in waiters { waiter(&turn) }
     }
 
-    /// A connection is accepted and ready: what waits for one leaves, subscriptions first.
+    /// Sends everything that waited for a connection, subscriptions first, once a connection is accepted and ready.
     func restore(on peer: STOMPPeer, in turn: inout Turn) {
         self.subscribeRestored(in: &turn)
         let waiters = self.connectionWaiters
@@ -104,7 +104,8 @@ extension STOMPCore {
 
     // MARK: Acknowledgements
 
-    /// Acknowledges or rejects a message. Completes when the frame is on its way, or with a receipt when that has come.
+    /// Acknowledges or rejects a message. Completes when the frame is being sent, or, with a receipt, when the receipt
+    /// has arrived.
     func settle(
         _ delivery: STOMPDelivery,
         isAcknowledged: Bool,

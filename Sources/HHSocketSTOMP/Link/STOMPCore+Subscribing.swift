@@ -77,7 +77,7 @@ extension STOMPCore {
         self.add(operation, in: &turn)
     }
 
-    /// Ends a subscription by the user's wish.
+    /// Ends a subscription at the user's request.
     func unsubscribe(
         _ route: STOMPRoute,
         headers: STOMPHeaders,
@@ -100,7 +100,7 @@ extension STOMPCore {
 
     /// Removes a subscription, which gets no more messages.
     ///
-    /// - Parameter error: Why; nil: the user has ended it.
+    /// - Parameter error: The reason; nil: the user has ended it.
     func remove(_ route: STOMPRoute, _ error: SocketError?) {
         _ = self.machine.unsubscribe(route.id, headers: STOMPHeaders())
         self.routes[route.id] = nil

@@ -3,14 +3,14 @@ import HHSocket
 
 /// Subscriptions that a broker refuses without saying which: they would end every connection.
 extension STOMPCore {
-    /// The first subscription that the present connection began with and that is not confirmed: what a connection
-    /// begins with brokers deal with in order.
+    /// The first unconfirmed subscription among those restored at the beginning of the current connection: brokers
+    /// process these in order.
     var unconfirmedRoute: STOMPRoute? {
         self.machine.subscriptionIDs.lazy.compactMap { self.routes[$0] }.first { $0.isRestored && $0.receipt != nil }
     }
 
-    /// Sends SUBSCRIBE for the subscriptions that a connection begins with: all of them, or one after the other's
-    /// receipt where it is to be found out which one the broker refuses.
+    /// Sends SUBSCRIBE for the subscriptions that a connection begins with: all of them at once, or each after the
+    /// previous one's receipt in order to find out which one the broker refuses.
     func subscribeRestored(in turn: inout Turn) {
         let routes = self.machine.subscriptionIDs.compactMap { self.routes[$0] }
         for route in routes { route.isRestored = true }
@@ -21,7 +21,7 @@ extension STOMPCore {
         self.subscribeNext(in: &turn)
     }
 
-    /// Goes on with the subscriptions that are made one after the other.
+    /// Continues with the subscriptions that are made one after the other.
     func subscribeNext(in turn: inout Turn) {
         guard self.isCareful, self.unconfirmedRoute == nil else { return }
         for id in self.machine.subscriptionIDs {
@@ -39,9 +39,9 @@ extension STOMPCore {
     /// The beginning of RabbitMQ's name in CONNECTED.
     private static var rabbitMQ: String { "RabbitMQ/" }
 
-    /// The broker has closed the connection in order instead of going on, without a reason.
+    /// Handles a close frame of the broker during restoration, without a reason.
     ///
-    /// RabbitMQ does so on a WebSocket where it sends ERROR on TCP, such as for a queue that the user may not read.
+    /// RabbitMQ closes a WebSocket where it sends ERROR on TCP, for example for a queue that the user may not read.
     /// Other brokers may send no receipts at all, which would look the same.
     func suspectSubscription(at endpoint: Endpoint) {
         guard self.machine.agreement?.server?.hasPrefix(Self.rabbitMQ) ?? false, let route = self.unconfirmedRoute

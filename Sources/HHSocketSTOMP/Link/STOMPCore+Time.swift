@@ -38,7 +38,7 @@ extension STOMPCore {
         self.abandon(operation, .cancelled, "\(operation.name) was cancelled")
     }
 
-    /// Ends an operation before its time. A frame that has not begun to leave does not leave.
+    /// Ends an operation early. A frame that has not begun to leave is not sent.
     func abandon(_ operation: STOMPOperation, _ code: SocketError.Code, _ message: String) {
         let hasBegun = operation.outcome?.hasBegun ?? false
         let error = SocketError(
@@ -57,7 +57,7 @@ extension STOMPCore {
             hasBegun
             ? operation.receipt == nil ? "it could not be sent" : "the broker did not confirm it"
             : self.peer == nil
-                ? "there was no connection by which it could leave" : "what was sent before did not leave"
+                ? "there was no connection on which to send it" : "earlier frames were not sent"
         let last = self.peer == nil ? self.driver?.lastError.map { "; the last failure: \($0.message)" } : nil
         let limit = "\(self.configuration.timeout) (STOMPClient.Configuration.timeout)"
         self.abandon(operation, .timeout, "\(operation.name) failed: \(why) within \(limit)\(last ?? "")")

@@ -2,10 +2,10 @@
 import HHSocket
 import NIOConcurrencyHelpers
 
-/// The way from other threads to the core, and back.
+/// Calls between other threads and the core.
 extension STOMPCore {
-    /// Has `body` run on the socket's thread, and waits until it has called its completion, which it does once.
-    /// Cancelling the task ends the operation that it has begun.
+    /// Runs `body` on the socket's thread, and waits until it has called its completion, which it does once. Cancelling
+    /// the task ends the operation that it has begun.
     func run(
         _ body: @escaping @Sendable (STOMPCore, inout Turn, @escaping STOMPOperation.Completion) -> Void
     ) async throws(SocketError) {
@@ -33,16 +33,16 @@ extension STOMPCore {
         try result.get()
     }
 
-    /// Orders what one thread does before with what another does after it, which the thread sanitizer sees.
+    /// Makes the order of two threads' accesses visible to the thread sanitizer.
     private func passLock() {
         if ThreadSanitizer.isRunning { _ = self.connectionNumber }
     }
 
     private static let cancelled = SocketError(.cancelled, message: "the task was cancelled before anything was sent")
 
-    /// Has `body` run on the socket's thread, without waiting.
+    /// Runs `body` on the socket's thread, without waiting.
     ///
-    /// - Parameter completion: Called on the callback queue; nil: nobody is told.
+    /// - Parameter completion: Called on the callback queue; nil: there is no completion.
     func run(
         _ completion: STOMPOperation.Completion?,
         _ body: @escaping @Sendable (STOMPCore, inout Turn, STOMPOperation.Completion?) -> Void
@@ -62,9 +62,9 @@ extension STOMPCore {
     }
 }
 
-/// The way from a task that waits to its operation.
+/// Connects a waiting task with its operation.
 final class STOMPToken: @unchecked Sendable {
-    // Proof of Sendable: it is touched on the socket's thread alone.
+    // Proof of Sendable: it is accessed only on the socket's thread.
     var operation: STOMPOperation?
     var isCancelled = false
 }

@@ -3,15 +3,15 @@ package import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A STOMP client on its socket's thread: performs what ``STOMPMachine`` decides on the connections that a
+/// A STOMP client on its socket's thread: performs the decisions of ``STOMPMachine`` on the connections that a
 /// ``/HHSocket/MessageSession`` makes.
 ///
-/// This file has the frames that come; `+Connecting` has CONNECT, `+Ends` the ends of connections, `+Sending` the
-/// user's frames, `+Subscribing` subscriptions, `+Reading` messages on their way to the user, `+Time` operations and
-/// their time, `+Waiting` the way from other threads.
+/// This file handles received frames; `+Connecting` handles CONNECT, `+Ends` the ends of connections, `+Sending` the
+/// user's frames, `+Subscribing` subscriptions, `+Reading` the delivery of messages, `+Time` operations and their
+/// timeouts, `+Waiting` calls from other threads.
 package final class STOMPCore: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable, and so are the weak references, which are set before the first
-    // submission; the rest is touched on the socket's thread alone.
+    // submission; the rest is accessed only on the socket's thread.
     package typealias Session = MessageSession<STOMPDialect>
 
     let configuration: STOMPClient.Configuration
@@ -24,26 +24,26 @@ package final class STOMPCore: @unchecked Sendable {
     var peer: STOMPPeer?
     var operations = STOMPOperations()
     var routes: [String: STOMPRoute] = [:]
-    /// Whether a connection begins with one subscription after the other, because the broker has closed the last one
-    /// before it had confirmed all.
+    /// Whether a connection makes its subscriptions one after the other, because the broker closed the last one before
+    /// it had confirmed all.
     var isCareful = false
     /// The task that has made the present submission, if it may be cancelled.
     var token: STOMPToken?
-    /// The number of the accepted connection, for other threads; 0 where there is none.
+    /// The number of the accepted connection, for other threads; 0 if there is none.
     let current = NIOLockedValueBox<UInt64>(0)
-    /// Those who wait for a connection.
+    /// The operations that wait for a connection.
     var connectionWaiters: [STOMPOperation] = []
     /// Whether the broker has answered the latest DISCONNECT.
     let hasParted = NIOLockedValueBox(false)
     /// Whether the client has been released.
     var isOver = false
-    /// Those who wait until no operation waits for the broker.
+    /// The callbacks that wait until no operation waits for the broker.
     var idleWaiters: [(inout Turn) -> Void] = []
     /// Ends their wait.
     var idleTimer: SocketLoop.TimerID?
     /// The subscriptions whose messages are not read fast enough.
     var fullRoutes: Set<String> = []
-    /// Whether reading was last said to be unwanted.
+    /// The last reported state of ``isBehind``.
     var isReadingUnwanted = false
     var timer: SocketLoop.TimerID?
 
@@ -70,9 +70,9 @@ package final class STOMPCore: @unchecked Sendable {
 
     // MARK: From any thread
 
-    /// Runs `body` on the socket's thread: at once where a handler runs there.
+    /// Runs `body` on the socket's thread: immediately if called there by a handler.
     ///
-    /// - Returns: False if nothing runs there any more.
+    /// - Returns: False if the thread has ended.
     @discardableResult
     func perform(_ body: @escaping @Sendable (inout Turn) -> Void) -> Bool {
         guard let driver = self.driver else { return false }
@@ -86,16 +86,16 @@ package final class STOMPCore: @unchecked Sendable {
     /// Whether the broker has confirmed the latest DISCONNECT.
     var hasConfirmedDisconnect: Bool { self.hasParted.withLockedValue { $0 } }
 
-    /// Whether what this connection has delivered can still be acknowledged.
+    /// Returns whether messages that this connection delivered can still be acknowledged.
     func isCurrent(_ connection: UInt64) -> Bool { self.connectionNumber == connection }
 
-    /// The number of the accepted connection; 0 where there is none. Any thread.
+    /// The number of the accepted connection; 0 if there is none. May be read on any thread.
     var connectionNumber: UInt64 { self.current.withLockedValue { $0 } }
 
     // MARK: Frames
 
     func received(_ frame: STOMPFrame, from peer: STOMPPeer, in turn: inout Turn) throws(LinkError) {
-        // One that was left before it was accepted has nothing to say.
+        // The end of a connection that was never accepted is not reported.
         guard peer === self.peer || (peer === self.connecting && peer.link.phase == .open) else { return }
         let news: STOMPMachine.News
         do throws(STOMPMachine.Failure) {
@@ -119,7 +119,7 @@ package final class STOMPCore: @unchecked Sendable {
             self.hasParted.withLockedValue { $0 = false }
             peer.connectAnswered.take()?(nil, &turn)
         case .message(let delivery):
-            // The broker takes back what is not acknowledged before DISCONNECT.
+            // The broker takes back messages that are not acknowledged before DISCONNECT.
             guard delivery.ackMode == .auto || peer.link.phase == .open else { return }
             self.deliver(STOMPMessage(frame, delivery, self), in: &turn)
         case .unclaimed:

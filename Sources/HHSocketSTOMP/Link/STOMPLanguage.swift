@@ -53,7 +53,7 @@ package struct STOMPLanguage: LinkLanguage {
             try STOMPEncoder.encodeHead(of: frame, version: version, limits: .unlimited, into: &bytes.gathered)
             return Outgoing(unit: unit)
         } catch {
-            assertionFailure("a frame that cannot be sent was not refused before: \(error)")
+            assertionFailure("a frame that cannot be sent was not refused earlier: \(error)")
             return nil
         }
     }
@@ -63,7 +63,7 @@ package struct STOMPLanguage: LinkLanguage {
         limit: Int,
         into bytes: inout SendBytes
     ) -> Piece {
-        // Nothing can stand within a frame.
+        // Nothing can be inserted into a frame.
         guard bytes.appendSlice(of: outgoing.unit.payload, after: &outgoing.sent, limit: limit) else { return .more }
         bytes.prepare()
         bytes.gathered.writeInteger(STOMPEncoder.end)
@@ -71,7 +71,7 @@ package struct STOMPLanguage: LinkLanguage {
     }
 
     package mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing {
-        // A broker that has not accepted us, or breaks the rules, is left without a word.
+        // No DISCONNECT is sent to a broker that has not accepted us or breaks the rules.
         guard reason == .done, let version = self.decoder.version else { return .shutdown }
         bytes.prepare()
         let frame = STOMPFrame(.disconnect, ["receipt": self.farewell])

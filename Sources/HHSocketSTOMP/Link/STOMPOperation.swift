@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// An operation of the user's that has not ended: a frame that waits, leaves, or whose receipt is awaited; or a wait
-/// for a connection. Completes once.
+/// An operation of the user that has not ended: a frame that waits, is being sent or awaits its receipt, or a wait for
+/// a connection. Completes once.
 final class STOMPOperation: @unchecked Sendable {
-    // Proof of Sendable: it is touched on the socket's thread alone.
+    // Proof of Sendable: it is accessed only on the socket's thread.
     typealias Completion = @Sendable (Result<Void, SocketError>) -> Void
 
     /// The kind of an operation, for errors.
@@ -17,7 +17,7 @@ final class STOMPOperation: @unchecked Sendable {
     private let subject: Subject
     /// The receipt that its frame asks for; nil if none is awaited.
     let receipt: String?
-    /// How far its frame has got; nil where there is none.
+    /// The progress of its frame; nil if it has none.
     var outcome: MessageOutcome?
     /// Whether the frame has been handed to the system.
     var hasLeft = false

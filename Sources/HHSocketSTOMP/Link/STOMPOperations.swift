@@ -11,10 +11,10 @@ struct STOMPOperations {
     /// The number of operations that have not ended.
     private(set) var count = 0
 
-    /// When the next one is late; nil if there is none.
+    /// The time at which the next operation times out; nil if there is none.
     var nextDeadline: NIODeadline? { self.deadlines.first?.time }
 
-    /// - Parameter deadline: Not before those of the others.
+    /// - Parameter deadline: Not earlier than those of the other operations.
     mutating func add(_ operation: STOMPOperation, until deadline: NIODeadline) {
         self.count += 1
         if let receipt = operation.receipt { self.receipts[receipt] = operation }
@@ -34,10 +34,10 @@ struct STOMPOperations {
     /// The operation that awaits this receipt.
     func awaiting(_ receipt: String) -> STOMPOperation? { self.receipts[receipt] }
 
-    /// Those whose frame has left, and whose receipt has not come.
+    /// The operations whose frame was sent and whose receipt has not arrived.
     var unconfirmed: [STOMPOperation] { self.receipts.values.filter(\.hasLeft) }
 
-    /// Those whose time is up.
+    /// Returns the operations that have timed out.
     func late(now: NIODeadline) -> [STOMPOperation] {
         self.deadlines.prefix { $0.time <= now }.map(\.operation).filter(\.isOpen)
     }

@@ -11,7 +11,7 @@ package final class STOMPPeer: MessagePeer {
     /// The receipt of our DISCONNECT.
     let farewell: String
     private let core: STOMPCore
-    /// Told the units that have not begun to leave.
+    /// Called with the units that have not begun to leave.
     private let ended: ([STOMPUnit]) -> Void
     package let leaving: LeavingMessages<STOMPLanguage>
     /// Called once, when the broker has answered CONNECT; nil: it has accepted.

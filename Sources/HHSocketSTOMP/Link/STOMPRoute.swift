@@ -2,10 +2,10 @@
 import HHSocket
 import NIOConcurrencyHelpers
 
-/// The way of a subscription's messages to the user.
+/// The path of a subscription's messages to the user.
 final class STOMPRoute: @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable; the failure is locked; the rest is touched on the socket's thread
-    // alone.
+    // Proof of Sendable: the constants are Sendable; the failure is locked; the rest is accessed only on the socket's
+    // thread.
 
     /// How far SUBSCRIBE has got on the present connection.
     enum State {
@@ -17,16 +17,16 @@ final class STOMPRoute: @unchecked Sendable {
     let id: String
     let ackMode: STOMPAckMode
     let delivery: MessageDelivery<STOMPMessage>
-    /// The messages that wait to be read; nil where a handler or a delegate takes them.
+    /// The messages that wait to be read; nil if a handler or a delegate receives them.
     let inbox: MessageInbox<STOMPMessage>?
     private let failure = NIOLockedValueBox<SocketError?>(nil)
     var state = State.unsent
     /// Whether the latest SUBSCRIBE was among the first frames of its connection.
     var isRestored = false
-    /// How many connections in succession the broker has closed in order instead of confirming it, when it was asked
-    /// for no other.
+    /// The number of connections in succession that the broker has closed with a close frame while only this
+    /// subscription awaited confirmation.
     var refusals = 0
-    /// Those who wait for the subscription to be made.
+    /// The operations that wait for the subscription to be made.
     var waiters: [STOMPOperation] = []
 
     init(
@@ -51,10 +51,10 @@ final class STOMPRoute: @unchecked Sendable {
         if case .unsent = self.state { false } else { true }
     }
 
-    /// Why no more messages come; nil where the user has ended the subscription.
+    /// The reason why no more messages arrive; nil if the user has ended the subscription.
     var error: SocketError? { self.failure.withLockedValue { $0 } }
 
-    /// No more messages come. Those that wait can still be read.
+    /// Ends the messages. Those that wait can still be read.
     func finish(_ error: SocketError?) {
         self.failure.withLockedValue { $0 = $0 ?? error }
         self.inbox?.finish()

@@ -4,13 +4,13 @@ import DequeModule
 /// The messages of one subscription that one connection has delivered, and which of them are settled: one byte for
 /// each from the oldest that is not on.
 struct AckWindow: Sendable {
-    /// The number of the first message that `isOpen` knows; all before it are settled.
+    /// The number of the first message in `isOpen`; all before it are settled.
     private var base: UInt64 = 0
     private var isOpen: Deque<Bool> = []
     /// The number of messages that are not settled.
     private(set) var openCount = 0
 
-    /// The number of messages that are known.
+    /// The number of messages that are tracked.
     var length: Int { self.isOpen.count }
 
     /// Counts a message that was delivered.
@@ -39,7 +39,7 @@ struct AckWindow: Sendable {
         return settled
     }
 
-    /// Opens messages again that a transaction had settled.
+    /// Reopens messages that a transaction had settled.
     mutating func reopen(_ numbers: [UInt64]) {
         for number in numbers where number >= self.base && number - self.base < UInt64(self.isOpen.count) {
             let index = Int(number - self.base)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// How the messages of a subscription are acknowledged.
 public enum STOMPAckMode: String, Sendable, CaseIterable {
-    /// The broker takes a message for consumed once it has sent it.
+    /// The broker considers a message consumed once it has sent it.
     case auto
-    /// An acknowledgement covers the message and those of the subscription before it. STOMP 1.0 does not say so, but
-    /// RabbitMQ does it there too, and ends the connection where one of those before it is acknowledged later.
+    /// An acknowledgement covers the message and those of the subscription before it. STOMP 1.0 does not specify this,
+    /// but RabbitMQ does it there too, and ends the connection if one of those before it is acknowledged later.
     case client
     /// An acknowledgement covers one message. STOMP 1.1 and 1.2 only.
     case clientIndividual = "client-individual"

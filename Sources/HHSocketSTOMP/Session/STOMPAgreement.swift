@@ -6,9 +6,9 @@ public struct STOMPAgreement: Hashable, Sendable {
     /// The broker.
     public var endpoint: Endpoint
     public var version: STOMPVersion
-    /// The broker's name and version, if it tells them.
+    /// The broker's name and version, if it sends them.
     public var server: String?
-    /// The broker's identifier of the session, if it tells one.
+    /// The broker's identifier of the session, if it sends one.
     public var session: String?
     /// The heart-beats that were agreed on.
     public var heartbeats: STOMPHeartbeats

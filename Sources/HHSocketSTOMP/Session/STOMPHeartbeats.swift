@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Heart-beats of both sides: what one side offers, or what both have agreed on.
+/// The heart-beats of both sides: one side's offer, or the agreement of both.
 ///
-/// STOMP agrees on them when a connection is made: each side says how often it can send, and how often it wants to hear
-/// from the other; the longer interval of the two counts, and a zero means that there are none. STOMP 1.0 has none.
+/// STOMP agrees on them when a connection is made: each side says how often it can send, and how often it wants to
+/// receive; the longer of the two intervals applies, and a zero means that there are none. STOMP 1.0 has none.
 public struct STOMPHeartbeats: Hashable, Sendable {
-    /// The longest silence of ours; zero for no heart-beats from this side. 10 s by default.
+    /// The longest time without sending; zero for no heart-beats from this side. 10 s by default.
     public var send: Duration
     /// The longest silence of the peer's; zero if none are wanted. 10 s by default.
     public var receive: Duration
@@ -17,7 +17,7 @@ public struct STOMPHeartbeats: Hashable, Sendable {
     /// No heart-beats.
     public static let off = Self(send: .zero, receive: .zero)
 
-    /// The offer as a header has it.
+    /// The offer in the form of the header.
     package var offer: STOMPHeartBeat {
         STOMPHeartBeat(sends: Self.milliseconds(self.send), receives: Self.milliseconds(self.receive))
     }

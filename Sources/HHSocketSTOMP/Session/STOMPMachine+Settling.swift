@@ -7,8 +7,8 @@ extension STOMPMachine {
     ///
     /// - Parameter transaction: The transaction that it is part of.
     /// - Returns: The frame to send; nil if the message is acknowledged already.
-    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` where that is not possible; `connectionLost` if
-    ///   the connection that delivered it is gone: the broker delivers it again.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` if that is not possible; `connectionLost` if the
+    ///   connection that delivered it is closed: the broker delivers it again.
     package mutating func settle(
         _ delivery: STOMPDelivery,
         isAcknowledged: Bool,
@@ -71,14 +71,14 @@ extension STOMPMachine {
     ) -> STOMPFrame {
         var headers = STOMPHeaders()
         headers.add(name: version == .v1_2 ? "id" : "message-id", value: identifier)
-        // 1.0 does not ask for it, and cannot tell two subscriptions' copies of a message apart without it.
+        // 1.0 does not require it, but cannot distinguish two subscriptions' copies of a message without it.
         if version < .v1_2 { headers.add(name: "subscription", value: delivery.subscription) }
         if let transaction { headers.add(name: "transaction", value: transaction) }
         for (name, value) in others { headers.add(name: name, value: value) }
         return STOMPFrame(isAcknowledged ? .ack : .nack, headers)
     }
 
-    /// Forgets what is settled for good, and looks again whether too much is not.
+    /// Forgets messages that are settled for good, and checks again whether too many are not.
     mutating func trim(_ id: String) {
         guard let index = self.subscriptions.index(forKey: id) else { return }
         let first = self.transactions.values.compactMap { $0.settled[id]?.min() }.min()

@@ -19,12 +19,12 @@ extension STOMPMachine {
         return (id, STOMPFrame(.begin, ["transaction": id]))
     }
 
-    /// Whether the transaction is there, and not ended.
+    /// Returns whether the transaction exists and has not ended.
     package func hasTransaction(_ id: String) -> Bool { self.transactions[id] != nil }
 
     /// Ends a transaction.
     ///
-    /// - Parameter isCommitted: Whether it takes effect; else all of it is undone.
+    /// - Parameter isCommitted: Whether it takes effect; otherwise all of it is undone.
     /// - Returns: The frame to send.
     /// - Throws: ``/HHSocket/SocketError`` with code `connectionLost` if it has ended with its connection.
     package mutating func endTransaction(_ id: String, isCommitted: Bool) throws(SocketError) -> STOMPFrame {

@@ -2,8 +2,8 @@
 package import HHSocket
 
 /// The decisions of a STOMP client about one connection after another: versions, heart-beats, subscriptions and their
-/// restoration, acknowledgements, transactions, errors. No I/O and no clock; frames and the user's wishes go in, frames
-/// and news come out.
+/// restoration, acknowledgements, transactions, errors. No I/O and no clock; it takes frames and the user's requests,
+/// and returns frames and news.
 ///
 /// `+Settling` has acknowledgements, `+Transactions` transactions.
 package struct STOMPMachine: Sendable {
@@ -26,9 +26,9 @@ package struct STOMPMachine: Sendable {
         case connected(STOMPAgreement)
         /// A message of a subscription.
         case message(STOMPDelivery)
-        /// A message of no subscription that there is.
+        /// A message that belongs to no existing subscription.
         case unclaimed
-        /// The broker has dealt with the frame that asked for this receipt.
+        /// The broker has processed the frame that asked for this receipt.
         case receipt(String)
     }
 
@@ -52,7 +52,7 @@ package struct STOMPMachine: Sendable {
         var destination: String
         var ackMode: STOMPAckMode
         var headers: STOMPHeaders
-        /// The most messages that may be unsettled; with one more reading is suspended.
+        /// The greatest number of unsettled messages; with one more, reading is suspended.
         var window: Int
         /// The order in which subscriptions were made.
         var order: UInt64
@@ -64,7 +64,7 @@ package struct STOMPMachine: Sendable {
     /// The number of the connection.
     package private(set) var connection: UInt64 = 0
     var subscriptions: [String: Subscription] = [:]
-    /// The subscriptions with so many unsettled messages that no more should be read.
+    /// The subscriptions with so many unsettled messages that reading should be suspended.
     var overdrawn: Set<String> = []
     var transactions: [String: Transaction] = [:]
     private var lastSubscription: UInt64 = 0
@@ -79,10 +79,10 @@ package struct STOMPMachine: Sendable {
         if case .connected(let agreement) = self.phase { agreement } else { nil }
     }
 
-    /// Whether so many messages are unsettled that no more should be read.
+    /// Whether so many messages are unsettled that reading should be suspended.
     package var isOverdrawn: Bool { !self.overdrawn.isEmpty }
 
-    /// A new receipt, which no frame has asked for before.
+    /// Returns a new receipt, which no frame has asked for before.
     package mutating func makeReceipt() -> String {
         self.lastReceipt += 1
         return "r\(self.lastReceipt)"
@@ -90,16 +90,16 @@ package struct STOMPMachine: Sendable {
 
     // MARK: Connections
 
-    /// A connection is there.
+    /// Begins a connection.
     ///
-    /// - Returns: The frame to begin with.
+    /// - Returns: The first frame to send.
     package mutating func begin(_ endpoint: Endpoint, _ credentials: STOMPCredentials?) -> STOMPFrame {
         self.connection += 1
         self.phase = .connecting(endpoint)
         self.forgetDeliveries()
         var headers = STOMPHeaders()
         let versions = self.settings.versions.sorted().map(\.rawValue)
-        // A client of 1.0 knows no such header.
+        // A client of 1.0 does not know this header.
         if versions != [STOMPVersion.v1_0.rawValue] {
             headers.add(name: "accept-version", value: versions.joined(separator: ","))
             headers.add(name: "heart-beat", value: self.settings.heartbeats.offer.description)
@@ -113,7 +113,7 @@ package struct STOMPMachine: Sendable {
         return STOMPFrame(.connect, headers)
     }
 
-    /// The connection is gone. What it has delivered can be settled no more.
+    /// Ends a connection. Its deliveries can no longer be settled.
     package mutating func end() {
         self.phase = .idle
         self.forgetDeliveries()
@@ -186,7 +186,7 @@ package struct STOMPMachine: Sendable {
         guard ackMode != .auto else { return .message(delivery) }
         delivery.identifier = version == .v1_2 ? headers["ack"] : headers["message-id"]
         delivery.number = self.subscriptions.values[index].acks.deliver()
-        // A broker that keeps to the window is read on: its heart-beats and receipts come too.
+        // Reading continues from a broker that keeps to the window, because its heart-beats and receipts arrive too.
         let window = self.subscriptions.values[index].window
         if self.subscriptions.values[index].acks.openCount > window { self.overdrawn.insert(id) }
         return .message(delivery)
@@ -203,7 +203,7 @@ package struct STOMPMachine: Sendable {
 
     /// Adds a subscription.
     ///
-    /// - Parameter window: The most messages that may be unsettled; with one more reading is suspended.
+    /// - Parameter window: The greatest number of unsettled messages; with one more, reading is suspended.
     /// - Returns: False if the id is in use.
     package mutating func subscribe(
         _ id: String,
@@ -225,8 +225,8 @@ package struct STOMPMachine: Sendable {
         return true
     }
 
-    /// The frame that makes the subscription on this connection, which asks for a receipt; nil if there is no such
-    /// subscription, or no connection.
+    /// Returns the frame that makes the subscription on this connection, which asks for a receipt; nil if there is no
+    /// such subscription, or no connection.
     package func subscribing(_ id: String, receipt: String) -> STOMPFrame? {
         guard let subscription = self.subscriptions[id], self.agreement != nil else { return nil }
         var headers: STOMPHeaders = ["id": id, "destination": subscription.destination]
@@ -243,7 +243,7 @@ package struct STOMPMachine: Sendable {
 
     /// Removes a subscription.
     ///
-    /// - Returns: The frame that ends it on this connection; nil where there is none.
+    /// - Returns: The frame that ends it on this connection; nil if there is none.
     package mutating func unsubscribe(_ id: String, headers: STOMPHeaders) -> STOMPFrame? {
         guard self.subscriptions.removeValue(forKey: id) != nil else { return nil }
         self.overdrawn.remove(id)

@@ -16,7 +16,7 @@ public struct STOMPServerError: Error, Sendable, CustomStringConvertible {
     /// The value of the header `message`: a short description.
     public var message: String? { self.headers["message"] }
 
-    /// The receipt that the frame at fault had asked for.
+    /// The receipt that the rejected frame had asked for.
     package var receipt: String? { self.headers["receipt-id"] }
 
     /// The longest text of a body that ``description`` has.

@@ -3,10 +3,10 @@ import DequeModule
 
 /// Decides which authentications run, which wait, and which are refused.
 ///
-/// A limited number runs. Those beyond wait, and get their turn address by address: one address with many does not hold
-/// up the others. When too many wait, one of the address with most goes, and nobody comes in who would have as many.
-/// An authentication that was given up keeps its place as long as it runs: what ignores its cancellation cannot be
-/// piled up.
+/// A limited number runs. Others wait, and addresses take turns: one address with many does not delay the others. When
+/// too many wait, one of the address with most is removed, and none of an address that would have as many is added. An
+/// abandoned authentication keeps its place as long as it runs, so those that ignore their cancellation cannot
+/// accumulate.
 struct AuthenticationLine: Sendable {
     /// Names one authentication.
     typealias Ticket = UInt64
@@ -21,11 +21,11 @@ struct AuthenticationLine: Sendable {
         case refused
     }
 
-    /// Those that wait from one address.
+    /// The authentications that wait, from one address.
     private struct Queue: Sendable {
-        /// The oldest first; among them there may be some that were given up.
+        /// The tickets, the oldest first, possibly including abandoned ones.
         var tickets: Deque<Ticket> = []
-        /// The number of those that wait.
+        /// The number of waiting authentications.
         var count = 0
     }
 
@@ -34,15 +34,15 @@ struct AuthenticationLine: Sendable {
     private var lastTicket: Ticket = 0
     private(set) var runningCount = 0
     private var waiting: [Ticket: Origin] = [:]
-    /// One for each address in `order`, even if none of it waits any more.
+    /// A queue for each address in `order`, even if none of its authentications waits any more.
     private var queues: [Origin: Queue] = [:]
     /// Each address once, the one whose turn is next first.
     private var order: Deque<Origin> = []
-    /// The addresses of which this many wait.
+    /// The addresses by the number of their waiting authentications.
     private var origins: [Int: Set<Origin>] = [:]
     /// The largest number that waits of one address.
     private var largest = 0
-    /// The number of addresses of which any waits.
+    /// The number of addresses with waiting authentications.
     private var originCount = 0
 
     /// - Parameters:
@@ -54,7 +54,7 @@ struct AuthenticationLine: Sendable {
     }
 
     var waitingCount: Int { self.waiting.count }
-    /// The number of entries that are kept of those that wait, and of their addresses.
+    /// The number of entries for waiting authentications and their addresses.
     var entryCount: Int { self.order.count + self.queues.values.reduce(0) { $0 + $1.tickets.count } }
 
     // MARK: Events
@@ -90,9 +90,9 @@ struct AuthenticationLine: Sendable {
         return next
     }
 
-    /// Nobody wants the result of one any more.
+    /// The result of an authentication is not needed any more.
     ///
-    /// - Returns: Whether it waited, and is over; one that runs goes on until it returns.
+    /// - Returns: Whether it waited, and has been removed; one that runs continues until it returns.
     mutating func giveUp(_ ticket: Ticket) -> Bool {
         guard let origin = self.waiting.removeValue(forKey: ticket) else { return false }
         self.changeCount(of: origin, by: -1)
@@ -149,7 +149,7 @@ struct AuthenticationLine: Sendable {
         while self.largest > 0, self.origins[self.largest] == nil { self.largest -= 1 }
     }
 
-    /// Removes what was given up, once it is more than what is left: then it costs no more than it did to add it.
+    /// Removes abandoned tickets, once they outnumber the others: then this costs no more than adding them did.
     private mutating func removeDead(of origin: Origin) {
         if let queue = self.queues[origin], queue.tickets.count > 2 * queue.count + 16 {
             let waiting = self.waiting

@@ -26,7 +26,7 @@ final class Authentications: Sendable {
         self.state = NIOLockedValueBox(State(line: line))
     }
 
-    /// Those that run, and those that wait.
+    /// The numbers of running and of waiting authentications.
     var counts: (running: Int, waiting: Int) {
         self.state.withLockedValue { ($0.line.runningCount, $0.line.waitingCount) }
     }
@@ -81,7 +81,7 @@ final class Authentications: Sendable {
     }
 
     fileprivate func cancel(_ ticket: AuthenticationLine.Ticket) {
-        // What is released and cancelled may have something to say: outside the lock.
+        // Released and cancelled outside the lock, since that may run other code.
         let (waiting, running): (Waiting?, Task<Void, Never>?) = self.state.withLockedValue { state in
             if state.line.giveUp(ticket) { return (state.waiting.removeValue(forKey: ticket), nil) }
             return (nil, state.running[ticket])
@@ -96,6 +96,7 @@ struct Authentication: Sendable {
     fileprivate let owner: Authentications
     fileprivate let ticket: AuthenticationLine.Ticket
 
-    /// Gives it up: it does not run if it waits, and is cancelled if it runs. Its place is free when it has returned.
+    /// Abandons it: if it waits, it does not run, and if it runs, it is cancelled. Its place is free when it has
+    /// returned.
     func cancel() { self.owner.cancel(self.ticket) }
 }

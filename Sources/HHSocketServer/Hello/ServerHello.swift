@@ -5,8 +5,8 @@ import HHSocket
 public struct ServerHello: Sendable {
     /// The features that may be agreed on. All by default.
     public var features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]
-    /// Whether a client must say hello before it is served. False by default: a client that does not is served without
-    /// the features of hello. If true, a request before hello is answered ``/HHSocket/Status/illegalFormat`` (303), and
+    /// Whether a client must send hello before it is served. False by default: a client without hello is served without
+    /// its features. If true, a request before hello is answered ``/HHSocket/Status/illegalFormat`` (303), and
     /// ``ServerLimits/firstFrameTimeout`` applies to the hello.
     public var isRequired = false
     /// Authenticates a client by the token in its hello, and returns its identity, as for
@@ -17,9 +17,9 @@ public struct ServerHello: Sendable {
     /// While it runs or waits for its turn, the client waits for its answer, as long as its own timeout allows. It is
     /// cancelled when the connection ends.
     public var authenticate: (@Sendable (_ token: [UInt8], _ session: ServerSession) async throws -> String?)?
-    /// The number of authentications that run at the same time, those of ``WebSocketListening/authenticate`` included;
-    /// 64 by default, 1 at least. Further ones wait, and those of each address get their turn. One that ignores its
-    /// cancellation counts until it returns.
+    /// The number of authentications that run at the same time, including those of ``WebSocketListening/authenticate``;
+    /// 64 by default, 1 at least. Further ones wait, and addresses take turns. One that ignores its cancellation counts
+    /// until it returns.
     public var maximumConcurrentAuthentications = 64
     /// The number of authentications that wait for their turn; 4,096 by default. A client beyond is answered
     /// ``/HHSocket/Status/overloaded`` (503), or HTTP's 503, and sent away for 1 to 5 s at random: one of the address

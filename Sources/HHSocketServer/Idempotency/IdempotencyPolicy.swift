@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The time that the first answer to a request with an idempotency key is kept for repeats of it, and the memory for
+/// The time for which the first answer to a request with an idempotency key is kept for its repeats, and the memory for
 /// that.
 ///
 /// A key belongs to its client's identity if that is known, otherwise to all clients without one, which should use keys
-/// that others cannot guess. Repeats that arrive while the first is running wait for its answer. An answer that says
-/// that the request was not executed is not kept, nor is an error that a handler throws after it was cancelled, as by
-/// the end of its connection. A cancelled handler that returns all the same has done its work, so its answer is kept.
+/// that others cannot guess. Repeats that arrive while the first request is running wait for its answer. An answer that
+/// means that the request was not executed is not kept, nor is an error that a handler throws after it was cancelled,
+/// for example by the end of its connection. A cancelled handler that returns nevertheless has done its work, so its
+/// answer is kept.
 ///
-/// An answer counts with what it costs in memory: the capacity of its body's buffer, its metadata, its key, and 512
-/// bytes. It belongs to the identity whose request has caused it, or to the address of the connection if there is no
-/// identity (an IPv6 address counts with its network of 64 bits; all clients of Unix domain sockets are one). Whoever
-/// makes more requests than its share can hold loses its own oldest answers. Where all shares together exceed the
-/// whole, the owner that holds most loses its oldest; clients without an identity then never take more than half from
-/// those with one, nor the other way round.
+/// An answer counts with its memory: the capacity of its body's buffer, its metadata, its key, and 512 bytes. It
+/// belongs to the identity whose request caused it, or to the address of the connection if there is no identity (an
+/// IPv6 address counts with its network of 64 bits; all clients of Unix domain sockets are one). An owner that makes
+/// more requests than its share can hold loses its own oldest answers. If all shares together exceed the whole, the
+/// owner that holds most loses its oldest; clients without an identity then never take more than half from those with
+/// one, and vice versa.
 public struct IdempotencyPolicy: Hashable, Sendable {
-    /// The time that an answer is kept; 10 minutes by default.
+    /// The time for which an answer is kept; 10 minutes by default.
     public var lifetime = Duration.seconds(600)
     /// The largest number of answers kept. 100,000 by default.
     public var maximumCount = 100_000
     /// The memory that they cost together, in bytes. 64 MiB by default.
     public var maximumBytes = 64 << 20
-    /// The part of ``maximumCount`` and ``maximumBytes`` that the answers of one identity may take, from 0 (none are
+    /// The part of ``maximumCount`` and ``maximumBytes`` that the answers of one identity may use, from 0 (none are
     /// kept) to 1. 1/16 by default.
     public var identityShare = 1.0 / 16
-    /// The part that the answers to one address of clients without an identity may take. 1/64 by default, which is
-    /// less, because an attacker gets further addresses more easily than further accounts.
+    /// The part that the answers to one address of clients without an identity may use. 1/64 by default, which is less,
+    /// because an attacker gets further addresses more easily than further accounts.
     public var addressShare = 1.0 / 64
     /// The largest cost of an answer that is kept, in bytes; never more than its owner's share. A larger one is not
-    /// kept: a repeat that comes later runs the handler again. ``ServerStatistics/idempotentAnswersTooLarge`` counts
-    /// that. 1 MiB by default.
+    /// kept: a later repeat runs the handler again. ``ServerStatistics/idempotentAnswersTooLarge`` counts that. 1 MiB
+    /// by default.
     public var maximumAnswerBytes = 1 << 20
 
     public init() {}
 }
 
 extension IdempotencyPolicy {
-    /// A number of answers and what they cost.
+    /// A number of answers and their cost.
     struct Amount: Hashable, Sendable {
         var count = 0
         var bytes = 0

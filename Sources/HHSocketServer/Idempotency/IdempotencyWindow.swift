@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The first requests with keys that are running, and the answers to those that have ended. The time is passed in.
+/// The running first requests with keys, and the answers to those that have ended. The time is passed in.
 ///
-/// `Waiter` is any representation of a repeat that waits for the first answer. To add or remove one takes no longer if
-/// many wait for one key. How much is kept is not decided here, but by ``KeptShares``.
+/// `Waiter` is any representation of a repeat that waits for the first answer. The cost of adding or removing one does
+/// not depend on the number that wait for a key. ``KeptShares`` decides how much is kept.
 struct IdempotencyWindow<Waiter> {
     enum Beginning {
         /// The request is the first: run it, and report its end to ``finish(_:keeping:number:until:)``.
@@ -44,7 +44,7 @@ struct IdempotencyWindow<Waiter> {
     /// - Parameters:
     ///   - request: The fingerprint of the request, to which the key is bound.
     ///   - number: The number of the waiter, for ``abandon(_:_:)``.
-    ///   - waiter: The waiter, kept if the request must wait.
+    ///   - waiter: The waiter, stored if the request must wait.
     mutating func begin(
         _ key: IdempotencyKey,
         _ request: RequestFingerprint,
@@ -59,7 +59,7 @@ struct IdempotencyWindow<Waiter> {
         // Changed in place: a copy of the entry would copy all waiters each time.
         if let kept = self.entries.values[index].kept {
             guard kept.until > now else {
-                // Its place among the shares is taken from it later.
+                // Its place among the shares is removed later.
                 self.entries.values[index] = Entry(request: request)
                 return .run
             }
@@ -100,7 +100,7 @@ struct IdempotencyWindow<Waiter> {
 
     private mutating func remove(_ key: IdempotencyKey) {
         self.entries[key] = nil
-        // A dictionary never becomes smaller: after a burst its memory goes with the last entry.
+        // A dictionary never shrinks: after a burst its memory is released with the last entry.
         if self.entries.isEmpty { self.entries = [:] }
     }
 

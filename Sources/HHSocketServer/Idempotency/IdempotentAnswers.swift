@@ -6,8 +6,8 @@ import NIOCore
 
 /// The answers to requests with keys, for each of which the handler runs once. Any thread.
 ///
-/// Requests meet on the lock of their key's part of the window, and the ends of requests on the lock of their owner's
-/// part of the shares. So different clients hardly ever meet.
+/// Requests contend for the lock of their key's part of the window, and the ends of requests for the lock of their
+/// owner's part of the shares. So different clients rarely contend.
 final class IdempotentAnswers: Sendable {
     private typealias Waiter = CheckedContinuation<KeptAnswer?, Never>
     private typealias Window = NIOLockedValueBox<IdempotencyWindow<Waiter>>
@@ -36,7 +36,7 @@ final class IdempotentAnswers: Sendable {
         self.shares = (0..<count).map { _ in NIOLockedValueBox(KeptShares(policy, part: 1 / Double(count))) }
     }
 
-    /// The answers that are kept, and what they cost.
+    /// The answers that are kept, and their cost.
     var kept: IdempotencyPolicy.Amount {
         IdempotencyPolicy.Amount(
             count: self.keptCount.load(ordering: .relaxed),
@@ -57,15 +57,15 @@ final class IdempotentAnswers: Sendable {
     /// The origin of an answer.
     enum Source: Sendable {
         case handler
-        /// The answer was kept, or another request's handler has returned it.
+        /// The answer was stored, or another request's handler has returned it.
         case `repeat`
         /// Too many repeats wait for the handler.
         case overload
-        /// The key is that of another request.
+        /// The key belongs to another request.
         case contradiction
     }
 
-    /// An answer, and what has become of it and of others.
+    /// An answer, and the effects on kept answers.
     struct Outcome: Sendable {
         var answer: KeptAnswer
         var source: Source
@@ -79,8 +79,8 @@ final class IdempotentAnswers: Sendable {
     ///
     /// - Parameters:
     ///   - request: The fingerprint of the request.
-    ///   - owner: Whom the answer is charged to, if this is the first.
-    ///   - run: Runs the handler, if this is the first.
+    ///   - owner: The owner that is charged for the answer, if this is the first request.
+    ///   - run: Runs the handler, if this is the first request.
     ///   - isKept: Whether an answer is kept for repeats.
     func answer(
         _ key: IdempotencyKey,
@@ -115,10 +115,10 @@ final class IdempotentAnswers: Sendable {
         }
     }
 
-    /// Forgets answers whose lifetime is over. Otherwise the next one that is kept does that.
+    /// Removes answers whose lifetime is over. Otherwise that happens when the next one is kept.
     func forgetExpired(now: NIODeadline) {
         for share in self.shares {
-            // Without holding up those who add for long.
+            // In steps, so that additions do not wait for long.
             while case let forgotten = share.withLockedValue({ self.counting(&$0) { $0.expired(now: now) } }),
                 !forgotten.isEmpty
             {
@@ -156,8 +156,8 @@ final class IdempotentAnswers: Sendable {
             outcome.forgotten = forgotten.reduce(0) { $0 + ($1.hasExpired ? 0 : 1) }
             self.forget(forgotten)
         }
-        // A transient failure also answers the repeats that waited for it: if each of them ran the handler, a thousand
-        // would run it a thousand times. If the first was cancelled, one of them takes its place.
+        // A transient failure also answers the repeats that waited for it: otherwise a thousand repeats would run the
+        // handler a thousand times. If the first was cancelled, one of them replaces it.
         let shared = isKept || !Task.isCancelled ? kept ?? answer : nil
         for waiter in waiters { waiter.resume(returning: shared) }
         return outcome
@@ -167,7 +167,7 @@ final class IdempotentAnswers: Sendable {
         for one in forgotten { self.window(of: one.key).withLockedValue { $0.forget(one.key, one.number) } }
     }
 
-    /// Changes a part of the shares, and counts what is kept then.
+    /// Changes a part of the shares, and updates the counts of kept answers.
     private func counting<Result>(_ shares: inout KeptShares, _ change: (inout KeptShares) -> Result) -> Result {
         let before = shares.amount
         defer {

@@ -24,10 +24,10 @@ struct KeptAnswer: Sendable {
             + Self.overhead
     }
 
-    /// The cost of an answer beside its body, its metadata and its key: its places in three tables that are half empty,
-    /// a fingerprint, and the headers of what is allocated.
+    /// The cost of an answer in addition to its body, its metadata and its key: its places in three tables that are
+    /// half empty, a fingerprint, and the headers of allocations.
     static let overhead = 512
-    /// The cost of a pair of metadata beside its bytes.
+    /// The cost of a pair of metadata in addition to its bytes.
     private static let pairOverhead = 128
 }
 
@@ -38,12 +38,12 @@ struct IdempotencyKey: Hashable, Sendable {
     var key: String
 }
 
-/// The owner that an answer is charged to: whoever's request caused it.
+/// The owner that is charged for an answer: the one whose request caused it.
 enum IdempotencyOwner: Hashable, Sendable {
     case identity(String)
     /// Clients without an identity, by their address.
     case address(ClientAddress)
-    /// Clients without an identity and without an address: those of Unix domain sockets.
+    /// Clients without an identity and without an address, on Unix domain sockets.
     case local
 
     var isKnown: Bool {

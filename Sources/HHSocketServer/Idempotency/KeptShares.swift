@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The cost of the answers that are kept for repeats, by owner; decides which are to be forgotten. The time is passed
-/// in.
+/// The cost of the answers that are kept for repeats, by owner; decides which answers to remove. The time is passed in.
 ///
-/// Every answer has its place in two lists: that of its owner and that of all, both from the oldest to the newest. So
-/// the oldest of either is found and removed at once, however many there are. Owners stand in levels by what they hold,
-/// each of which is a list in which they take turns: one that holds most, but for a factor of two, is found as quickly.
+/// Every answer is in two lists, that of its owner and that of all, from the oldest to the newest. So the oldest of
+/// either is found and removed in constant time. Owners are in levels by the amount that they hold, each of which is a
+/// list in which they take turns: an owner that holds most, within a factor of two, is found as quickly.
 struct KeptShares {
     typealias Amount = IdempotencyPolicy.Amount
 
-    /// An answer that is no longer to be kept.
+    /// An answer to remove.
     struct Forgotten: Hashable {
         var key: IdempotencyKey
         var number: UInt64
-        /// Whether its lifetime is over; else it had to make room.
+        /// Whether its lifetime is over; otherwise it had to make room.
         var hasExpired: Bool
     }
 
-    /// The number of answers whose lifetime is over that one addition removes, so that none takes long.
+    /// The number of expired answers that one addition removes, so that none takes long.
     static let maximumExpirations = 64
 
     private struct Record {
@@ -50,7 +49,7 @@ struct KeptShares {
         var last: IdempotencyOwner?
     }
 
-    /// Those with an identity, or those without.
+    /// The owners with an identity, or those without.
     private struct Group {
         var amount = Amount()
         var levels = Array(repeating: Level(), count: Int.bitWidth + 1)
@@ -66,14 +65,14 @@ struct KeptShares {
     private var known = Group()
     private var anonymous = Group()
 
-    /// - Parameter part: The part of what the policy allows in all that is to be used, 1 being the whole. An owner's
-    ///   share is that of the whole.
+    /// - Parameter part: The part of the policy's total to use, 1 being the whole. An owner's share is relative to the
+    ///   whole.
     init(_ policy: IdempotencyPolicy, part: Double = 1) {
         self.policy = policy
         self.whole = policy.whole.part(part)
     }
 
-    /// All that is kept.
+    /// The amount that is kept in total.
     var amount: Amount {
         Amount(
             count: self.known.amount.count + self.anonymous.amount.count,
@@ -89,7 +88,7 @@ struct KeptShares {
 
     /// Adds an answer that costs no more than ``IdempotencyPolicy/largestAnswer(isKnown:)`` allows.
     ///
-    /// - Returns: Those that are to be forgotten for it; the new one itself where nothing at all may be kept.
+    /// - Returns: The answers to remove for it; the new one itself if nothing may be kept.
     mutating func add(
         _ key: IdempotencyKey,
         number: UInt64,
@@ -115,7 +114,7 @@ struct KeptShares {
         amount.count > limit.count || amount.bytes > limit.bytes
     }
 
-    /// Removes answers whose lifetime is over, ``maximumExpirations`` of them at most.
+    /// Removes expired answers, ``maximumExpirations`` of them at most.
     mutating func expired(now: NIODeadline) -> [Forgotten] {
         var forgotten: [Forgotten] = []
         while self.oldest >= 0, self.records[self.oldest].until <= now, forgotten.count < Self.maximumExpirations {
@@ -124,8 +123,8 @@ struct KeptShares {
         return forgotten
     }
 
-    /// The owner that loses its oldest answer, where all together are too much: the one that holds most among those
-    /// with an identity, or among those without, whichever take more than half.
+    /// The owner that loses its oldest answer, if all together exceed the limit: the one that holds most among those
+    /// with an identity, or among those without, whichever use more than half.
     private var ownerToLose: IdempotencyOwner? {
         let amount = self.amount
         let isAnonymousTooMuch: Bool
@@ -140,7 +139,7 @@ struct KeptShares {
         return levels.last { $0.first != nil }?.first
     }
 
-    /// The level of an owner: by its bytes, where each answer counts with its part of the whole at least.
+    /// The level of an owner, by its bytes, where each answer counts at least with its part of the whole.
     private func level(of amount: Amount) -> Int {
         let each = self.whole.count > 0 ? self.whole.bytes / self.whole.count : 0
         let (product, hasOverflown) = amount.count.multipliedReportingOverflow(by: each)
@@ -192,12 +191,12 @@ struct KeptShares {
         }
         let forgotten = Forgotten(key: record.key, number: record.number, hasExpired: hasExpired)
         if self.holdings.isEmpty {
-            // After a burst the memory goes with the last answer.
+            // After a burst the memory is released with the last answer.
             self.records = []
             self.firstFree = -1
             self.holdings = [:]
         } else {
-            // Nothing of what it held stays.
+            // Releases everything that it held.
             self.records[index] = Record(
                 key: IdempotencyKey(key: ""),
                 number: 0,
@@ -213,7 +212,7 @@ struct KeptShares {
 
     // MARK: Levels
 
-    /// Changes what an owner holds, and moves it to its level.
+    /// Changes the amount of an owner, and moves it to its level.
     private mutating func change(_ owner: IdempotencyOwner, _ holding: inout Holding, count: Int, bytes: Int) {
         let isNew = holding.amount.count == 0
         holding.amount.count += count
@@ -229,7 +228,7 @@ struct KeptShares {
         if !isGone { self.link(owner, &holding, at: level) }
     }
 
-    /// The others of its level come before it next time.
+    /// Moves an owner behind the others of its level.
     private mutating func takeTurn(_ owner: IdempotencyOwner) {
         guard var holding = self.holdings[owner], holding.after != nil else { return }
         self.unlink(owner, &holding)

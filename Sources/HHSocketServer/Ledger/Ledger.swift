@@ -5,21 +5,21 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The accounts of all that clients make a server hold, in bytes of memory, by connection, address, identity and in
-/// all.
+/// The accounts of everything that clients make a server hold, in bytes of memory, by connection, address, identity and
+/// in total.
 ///
-/// The connection that holds most goes before anybody is refused: from ``evictionShare`` of the limit on, a thread of
-/// its own closes connections until less is held. Only if that does not help in time the limit itself is reached, and
-/// requests are refused.
+/// The connection that holds most is closed before requests are refused: from ``evictionShare`` of the limit on, a
+/// separate thread closes connections until less is held. Only if that does not help in time, the limit itself is
+/// reached, and requests are refused.
 final class Ledger: Sendable {
     /// The share of the limit above which connections are closed, and the share at which that ends.
     private static let evictionShare = (begin: 7.0 / 8, end: 3.0 / 4)
-    /// The time that connections have to give back what they hold before more of them are closed.
+    /// The time within which connections must release their memory before more of them are closed.
     private static let evictionInterval = 0.02
-    /// The largest number of those intervals in one go: what does not free anything in that time is not the memory of
+    /// The largest number of consecutive intervals: memory that is not released in that time is not that of
     /// connections.
     private static let maximumRounds = 500
-    /// A connection that holds no more than that is not closed for what it holds.
+    /// A connection that holds no more than this is not closed to free memory.
     static let harmlessBytes = 32 << 10
 
     private struct Shard {
@@ -36,11 +36,11 @@ final class Ledger: Sendable {
     private let shards: [NIOLockedValueBox<Shard>]
     private let isEvicting = ManagedAtomic(false)
     private let isOver = ManagedAtomic(false)
-    /// The number of bytes that are kept for the server itself.
+    /// The number of bytes that are held for the server itself.
     private let standing = ManagedAtomic(0)
     private let thread = BlockingThreads(count: 1)
     private let memory = NIOLockedValueBox(MemoryReturn())
-    /// The largest number of bytes that were held since the last look, nearly.
+    /// The approximate largest number of bytes that were held since the last check.
     private let height = ManagedAtomic(0)
     /// Likewise since ``takePeak()``.
     private let peak = ManagedAtomic(0)
@@ -59,11 +59,11 @@ final class Ledger: Sendable {
         self.shards = (0..<max(1, count)).map { _ in NIOLockedValueBox(Shard()) }
     }
 
-    /// Nobody is closed any more.
+    /// Stops closing connections.
     func end() {
         self.isOver.store(true, ordering: .relaxed)
         self.thread.shutdown()
-        // They know the ledger.
+        // They refer to the ledger.
         for shard in self.shards {
             let accounts = shard.withLockedValue { shard in
                 defer { shard.accounts = [:] }
@@ -93,7 +93,7 @@ final class Ledger: Sendable {
 
     // MARK: Bytes
 
-    /// Charges what is kept for the server itself, such as answers to idempotency keys. On one thread at a time.
+    /// Charges memory for the server itself, such as answers to idempotency keys. On one thread at a time.
     func setStandingBytes(_ bytes: Int) {
         let change = bytes - self.standing.exchange(bytes, ordering: .relaxed)
         guard change != 0 else { return }
@@ -103,7 +103,7 @@ final class Ledger: Sendable {
 
     /// The number of bytes that are held, connections included.
     var bytes: Int { self.sum.exactValue }
-    /// Of those, the number of bytes that connections cost by themselves, and that are kept for the server itself.
+    /// The part of these bytes that connections cost by themselves, and that are held for the server itself.
     var connectionBytes: Int { self.baseCosts.exactValue }
 
     /// Returns the largest number of bytes that were held since the last call, nearly. For tests: they would miss it if
@@ -138,19 +138,19 @@ final class Ledger: Sendable {
 
     // MARK: Eviction
 
-    /// Whether connections are being closed for what they hold.
+    /// Whether connections are being closed to free memory.
     var isClosingConnections: Bool { self.isEvicting.load(ordering: .relaxed) }
 
-    /// Notes that a connection has freed memory that it kept for more to come, which is not charged.
+    /// Records that a connection has freed reserved memory, which is not charged.
     func freed(_ bytes: Int) {
         if bytes > 0 { self.freed.wrappingIncrement(by: bytes, ordering: .relaxed) }
     }
 
-    /// Closes connections if too much is held, and gives memory back to the system that is not needed any more. To be
-    /// called from time to time, on a thread that may take its time: what is held may stay as it is.
+    /// Closes connections if too much is held, and returns memory that is not needed any more to the system. Must be
+    /// called periodically, on a thread that may be delayed, even if nothing changes.
     func look() {
         if self.isNearlyFull { self.beginEvicting() }
-        // What was held between two looks counts, too.
+        // The largest amount between two checks counts, too.
         let height = self.height.exchange(0, ordering: .relaxed)
         let freed = self.freed.exchange(0, ordering: .relaxed)
         let isDue = self.memory.withLockedValue {
@@ -186,7 +186,7 @@ final class Ledger: Sendable {
                 toFree: excess,
                 holdingMoreThan: Self.harmlessBytes
             )
-            // Nobody is left who could give anything back: handlers of connections that are gone hold it.
+            // No connection can release anything: handlers of closed connections hold the memory.
             guard !victims.isEmpty else { return }
             for index in victims { candidates[index].0.condemn() }
             Thread.sleep(forTimeInterval: Self.evictionInterval)

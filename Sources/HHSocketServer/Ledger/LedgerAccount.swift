@@ -4,16 +4,16 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Somebody whose connection can be closed to free what it holds.
+/// The owner of a connection that can be closed to free its memory.
 protocol LedgerHolder: AnyObject, Sendable {
     /// Closes the connection, soon. Any thread.
     func evict()
 }
 
-/// The account of all that the server holds for one connection, in bytes of memory. Any thread.
+/// The account of everything that the server holds for one connection, in bytes of memory. Any thread.
 ///
-/// It lives for as long as anything is held: a handler that was cancelled and has not returned holds its request though
-/// the connection is gone.
+/// It exists as long as anything is held: a cancelled handler that has not returned holds its request even after the
+/// connection has ended.
 final class LedgerAccount: LinkAccount, Sendable {
     /// The number of bytes by which the sums of principals and of the server may be wrong for one connection. Less than
     /// a connection costs by itself.
@@ -22,7 +22,7 @@ final class LedgerAccount: LinkAccount, Sendable {
     private struct State {
         var address: Principal?
         var identity: Principal?
-        /// The number of bytes that the sums above know of.
+        /// The number of bytes that were passed on to the sums above.
         var passed = 0
         var holder: (any LedgerHolder)?
         var isCondemned = false
@@ -33,15 +33,15 @@ final class LedgerAccount: LinkAccount, Sendable {
     private let shard: Int
     /// The cost of the connection by itself.
     private let baseCost: Int
-    /// The sum of what is held.
+    /// The sum of the held bytes.
     private let sum = ManagedAtomic(0)
-    /// The number of bytes that the sums above know of, where it can be read without the lock.
+    /// The number of bytes that were passed on to the sums above, readable without the lock.
     private let passed = ManagedAtomic(0)
     private let progressedAt: ManagedAtomic<UInt64>
     private let state: NIOLockedValueBox<State>
 
     /// - Parameters:
-    ///   - shard: That of the connection's event loop.
+    ///   - shard: The shard of the connection's event loop.
     ///   - baseCost: The number of bytes that the connection costs by itself, from ``open(from:holder:)`` on.
     init(_ ledger: Ledger, shard: Int, baseCost: Int) {
         self.ledger = ledger
@@ -64,7 +64,7 @@ final class LedgerAccount: LinkAccount, Sendable {
     /// The connection has begun.
     ///
     /// - Parameters:
-    ///   - address: The client's address, where it has one.
+    ///   - address: The client's address, if it has one.
     ///   - holder: Closes the connection.
     func open(from address: ClientAddress?, holder: any LedgerHolder) {
         let address = address.map { self.ledger.principals.enter(.address($0)) }
@@ -78,7 +78,7 @@ final class LedgerAccount: LinkAccount, Sendable {
         self.held(self.baseCost)
     }
 
-    /// The connection has ended. What its handlers hold stays charged until they give it back.
+    /// The connection has ended. Memory of its handlers stays charged until they release it.
     func close() {
         let isFirst = self.state.withLockedValue { state in
             defer { (state.isOpen, state.holder) = (false, nil) }
@@ -103,13 +103,13 @@ final class LedgerAccount: LinkAccount, Sendable {
         self.bytes + more <= self.ledger.maximumBytesPerConnection && !self.ledger.isFull
     }
 
-    /// Charges so many bytes more, or fewer.
+    /// Charges this number of bytes more, or fewer if negative.
     func held(_ change: Int) {
         let sum = self.sum.wrappingIncrementThenLoad(by: change, ordering: .relaxed)
         if abs(sum - self.passed.load(ordering: .relaxed)) >= Self.step { self.settle() }
     }
 
-    /// Tells the sums above what has changed since they were last told.
+    /// Passes changes on to the sums above.
     func settle() {
         self.state.withLockedValue { state in
             let sum = self.bytes
@@ -125,7 +125,7 @@ final class LedgerAccount: LinkAccount, Sendable {
 
     // MARK: Requests
 
-    /// Admits one more request, until ``finishedRequest()``; false if the server has as many as it may.
+    /// Admits one more request, until ``finishedRequest()``; false if the server's limit is reached.
     func startRequest() -> Bool { self.ledger.startRequest(shard: self.shard) }
 
     func finishedRequest() { self.ledger.finishedRequest(shard: self.shard) }
@@ -146,12 +146,12 @@ final class LedgerAccount: LinkAccount, Sendable {
 
     // MARK: Eviction
 
-    /// Notes that the client sends, or takes, what is under way.
+    /// Records progress of the client's sending or reading.
     func progressed(at now: NIODeadline) {
         self.progressedAt.store(now.uptimeNanoseconds, ordering: .relaxed)
     }
 
-    /// The standing by which an eviction is decided; nil where the connection is not there, or has been told to go.
+    /// The standing for the choice of evictions; nil if the connection has ended, or was already sent away.
     func standing(now: NIODeadline) -> Standing? {
         self.state.withLockedValue { state in
             guard state.holder != nil, !state.isCondemned else { return nil }

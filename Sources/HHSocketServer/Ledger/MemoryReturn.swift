@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Decides when freed memory is given back to the system. The time is passed in.
+/// Decides when freed memory is returned to the system. The time is passed in.
 ///
-/// The C library keeps what is freed for what is allocated next. After a burst that may be a lot, and to give it back
-/// takes milliseconds: so it is done when much less is held than at the height, and some times more, since connections
-/// that were busy give up what they keep for more only later, and handlers the memory of their tasks.
+/// The C library keeps freed memory for later allocations. After a burst that may be much, and returning it takes
+/// milliseconds: so it is done when much less is held than at the peak, and a few more times, since connections that
+/// were busy release their reserved memory only later, and handlers the memory of their tasks.
 struct MemoryReturn: Sendable {
     /// The number of freed bytes that are worth it.
     static let minimumBytes = 4 << 20
@@ -24,8 +24,8 @@ struct MemoryReturn: Sendable {
     /// - Parameters:
     ///   - bytes: The number of bytes that are held now.
     ///   - height: The largest number that was held since the last call.
-    ///   - freed: The number of bytes since the last call that were freed without having been held.
-    /// - Returns: Whether memory is to be returned now.
+    ///   - freed: The number of uncharged bytes that were freed since the last call.
+    /// - Returns: Whether to return memory now.
     mutating func isDue(bytes: Int, height: Int = 0, freed: Int = 0, now: NIODeadline) -> Bool {
         self.height = max(self.height, bytes, height)
         self.freed += freed

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
 
-/// A sum that many threads change: each shard passes on what has gathered in it once that is a step, so that threads of
-/// different shards hardly meet.
+/// A sum that many threads change: each shard passes its changes on once they amount to a step, so that threads of
+/// different shards rarely contend.
 final class ShardedSum: Sendable {
     /// Two cache lines, which processors fetch together.
     private static let stride = 128
 
-    /// Proof of `nonisolated(unsafe)`: the pointer does not change, and its memory holds atomics alone.
+    /// Proof of `nonisolated(unsafe)`: the pointer does not change, and its memory holds only atomics.
     private nonisolated(unsafe) let memory: UnsafeMutableRawPointer
     private let count: Int
     private let step: Int
     private let total = ManagedAtomic(0)
 
-    /// - Parameter step: The largest difference of one shard that ``value`` does not know.
+    /// - Parameter step: The largest difference of one shard that ``value`` may lack.
     init(shards count: Int, step: Int) {
         self.count = max(1, count)
         self.step = max(1, step)
@@ -59,7 +59,7 @@ final class ShardedSum: Sendable {
     /// The sum, short of less than a step for each shard.
     var value: Int { self.total.load(ordering: .relaxed) }
 
-    /// The sum, for which every shard is asked.
+    /// The exact sum, for which every shard is read.
     var exactValue: Int {
         (0..<self.count).reduce(0) { $0 + self.own($1).load(ordering: .relaxed) }
     }

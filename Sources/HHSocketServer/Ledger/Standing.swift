@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The bytes that one connection holds, and how it gets on, by which it is decided who goes when too much is held.
+/// The bytes that one connection holds, and its progress, which determine the connections to close when too much is
+/// held.
 struct Standing: Hashable, Sendable {
     /// The number of bytes that are held for the connection.
     var bytes: Int
@@ -10,20 +11,20 @@ struct Standing: Hashable, Sendable {
     /// The time for which it has made no progress.
     var stall: TimeAmount
 
-    /// Whoever has the highest goes first: what it holds, times what its address holds, times the seconds since it
-    /// got on. So neither one connection that holds much stays, nor one of many of one address that each hold a
-    /// little; and of two that hold as much, the one that progresses stays.
+    /// The product of the bytes that it holds, the bytes that its address holds, and the seconds since its last
+    /// progress. The highest is closed first: so neither one connection that holds much stays, nor many of one address
+    /// that each hold a little; and of two that hold as much, the one with progress stays.
     var weight: Double {
         Double(self.bytes) * Double(self.principalBytes) * (1 + Double(self.stall.nanoseconds) / 1e9)
     }
 
-    /// Chooses who goes, until enough is freed.
+    /// Chooses connections to close, until enough is freed.
     ///
     /// - Parameters:
     ///   - standings: Those of all connections.
     ///   - bytes: The number of bytes to free.
-    ///   - minimum: Connections that hold no more than this stay, since to close them frees nothing.
-    /// - Returns: The indices of those that go, the first one first.
+    ///   - minimum: Connections that hold no more than this stay, since closing them frees nothing.
+    /// - Returns: The indices of the connections to close, in order.
     static func victims(among standings: [Standing], toFree bytes: Int, holdingMoreThan minimum: Int) -> [Int] {
         let candidates = standings.indices.filter { standings[$0].bytes > minimum }
             .sorted { standings[$0].weight > standings[$1].weight }

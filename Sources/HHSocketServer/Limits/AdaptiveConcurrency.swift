@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A limit on requests in flight that follows from the time they take: it rises while they take hardly longer than when
+/// A limit on requests in flight that follows from their duration: it rises while they take hardly longer than when
 /// there were few, and falls when they begin to queue.
 ///
-/// The limit is multiplied, after each window, by the ratio of the shortest time seen to the present average (between
+/// The limit is multiplied, after each window, by the ratio of the shortest time seen to the current average (between
 /// one half and one), and the square root of the limit is added for bursts: the gradient of Netflix's
 /// concurrency-limits. From time to time the shortest time is measured again, with a quarter as many in flight for a
 /// moment.

@@ -9,7 +9,7 @@ struct ConcurrencyGradient: Sendable {
     /// The number of windows after which the shortest time is measured again, with a quarter as many in flight: under a
     /// constant load nothing else would show that requests have become slower for good.
     private static let windowsBetweenMeasurements = 50
-    /// The share of a step that is taken at once.
+    /// The share of a step that is applied at once.
     private static let smoothing = 0.5
 
     private let policy: AdaptiveConcurrency
@@ -51,7 +51,7 @@ struct ConcurrencyGradient: Sendable {
         return true
     }
 
-    /// - Parameter time: The time that the request took; nil if that says nothing, because it was cancelled.
+    /// - Parameter time: The duration of the request; nil if it is not meaningful, because the request was cancelled.
     mutating func finished(after time: TimeAmount?) {
         self.inFlight -= 1
         guard self.old == 0 else {
@@ -77,7 +77,7 @@ struct ConcurrencyGradient: Sendable {
         let isUsed = Double(self.height) >= self.estimate / 2
         (self.sum, self.count, self.height) = (0, 0, self.inFlight)
         let gradient = min(1, max(0.5, self.policy.tolerance * shortest / average))
-        // A server with little load does not show that there could be more.
+        // A server with little load does not show that more would be possible.
         guard !isMeasurement, isUsed || gradient < 1 else { return }
         let goal = self.estimate * gradient + self.estimate.squareRoot()
         let next = self.estimate * (1 - Self.smoothing) + goal * Self.smoothing

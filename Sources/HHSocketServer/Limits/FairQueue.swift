@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
-/// Work that waits, in a line for each of its owners, such as connections; owners take turns. No locks and no clock.
+/// Work that waits, in a queue for each of its owners, such as connections; owners take turns. No locks and no clock.
 ///
 /// ``append(_:of:)`` and ``popFirst()`` take a constant time on average, and so does ``withdraw(_:)``.
 struct FairQueue<Element> {
     private struct Line {
         /// Distinguishes it from a former one of the same owner.
         let turn: UInt64
-        /// The numbers of what waits, in order, and of what was withdrawn.
+        /// The numbers of waiting elements, in order, including withdrawn ones.
         var numbers: Deque<UInt64> = []
         /// How many of them wait; at least one.
         var count = 0
     }
 
     private var lines: [UInt64: Line] = [:]
-    /// The owners, the next first, and those whose line is over.
+    /// The owners, the next first, including those whose queue is empty.
     private var turns: Deque<(owner: UInt64, turn: UInt64)> = []
     private var waiting: [UInt64: (element: Element, owner: UInt64)] = [:]
     /// The number of the last element or turn.
@@ -23,7 +23,7 @@ struct FairQueue<Element> {
 
     /// The number of elements that wait.
     var count: Int { self.waiting.count }
-    /// The number of places in memory, those of withdrawn elements among them.
+    /// The number of places in memory, including those of withdrawn elements.
     var placeCount: Int { self.lines.values.reduce(self.turns.count) { $0 + $1.numbers.count } }
 
     /// Adds an element to the end of its owner's line.
@@ -56,10 +56,10 @@ struct FairQueue<Element> {
         return nil
     }
 
-    /// Removes and returns an element; nil if it does not wait any more.
+    /// Removes and returns an element; nil if it no longer waits.
     mutating func withdraw(_ number: UInt64) -> Element? {
         guard let (element, owner) = self.waiting.removeValue(forKey: number) else { return nil }
-        // Otherwise whoever adds and withdraws in turn would leave numbers behind without a bound.
+        // Otherwise alternating additions and withdrawals would leave numbers behind without a bound.
         if self.removedOne(of: owner) {
             if self.turns.count > 2 * self.lines.count + 16 {
                 let lines = self.lines
@@ -72,7 +72,7 @@ struct FairQueue<Element> {
         return element
     }
 
-    /// Returns whether that was the last one, so that the owner has no line any more.
+    /// Returns whether that was the last one, so that the owner's queue has been removed.
     private mutating func removedOne(of owner: UInt64) -> Bool {
         self.lines[owner]?.count -= 1
         guard self.lines[owner]?.count == 0 else { return false }

@@ -4,18 +4,18 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The buckets of those who may make requests at a rate: addresses, or identities. The time is passed in.
+/// The buckets of clients whose requests have a rate limit, by address or identity. The time is passed in.
 ///
-/// It holds a bounded number of buckets. A full one says nothing and is forgotten; where there is no full one, that
-/// which is the fullest of a few is.
+/// It holds a bounded number of buckets. A full one contains no information and is removed; if there is no full one,
+/// the fullest of a few is removed.
 struct RateTable<Key: Hashable & Sendable>: Sendable {
-    /// The number of buckets that are looked at when one is added: more than one, so that the table shrinks.
+    /// The number of buckets that are examined when one is added: more than one, so that the table shrinks.
     private static var looks: Int { 4 }
 
     private let rate: RequestRate
     private let maximumCount: Int
     private var buckets: [Key: TokenBucket] = [:]
-    /// Each key once, the one that was looked at longest ago first.
+    /// Each key once, the one that was examined longest ago first.
     private var order: Deque<Key> = []
 
     /// - Parameter maximumCount: The number of buckets; 1 at least.
@@ -62,7 +62,7 @@ final class SharedRates<Key: Hashable & Sendable>: Sendable {
 
     private let shards: [NIOLockedValueBox<RateTable<Key>>]
 
-    /// Nil where there is no rate.
+    /// Nil if there is no rate.
     init?(_ rate: RequestRate?) {
         guard let rate else { return nil }
         self.shards = (0..<Self.shardCount).map { _ in

@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// The bounds of a server. Each limit has a default that leaves well-behaved clients alone, a count in
+/// The bounds of a server. Each limit has a default that does not affect well-behaved clients, a count in
 /// ``ServerStatistics`` and an answer to the client; <doc:Operations> lists them all.
 public struct ServerLimits: Sendable {
     // MARK: Connections
 
-    /// The number of connections that may be open. Nil, the default: as many as the process may have file descriptors,
+    /// The number of connections that may be open. Nil, the default: the number of file descriptors of the process,
     /// less 64 and a sixteenth of them for files, logs and outgoing connections; the server raises the soft limit of
-    /// descriptors to the hard one when it starts. `Int.max`: no limit, until the system gives no more descriptors.
+    /// descriptors to the hard one when it starts. `Int.max`: no limit, until the system has no more descriptors.
     ///
-    /// For a further connection the one is closed that has been silent longest, see ``minimumSilence``. If there is
+    /// For a further connection the one that has been silent longest is closed, see ``minimumSilence``. If there is
     /// none, the further one receives a go-away, and is closed.
     public var maximumConnections: Int?
-    /// The number of connections from one address: an IPv4 address, or an IPv6 network of 64 bits, as one customer has.
-    /// Nil, the default: half of ``maximumConnections``; `Int.max`: no limit. A further one receives a go-away, and is
-    /// closed.
+    /// The number of connections from one address: an IPv4 address, or an IPv6 network of 64 bits, the size of one
+    /// customer's network. Nil, the default: half of ``maximumConnections``; `Int.max`: no limit. A further one
+    /// receives a go-away, and is closed.
     ///
     /// The IPv6 networks of 56 and 48 bits around it may have twice and four times as many, but at most a quarter and a
-    /// half of those that this leaves to others. A Unix domain socket has no address, and no such limit.
+    /// half of the connections that this leaves to others. A Unix domain socket has no address, and no such limit.
     public var maximumConnectionsPerAddress: Int?
-    /// The rate of new connections from one address; 100 a second and 1,000 at once by default, which an office behind
-    /// one address does not need. Nil: no limit. A further one receives a go-away, and is closed. IPv6 networks of 56
+    /// The rate of new connections from one address; 100 a second and 1,000 at once by default, which suffices for an
+    /// office behind one address. Nil: no limit. A further one receives a go-away, and is closed. IPv6 networks of 56
     /// and 48 bits may make twice and four times as many.
     public var connectionRatePerAddress: RequestRate? = RequestRate(perSecond: 100, burst: 1_000)
-    /// The silence after which a connection may be closed for a new one, where there are as many as
-    /// ``maximumConnections`` or the system has no descriptor left; 5 s by default; nil: never. Of these the one that
-    /// has been silent longest is closed, with a go-away. One with a request in flight is not silent.
+    /// The silence after which a connection may be closed for a new one, if ``maximumConnections`` is reached or the
+    /// system has no descriptor left; 5 s by default; nil: never. The connection that has been silent longest is
+    /// closed, with a go-away. One with a request in flight is not silent.
     public var minimumSilence: Duration? = .seconds(5)
-    /// The number of TLS handshakes under way at once, for each event loop; 128 by default. Further connections wait
-    /// for their turn, in order: nothing of them is read before, and the time for the handshake begins with it.
-    /// Handshakes whose client lets the server wait for more than 250 ms do not count.
+    /// The number of concurrent TLS handshakes, for each event loop; 128 by default. Further connections wait for their
+    /// turn, in order: nothing is read from them before, and the time limit of the handshake begins with it. Handshakes
+    /// whose client keeps the server waiting for more than 250 ms do not count.
     public var maximumHandshakes = 128
-    /// The time that a client may stay silent, heartbeats included; then it is sent a go-away, and closed. 10 minutes
-    /// by default; nil: no limit. A client whose request is in flight, or that has not taken all that was sent to it,
-    /// is not idle; but the system then probes whether it is still there (TCP keep-alive).
+    /// The time for which a client may be silent, without heartbeats; then it is sent a go-away, and closed. 10 minutes
+    /// by default; nil: no limit. A client whose request is in flight, or that has not read everything sent to it, is
+    /// not idle; but the system then probes whether it still exists (TCP keep-alive).
     public var idleTimeout: Duration? = .seconds(600)
     /// The time within which the first frame of a connection must arrive after TLS, and a hello where that is required.
     /// 10 s by default; nil: no limit. Without TLS and without a required hello a client may be silent from the start.
     public var firstFrameTimeout: Duration? = .seconds(10)
 
-    /// The number of connections that may have one identity (``ServerSession/authenticate(as:)``); 256 by default, as
-    /// one person has few devices. Nil: no limit, for identities that stand for many clients, such as a gateway's.
+    /// The number of connections that may have one identity (``ServerSession/authenticate(as:)``); 256 by default,
+    /// since a person has few devices. Nil: no limit, for identities that represent many clients, such as a gateway's.
     /// Beyond it the oldest connection is sent a go-away, for 30 to 60 s, and closed: a client that has lost its
-    /// network comes back before its former connection is found to be dead.
+    /// network returns before its former connection is found to be dead.
     public var maximumSessionsPerIdentity: Int? = 256
 
     // MARK: Requests
@@ -60,41 +60,41 @@ public struct ServerLimits: Sendable {
     public var maximumInFlightPerIdentity: Int? = 4_096
     /// The time that a handler may take, from the arrival of the request. Then the request is answered
     /// ``/HHSocket/Status/deadlineExceeded`` (408), its task is cancelled, and its serial is free; a handler that does
-    /// not end then counts, as one that its client has cancelled. Applies to handlers that are tasks; a type can have
+    /// not end then counts like one whose client has cancelled. Applies to handlers that are tasks; a type can have
     /// another time (``RouteLimits/timeout``).
     ///
-    /// Nil, the default: no limit. Only the application knows how long its long polls take, and what handlers hold that
-    /// never return is bounded by the limits in flight of their connection, identity and type. A server without long
-    /// polls should have one, such as 60 s.
+    /// Nil, the default: no limit. Only the application knows how long its long polls take, and the memory of handlers
+    /// that never return is bounded by the limits in flight of their connection, identity and type. A server without
+    /// long polls should have one, such as 60 s.
     public var handlerTimeout: Duration?
     /// The longest time that a client's deadline may be away; a later one is brought forward. Nil, the default: any. A
     /// request without a deadline is not affected; ``handlerTimeout`` bounds all.
     public var maximumDeadline: Duration?
     /// The rate at which the client of one connection may cancel requests that are in flight; 100 per second and 1,000
-    /// at once by default; nil: no limit. Beyond it the client is sent a go-away, and closed: a request that is
-    /// cancelled costs its task, but is in flight no more, so that the limits in flight do not bound such requests.
+    /// at once by default; nil: no limit. Beyond it the client is sent a go-away, and closed: a cancelled request costs
+    /// its task, but is not in flight any more, so the limits in flight do not bound such requests.
     public var cancelRate: RequestRate? = RequestRate(perSecond: 100, burst: 1_000)
     /// The rate of requests on one connection. Nil, the default: no limit. Further ones are answered 503.
     public var requestRate: RequestRate?
     /// The rate of requests of one address on all its connections together: an IPv4 address, or an IPv6 network of 64
-    /// bits. Nil, the default: no limit. Further ones are answered 503. The 65,536 addresses that made requests last
-    /// are known; one that is forgotten begins anew.
+    /// bits. Nil, the default: no limit. Further ones are answered 503. The 65,536 addresses with the latest requests
+    /// are known; one that was forgotten starts over.
     public var requestRatePerAddress: RequestRate?
     /// The rate of requests of one identity (``ServerSession/identity``) on all its connections together. Nil, the
-    /// default: no limit. Further ones are answered 503. As many are known as of addresses; clients without an identity
-    /// have no limit here.
+    /// default: no limit. Further ones are answered 503. The same number of identities as of addresses are known;
+    /// clients without an identity have no limit here.
     public var requestRatePerIdentity: RequestRate?
-    /// The rate of frames of one connection that ask for nothing or cannot be answered with anything of use:
-    /// heartbeats, cancels without effect, unknown types, wrong checksums, requests and envelopes that are not legal,
-    /// ignored control frames, hellos, and a WebSocket's pings and pongs. 1,000 per second and 20,000 at once by
-    /// default; nil: no limit. A client that sends more is sent a go-away, and closed.
+    /// The rate of unproductive frames of one connection: heartbeats, cancels without effect, unknown types, wrong
+    /// checksums, illegal requests and envelopes, ignored control frames, hellos, and a WebSocket's pings and pongs.
+    /// 1,000 per second and 20,000 at once by default; nil: no limit. A client that sends more is sent a go-away, and
+    /// closed.
     public var unproductiveFrameRate: RequestRate? = RequestRate(perSecond: 1_000, burst: 20_000)
-    /// The bounds of clients that have not become known, where they must.
+    /// The bounds of clients that have not identified themselves, if the server requires that.
     public var strangers = StrangerLimits()
-    /// The adaptive limit on requests in flight, for each type by itself, so that a slow type does not stand in the way
-    /// of another. Nil, the default: none. Further ones are answered 503. Requests that are answered on the event loop
-    /// do not count, and the time of repeats that wait for the answer to their idempotency key says nothing. A type can
-    /// have another one (``RouteLimits/concurrency``).
+    /// The adaptive limit on requests in flight, for each type separately, so that a slow type does not affect others.
+    /// Nil, the default: none. Further ones are answered 503. Requests that are answered on the event loop do not
+    /// count, nor does the time of repeats that wait for the answer to their idempotency key. A type can have another
+    /// one (``RouteLimits/concurrency``).
     public var concurrency: AdaptiveConcurrency?
 
     // MARK: Bytes
@@ -102,24 +102,23 @@ public struct ServerLimits: Sendable {
     /// The largest payload accepted, in bytes; 16 MiB by default. A client that announces a larger one is answered
     /// ``/HHSocket/Status/illegalLength`` (301) and its connection closes.
     public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
-    /// The largest payload of an answer or a push, before compression, in bytes; 16 MiB by default, which is what
-    /// clients accept unless they say otherwise: a client that gets a larger one closes the connection, with all its
-    /// other calls. An answer that is larger is replaced by ``/HHSocket/Status/illegalLength`` (301) and logged; a push
-    /// is refused.
+    /// The largest payload of an answer or a push, before compression, in bytes; 16 MiB by default, which clients
+    /// accept by default: a client that gets a larger one closes the connection, with all its other calls. A larger
+    /// answer is replaced by ``/HHSocket/Status/illegalLength`` (301) and logged; a push is refused.
     public var maximumAnswerLength = Frame.defaultMaximumPayloadLength
     /// The number of consecutive frames with a wrong checksum that closes a connection. 3 by default, 1 at least.
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// The number of bytes that may be held for one connection: of a frame that is arriving, of requests in flight (as
-    /// they came, and decompressed), of answers and pushes that are not taken, each at what it costs in memory: a body
-    /// with its whole buffer, a request with 4 KiB more for its task. 64 MiB by default. Further requests are answered
-    /// 503; a client that does not take its answers is closed.
+    /// received, and decompressed), of answers and pushes that were not read, each with its memory: a body with its
+    /// whole buffer, a request with 4 KiB more for its task. 64 MiB by default. Further requests are answered 503; a
+    /// client that does not read its answers is closed.
     public var maximumBufferedBytesPerConnection = 64 << 20
-    /// The number of bytes that may be held for all connections, and for what connections cost by themselves (8 KiB
-    /// each, with TLS 64 KiB). 1 GiB by default.
+    /// The number of bytes that may be held for all connections, including the cost of the connections themselves (8
+    /// KiB each, with TLS 64 KiB). 1 GiB by default.
     ///
-    /// Once seven eighths are held connections are closed until it is three quarters: first the one that holds most,
-    /// where what all connections of its address or identity hold counts, too, and how long it has made no progress.
-    /// Only where that does not free enough in time and the limit is reached, further requests are answered 503,
+    /// Once seven eighths are held, connections are closed until it is three quarters: first the one that holds most,
+    /// where the memory of all connections of its address or identity counts, too, and the time since its last
+    /// progress. Only if that does not free enough in time and the limit is reached, further requests are answered 503,
     /// further pushes to clients that are behind are dropped, and large frames that are arriving wait.
     public var maximumBufferedBytes = 1 << 30
     /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than
@@ -132,9 +131,9 @@ public struct ServerLimits: Sendable {
     /// The window within which at least 128 bytes per second must reach a client for which bytes wait. Otherwise it is
     /// closed: one to two windows after it stops taking them. 30 s by default; nil: no limit.
     public var writeStallTimeout: Duration? = .seconds(30)
-    /// The number of unsent bytes that the system may hold for one connection, where it has such an option
+    /// The number of unsent bytes that the system may hold for one connection, if it has such an option
     /// (`TCP_NOTSENT_LOWAT`). 256 KiB by default; nil: the system's own limit. For Unix domain sockets the system has a
-    /// bound of its own.
+    /// separate bound.
     public var kernelSendBuffer: Int? = 256 << 10
 
     // MARK: Pushes
@@ -149,11 +148,11 @@ public struct ServerLimits: Sendable {
     public init() {}
 }
 
-/// The treatment of a client that does not take its pushes.
+/// The treatment of a client that does not read its pushes.
 public enum SlowClientPolicy: Hashable, Sendable {
-    /// Further pushes to it are dropped until it has taken some.
+    /// Further pushes to it are dropped until it has read some.
     case dropPushes
-    /// The client is closed. When it is back, it can find out what it has missed.
+    /// The client is closed. When it returns, it can find out what it has missed.
     case disconnect
 }
 

@@ -5,13 +5,13 @@ import NIOCore
 /// The time limits of one client: decides that it is idle, or that it stalls. The time is passed in.
 struct SessionWatch: Sendable {
     enum Verdict: Hashable, Sendable {
-        /// No byte arrived for too long, and nothing was under way.
+        /// No byte arrived for too long, and nothing was in progress.
         case idle
         /// The first frame did not arrive in time.
         case noFirstFrame
-        /// The frame that is arriving does not make progress.
+        /// The incomplete frame makes no progress.
         case stalledReading
-        /// The client does not take the bytes that wait for it.
+        /// The client does not read the bytes that wait for it.
         case stalledWriting
         /// The client has been a stranger for too long.
         case unknown
@@ -19,11 +19,11 @@ struct SessionWatch: Sendable {
 
     /// The state of a connection at a moment.
     struct Observation: Sendable {
-        /// The number of bytes of a frame that has begun to arrive and is not complete.
+        /// The number of bytes of an incomplete frame.
         var partialBytes = 0
-        /// The number of bytes given to the channel that it still holds.
+        /// The number of bytes written to the channel that it still holds.
         var waitingBytes = 0
-        /// The number of bytes sent that have reached the client, as far as the system tells.
+        /// The number of sent bytes that have reached the client, as far as the system reports.
         var bytesTaken = 0
         /// Whether requests are in flight.
         var isBusy = false
@@ -37,14 +37,14 @@ struct SessionWatch: Sendable {
         var readStall: TimeAmount?
         var writeStall: TimeAmount?
         var minimumReadRate = 0
-        /// The time in which a stranger must become known.
+        /// The time within which a stranger must identify itself.
         var acquaintance: TimeAmount?
     }
 
-    /// The time that a stranger has taken to become known. It stands still while we authenticate it.
+    /// The time that a stranger has taken to identify itself. It does not advance while the server authenticates it.
     private struct Acquaintance: Sendable {
         var spent = TimeAmount.nanoseconds(0)
-        /// The start of the time that is not in `spent` yet; nil while it stands still.
+        /// The start of the time that is not in `spent` yet; nil while the time does not advance.
         var since: NIODeadline?
 
         func time(now: NIODeadline) -> TimeAmount { self.spent + (self.since.map { now - $0 } ?? .nanoseconds(0)) }
@@ -56,19 +56,19 @@ struct SessionWatch: Sendable {
     private var partial: (since: NIODeadline, bytes: Int)?
     private var writing = StallWatch()
     private var hasFirstFrame = false
-    /// Nil for a client that is known.
+    /// Nil for a known client.
     private var acquaintance: Acquaintance?
     /// Whether the client is being authenticated.
     private var isAuthenticating = false
 
-    /// - Parameter isStranger: Whether the client must become known.
+    /// - Parameter isStranger: Whether the client must identify itself.
     init(now: NIODeadline, isStranger: Bool = false) {
         self.begun = now
         self.lastRead = now
         if isStranger { self.acquaintance = Acquaintance(since: now) }
     }
 
-    /// Whether a frame has begun to arrive and is not complete.
+    /// Whether there is an incomplete frame.
     var hasPartialFrame: Bool { self.partial != nil }
 
     /// Records that bytes have arrived.
@@ -86,7 +86,7 @@ struct SessionWatch: Sendable {
         }
     }
 
-    /// Notes that the frame which does not make progress is not waited for any longer.
+    /// Records that the frame without progress is not awaited any longer.
     mutating func frameWasGivenUp() {
         self.partial = nil
     }
@@ -102,13 +102,13 @@ struct SessionWatch: Sendable {
         self.hasFirstFrame = false
     }
 
-    /// Notes that the client has become known, or is a stranger again.
+    /// Records that the client has become known, or is a stranger again.
     mutating func standingChanged(isStranger: Bool, now: NIODeadline) {
         guard isStranger != (self.acquaintance != nil) else { return }
         self.acquaintance = isStranger ? Acquaintance(since: self.isAuthenticating ? nil : now) : nil
     }
 
-    /// Notes that the client waits for our authentication, or not any more.
+    /// Records whether the client waits for its authentication.
     mutating func authenticationChanged(isUnderWay: Bool, now: NIODeadline) {
         guard isUnderWay != self.isAuthenticating else { return }
         self.isAuthenticating = isUnderWay
@@ -146,7 +146,7 @@ struct SessionWatch: Sendable {
             if time >= limit {
                 let rate = Double(observation.partialBytes - partial.bytes) / (Double(time.nanoseconds) / 1e9)
                 if rate < Double(times.minimumReadRate) { return .stalledReading }
-                // A burst at the beginning does not make up for a trickle later.
+                // A burst at the beginning does not compensate for a slow rate later.
                 self.partial = (now, observation.partialBytes)
             }
         }

@@ -10,13 +10,13 @@ import Musl
 import Darwin
 #endif
 
-/// The handler of a listening channel that lets nothing be accepted while the system has no means for one more
-/// connection; NIO would try again and again at once.
+/// The handler of a listening channel that stops accepting while the system has no resources for one more connection;
+/// NIO would retry immediately again and again.
 final class AcceptGate: ChannelDuplexHandler {
     typealias InboundIn = any Channel
     typealias OutboundIn = any Channel
 
-    /// The time between two looks whether there are means again.
+    /// The time between two checks for resources.
     private static let pause = TimeAmount.milliseconds(100)
     /// The number of connections that are closed in such a time for others, at most.
     private static let maximumEvictions = 32
@@ -24,7 +24,7 @@ final class AcceptGate: ChannelDuplexHandler {
     private let outage: DescriptorOutage
     private let shortage: ConnectionShortage
     private var isClosed = false
-    /// Whether something is to be accepted when it opens again.
+    /// Whether to accept when it opens again.
     private var hasRead = false
 
     init(_ outage: DescriptorOutage, _ shortage: ConnectionShortage) {
@@ -33,7 +33,7 @@ final class AcceptGate: ChannelDuplexHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // With others the listening channel ends, or a client has gone before it was accepted.
+        // After other errors the listening channel ends, or a client has gone before it was accepted.
         if let error = error as? IOError, [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(error.errnoCode) {
             self.outage.begin("\(error)")
             self.close(context)
@@ -42,7 +42,7 @@ final class AcceptGate: ChannelDuplexHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        // Before the next one takes what the process needs.
+        // Before the next connection takes a descriptor that the process needs.
         self.outage.look()
         context.fireChannelReadComplete()
     }

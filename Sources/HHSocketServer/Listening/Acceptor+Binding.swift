@@ -41,7 +41,7 @@ struct FileIdentity: Hashable, Sendable {
     }
 }
 
-/// How a listener is bound, and what its connections are set to.
+/// Binding a listener, and the options of its connections.
 extension Acceptor {
     /// - Throws: ``/HHSocket/SocketError`` with code `bindFailed` or `hostNotFound`.
     func listen(
@@ -98,7 +98,7 @@ extension Acceptor {
         do {
             return [try await bootstrap.bind(unixDomainSocketPath: path).get()]
         } catch let error as IOError where error.errnoCode == EADDRINUSE {
-            // Either another process listens there, or the file was left behind.
+            // Either another process listens there, or the file is stale.
             let probe = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             if let channel = try? await probe.connect(unixDomainSocketPath: path).get() {
                 try? await channel.close()
@@ -141,8 +141,8 @@ extension Acceptor {
         return tcp.childChannelOption(.tcpOption(option), value: min(bytes, Int(CInt.max)))
     }
 
-    /// The option by which several sockets listen at a port, and share its connections. Nil if the system has none, or
-    /// does not share them out.
+    /// The option with which several sockets listen on a port, and share its connections. Nil if the system has none,
+    /// or does not distribute the connections.
     private static var sharedPortOption: NIOBSDSocket.Option? {
         #if os(Linux)
         NIOBSDSocket.Option(rawValue: SO_REUSEPORT)
@@ -160,8 +160,8 @@ extension Acceptor {
         #endif
     }
 
-    /// Makes the system probe clients, to detect those that are gone while a request of theirs is in flight and that
-    /// are therefore not idle. Probes are as rare as the idle timeout, since each wakes a phone's radio.
+    /// Makes the system probe clients, to detect that a client is gone while its request is in flight and it is
+    /// therefore not idle. Probes are as rare as the idle timeout, since each wakes a phone's radio.
     private func probing(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
         guard let idle = self.core.limits.idleTimeout else { return bootstrap }
         let options = KeepAlive.options(

@@ -3,8 +3,8 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The setup of the connections that one listener accepts: each is accepted and counted, admitted by its address, goes
-/// through TLS where there is any, and is then served. `+Binding` listens.
+/// The setup of the connections that one listener accepts: each is accepted and counted, admitted by its address,
+/// passes through TLS if configured, and is then served. `+Binding` listens.
 struct Acceptor: Sendable {
     let core: ServerCore
     private let loops: [ObjectIdentifier: ServerLoop]
@@ -12,7 +12,7 @@ struct Acceptor: Sendable {
     let outage: DescriptorOutage
     private let settings: ListenerSettings
     private let tls: NIOLockedValueBox<TLSService?>
-    /// How WebSockets are opened; nil where there are none.
+    /// The settings for opening WebSockets; nil without WebSockets.
     private let webSocket: WebSocketAcceptance.Settings?
 
     init(
@@ -41,8 +41,8 @@ struct Acceptor: Sendable {
         try self.setReceiveBuffers(of: channel, loop)
         let proxies = self.settings.proxies
         let peer = channel.remoteAddress
-        // A peer that has reset the connection has no address any more. It may be a proxy, and what it has sent before
-        // a header, as health checks do.
+        // A peer that has reset the connection has no address any more. It may be a proxy, whose bytes a header
+        // precedes, for example of a health check.
         guard peer != nil || proxies.isEmpty || self.settings.endpoint.unixPath != nil else {
             throw ChannelError.ioOnClosedChannel
         }
@@ -79,7 +79,7 @@ struct Acceptor: Sendable {
         }
         let buffers = loop.socketLoop.receiveBuffers
         try channel.syncOptions?.setOption(.recvAllocator, value: SharedReceiveAllocator(buffers))
-        // The allocator does not keep them.
+        // The allocator does not retain them.
         channel.closeFuture.assumeIsolated().whenComplete { _ in withExtendedLifetime(buffers) {} }
     }
 
@@ -88,7 +88,7 @@ struct Acceptor: Sendable {
 
     private var hasTLS: Bool { self.tls.withLockedValue { $0 } != nil }
 
-    /// Adds TLS, where there is any, once it is its turn, and then the stage that follows it.
+    /// Adds TLS, if configured, when it is its turn, and then the next stage.
     private func secure(
         on operations: ChannelPipeline.SynchronousOperations,
         _ position: ChannelPipeline.SynchronousOperations.Position,
@@ -140,7 +140,7 @@ struct Acceptor: Sendable {
         try operations.addHandlers(handlers, position: position)
     }
 
-    /// Adds the stage that follows TCP, or TLS where there is any.
+    /// Adds the stage after TCP, or after TLS if configured.
     private func install(
         on operations: ChannelPipeline.SynchronousOperations,
         _ position: ChannelPipeline.SynchronousOperations.Position,
@@ -170,7 +170,7 @@ struct Acceptor: Sendable {
             listener: settings.endpoint,
             connection
         )
-        // As long as the client may be another's, the link is not there.
+        // As long as the client's address is unknown, the link does not exist.
         guard webSocket.sharesPort, arrival.isAdmitted else {
             try operations.addHandler(acceptance, position: position)
             return nil
@@ -207,7 +207,7 @@ struct Acceptor: Sendable {
         let quota = self.core.quota
         var maximum = quota.limits.maximumRefusals
         if self.hasTLS {
-            // To tell a client costs a handshake, which nobody who is served should wait for.
+            // Sending a go-away costs a handshake, which must not delay clients that are served.
             maximum = loop.handshakes.waitingCount > 0 ? 0 : min(maximum, ConnectionQuota.maximumRefusalsOverTLS)
         }
         guard quota.beginRefusal(maximum: maximum) else { throw ChannelError.operationUnsupported }

@@ -20,7 +20,7 @@ struct AddressTable: Sendable {
         /// The share of a network with several addresses.
         ///
         /// - Parameter level: 0 for an address, 1 for an IPv6 network of 56 bits, 2 for one of 48 bits: twice and four
-        ///   times as much, but at most a quarter and a half of what the address leaves to others.
+        ///   times as much, but at most a quarter and a half of the connections that the address leaves to others.
         func connections(level: Int) -> Int {
             guard level > 0, self.connections < .max else { return self.connections }
             let (multiple, isTooMany) = self.connections.multipliedReportingOverflow(by: 1 << level)
@@ -42,7 +42,7 @@ struct AddressTable: Sendable {
     private struct Entry {
         var count = 0
         var bucket: TokenBucket?
-        /// Whether it stands in ``idle``.
+        /// Whether it is in ``idle``.
         var isQueued = false
     }
 
@@ -63,7 +63,7 @@ struct AddressTable: Sendable {
 
     /// Counts a connection of `address`, until ``leave(_:now:)``.
     ///
-    /// - Returns: Why it is refused; nil: it is counted.
+    /// - Returns: The reason why it is refused; nil if it is counted.
     mutating func enter(_ address: ClientAddress, now: NIODeadline) -> ConnectionQuota.Refusal? {
         self.forget(now: now)
         let networks = [address] + address.around

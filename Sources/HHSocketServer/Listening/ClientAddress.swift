@@ -2,11 +2,11 @@
 import HHSocket
 import NIOCore
 
-/// The network that limits by address count as one client: an IPv4 address, or an IPv6 network of 64 bits, which is
-/// what a single customer has at least.
+/// The network that counts as one client for limits by address: an IPv4 address, or an IPv6 network of 64 bits, which
+/// is the least that a single customer has.
 ///
-/// Each address of 127.0.0.0/8 is one of its own. An IPv4 address in an IPv6 one is that IPv4 address: as an IPv6
-/// socket reports it (`::ffff:a.b.c.d`), and as a NAT64 gateway translates it (`64:ff9b::a.b.c.d`).
+/// Each address of 127.0.0.0/8 counts separately. An IPv4 address in an IPv6 one counts as that IPv4 address: as an
+/// IPv6 socket reports it (`::ffff:a.b.c.d`), and as a NAT64 gateway translates it (`64:ff9b::a.b.c.d`).
 struct ClientAddress: Hashable, Sendable {
     /// The bits of the network; an IPv4 address is in the low 32.
     private let bits: UInt64

@@ -4,10 +4,10 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The number of connections, in all and from each address.
+/// The number of connections, in total and from each address.
 ///
 /// A connection counts from when it is accepted (``enter()``), and for its address once that is known
-/// (``enter(_:now:)``), which behind a proxy is later: see ``ConnectionPlace``.
+/// (``enter(_:now:)``), which is later behind a proxy: see ``ConnectionPlace``.
 final class ConnectionQuota: Sendable {
     enum Refusal: Hashable, Sendable {
         case tooMany
@@ -29,7 +29,7 @@ final class ConnectionQuota: Sendable {
         init(_ limits: ServerLimits, descriptors: Int?, loops: Int) {
             let available = descriptors.map { max(1, $0 - DescriptorLimit.reserve(of: $0, loops: loops)) } ?? .max
             self.maximum = limits.maximumConnections ?? available
-            // What is open beyond the maximum takes of the reserve, a half of it at most.
+            // Connections beyond the maximum use the reserve, at most half of it.
             let spare = max(0, (descriptors ?? .max) - min(self.maximum, available))
             self.overshoot = min(256, max(1, spare / 4))
             self.maximumRefusals = min(1_024, max(1, spare / 4))
@@ -62,8 +62,8 @@ final class ConnectionQuota: Sendable {
 
     /// Counts a connection, until ``leave()``.
     ///
-    /// - Returns: Whether another connection has to be closed for it; nil if there are too many by far, so that it is
-    ///   not counted.
+    /// - Returns: Whether another connection must be closed for it; nil if there are far too many, so that it is not
+    ///   counted.
     func enter() -> Bool? {
         let before = self.count.loadThenWrappingIncrement(ordering: .relaxed)
         // Written so that it cannot overflow.
@@ -78,7 +78,7 @@ final class ConnectionQuota: Sendable {
         self.count.wrappingDecrement(ordering: .relaxed)
     }
 
-    /// Counts a connection for its address, until ``leave(_:now:)``; nil is no address, and has no limits.
+    /// Counts a connection for its address, until ``leave(_:now:)``; nil stands for no address, and has no limits.
     ///
     /// - Returns: The reason for a refusal; nil if the connection is counted.
     func enter(_ address: ClientAddress?, now: NIODeadline) -> Refusal? {
@@ -124,13 +124,13 @@ final class ConnectionPlace {
         self.needsRoom = needsRoom ?? false
     }
 
-    /// Admits the connection by its client's address, or gives up its place.
+    /// Admits the connection by its client's address, or releases its place.
     ///
     /// - Parameters:
-    ///   - address: Nil where the client has none, and no limit of addresses.
-    ///   - makeRoom: Has another connection closed soon; false if none may be. It is not asked for a client that is
-    ///     refused for its address, so that such a client costs nobody else a connection.
-    /// - Returns: Why the connection is refused; nil: it is not.
+    ///   - address: Nil if the client has none, and no limit of addresses.
+    ///   - makeRoom: Closes another connection soon; false if none may be closed. It is not called for a client that is
+    ///     refused for its address, so that such a client causes no other connection to be closed.
+    /// - Returns: The reason why the connection is refused; nil if it is not.
     func admit(
         _ address: ClientAddress?,
         now: NIODeadline,

@@ -5,7 +5,7 @@ import NIOCore
 
 /// A connection that may be closed when connections run short.
 protocol SilentConnection: AnyObject {
-    /// The number of bytes that have come; it only grows.
+    /// The number of received bytes, which only grows.
     var bytesReceived: Int { get }
     /// Whether something of the client's is in flight, so that it has a right to be silent.
     var isBusy: Bool { get }
@@ -17,13 +17,13 @@ protocol SilentConnection: AnyObject {
 
 /// The order of silence of one event loop's connections.
 final class LoopSilence: Sendable {
-    /// The number of connections that are looked at for one that may go, at most.
+    /// The largest number of connections that are examined to find one to close.
     private static let maximumLooks = 64
-    /// The time in which the last word to a client has to leave.
+    /// The time within which the last frame to a client must be sent.
     static let lastWordTime = TimeAmount.milliseconds(50)
 
     private let order: NIOLoopBoundBox<SilenceOrder<any SilentConnection>>
-    /// Since when the connection is silent that has been so longest, in nanoseconds; `max` where there is none.
+    /// The time since which the longest silent connection is silent, in nanoseconds; `max` if there is none.
     private let oldest = ManagedAtomic(UInt64.max)
 
     init(_ eventLoop: any EventLoop) {
@@ -32,7 +32,7 @@ final class LoopSilence: Sendable {
 
     // MARK: From any thread
 
-    /// Since when the connection is silent that has been so longest, as far as that is known; nil where there is none.
+    /// The time since which the longest silent connection is silent, as far as it is known; nil if there is none.
     var silentSince: NIODeadline? {
         let time = self.oldest.load(ordering: .relaxed)
         return time == .max ? nil : .uptimeNanoseconds(time)
@@ -57,7 +57,7 @@ final class LoopSilence: Sendable {
         self.publish()
     }
 
-    /// Looks whether a connection is silent; from time to time.
+    /// Checks whether a connection is silent; called periodically.
     func look(at connection: any SilentConnection, now: NIODeadline) {
         guard let place = connection.placeOfSilence else { return }
         self.look(place, connection, now: now)
@@ -95,13 +95,13 @@ final class LoopSilence: Sendable {
     }
 }
 
-/// Makes room for new connections where the server has no more: of all event loops the connection that has been silent
-/// longest goes.
+/// Makes room for new connections when the server has reached its limit: the connection of all event loops that has
+/// been silent longest is closed.
 final class ConnectionShortage: Sendable {
     private let loops: [ServerLoop]
     /// Nil: none is closed.
     private let minimumSilence: TimeAmount?
-    /// The time in which a connection that was to be closed is gone, in nanoseconds.
+    /// The time within which a connection that is being closed has ended, in nanoseconds.
     private static let closingTime: UInt64 = 1_000_000_000
     /// When a connection was last to be closed, in nanoseconds.
     private let lastClosing = ManagedAtomic<UInt64>(0)
@@ -118,8 +118,8 @@ final class ConnectionShortage: Sendable {
         self.makeRoom(tries: self.loops.count + 1)
     }
 
-    /// Closes connections beyond the maximum, from time to time: a newcomer was let in for one on which bytes had come
-    /// meanwhile.
+    /// Closes connections beyond the maximum, periodically: a new one was admitted for one on which bytes had meanwhile
+    /// arrived.
     func closeExcess(_ count: Int) {
         guard count > 0 else { return }
         // Others may just be closing.
@@ -143,7 +143,7 @@ final class ConnectionShortage: Sendable {
         return loop.socketLoop.submit(
             .closure { turn in
                 guard !loop.silence.closeOldest(silentFor: minimum, in: &turn) else { return }
-                // Bytes have come on all of them meanwhile.
+                // Bytes have arrived on all of them meanwhile.
                 _ = self.makeRoom(tries: tries - 1)
             }
         )

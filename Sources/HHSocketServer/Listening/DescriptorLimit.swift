@@ -9,23 +9,23 @@ import Darwin
 
 /// The process' limit of file descriptors.
 enum DescriptorLimit {
-    /// The limit is not raised beyond this number, unless a server's limits ask for it: some programs close all
-    /// descriptors that they may have, one by one, when they begin.
+    /// The limit is not raised beyond this number, unless a server's limits require it: some programs close all
+    /// descriptors that they may have, one by one, when they start.
     static let largest = 1 << 20
 
     /// The number of descriptors without which a process can hardly do anything else.
     static let fewest = 64
 
-    /// The number of descriptors that a server leaves to files, logs, outgoing connections, and to itself.
+    /// The number of descriptors that a server reserves for files, logs, outgoing connections, and for itself.
     static func reserve(of limit: Int, loops: Int) -> Int { self.fewest + limit / 16 + 4 * loops }
 
-    /// The descriptors that are kept for a shortage. They are a part of the reserve.
+    /// The descriptors that are kept for a shortage. They belong to the reserve.
     static func spares(of limit: Int) -> Int { min(96, max(8, limit / 16)) }
 
-    /// Raises the soft limit to the hard one, where the system allows.
+    /// Raises the soft limit to the hard one, if the system allows it.
     ///
     /// - Parameter wanted: The number of descriptors wanted, if that is more than ``largest``.
-    /// - Returns: The soft limit now; nil if the system does not say.
+    /// - Returns: The soft limit now; nil if the system does not report it.
     static func raise(wanted: Int) -> Int? {
         var limits = rlimit()
         guard getrlimit(self.resource, &limits) == 0 else { return nil }

@@ -13,22 +13,22 @@ import Musl
 import Darwin
 #endif
 
-/// The times at which the process has no file descriptor left.
+/// Outages in which the process has no file descriptor left.
 ///
-/// Some descriptors are kept for them. They are given back to the process when none is left, because others need some
-/// to go on: on Linux, Dispatch ends the process if it cannot open files in `/proc` (see ``SweepClock``). Until they
-/// are there again no connection is accepted, which would take them.
+/// Some descriptors are kept for them. They are released to the process when none is left, because other code needs
+/// some to continue: on Linux, Dispatch ends the process if it cannot open files in `/proc` (see ``SweepClock``). Until
+/// the spare descriptors have been acquired again, no connection is accepted, which would take them.
 final class DescriptorOutage: Sendable {
     private struct State {
         var spares: [CInt] = []
-        /// When the log was last told.
+        /// The time of the last line in the log.
         var announced: NIODeadline?
-        /// Whether it was told of the one that is under way.
+        /// Whether the current outage was logged.
         var isAnnounced = false
         var isOver = false
     }
 
-    /// The time for which the log is not told of another one.
+    /// The time for which no further outage is logged.
     private static let quietTime = TimeAmount.seconds(10)
 
     private let count: Int
@@ -48,14 +48,14 @@ final class DescriptorOutage: Sendable {
     /// Whether nothing should be accepted now.
     var isUnderWay: Bool { self.isUnderWayNow.load(ordering: .relaxed) }
 
-    /// Looks whether one more descriptor could be had, or whether an outage has ended. Any thread.
+    /// Checks whether one more descriptor is available, or whether an outage has ended. Any thread.
     func look() {
         guard self.hasEnded() else { return }
         let isNone = self.state.withLockedValue { state in !state.isOver && !Self.mayTakeOne(state.spares.first) }
         if isNone { self.begin("no file descriptor is left") }
     }
 
-    /// A descriptor could not be had.
+    /// A descriptor could not be acquired.
     func begin(_ error: String) {
         let begins = self.state.withLockedValue { state in
             guard !state.isOver, !self.isUnderWay else { return false }
@@ -82,7 +82,7 @@ final class DescriptorOutage: Sendable {
         )
     }
 
-    /// Whether it has ended: the spare descriptors are there again, and more.
+    /// Whether it has ended: the spare descriptors have been acquired again, and there are more.
     func hasEnded() -> Bool {
         guard self.isUnderWay else { return true }
         let isAnnounced = self.state.withLockedValue { state in
@@ -112,7 +112,7 @@ final class DescriptorOutage: Sendable {
     private static func take(_ count: Int) -> [CInt] {
         var taken: [CInt] = []
         while taken.count < count {
-            // Of the first, since opening a file takes longer.
+            // A duplicate of the first, since opening a file takes longer.
             let descriptor = taken.first.map { dup($0) } ?? open("/dev/null", O_RDONLY)
             guard descriptor >= 0 else { break }
             _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)

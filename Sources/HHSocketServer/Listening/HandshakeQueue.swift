@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The TLS handshakes of one event loop: those under way, and the connections that wait for their turn. The time is
+/// The TLS handshakes of one event loop: those in progress, and the connections that wait for their turn. The time is
 /// passed in.
 ///
-/// The event loop's own time is what is scarce, so a handshake counts only as long as its client keeps up: one that
-/// lets the server wait for ``patience`` takes no place from others, or a few hundred silent clients could keep all
-/// others out. Where it is the event loop that is late, it is given that time: handshakes that were begun come to their
-/// end before more are begun.
+/// The scarce resource is the event loop's time, so a handshake counts only as long as its client keeps up: one that
+/// keeps the server waiting for ``patience`` takes no place from others, because otherwise a few hundred silent clients
+/// could exclude all others. If the event loop is late, handshakes get that time in addition: those in progress finish
+/// before more are begun.
 struct HandshakeQueue<Element> {
     typealias Number = UInt64
 
     /// The time for which a handshake counts at most.
     static var patience: TimeAmount { .milliseconds(250) }
-    /// The number of handshakes that begin together; then those of other connections have their turn for ``pause``.
+    /// The number of handshakes that begin together; then other connections have their turn for ``pause``.
     static var startsTogether: Int { 16 }
     static var pause: TimeAmount { .milliseconds(5) }
 
     private let maximum: Int
     private var waiting: [Number: Element] = [:]
-    /// Those that wait, in their order, and some that have left.
+    /// The waiting connections, in order, including some that have left.
     private var order = CircularBuffer<Number>()
     private var counting: Set<Number> = []
-    /// Those that count, in the order in which they began, with the event loop's time at that; and some that are over.
+    /// The counted handshakes, in the order of their start, with its time; some entries may be over.
     private var begun = CircularBuffer<(number: Number, at: NIODeadline)>()
     private var lastNumber: Number = 0
     private var starts = (since: NIODeadline.uptimeNanoseconds(0), count: 0)
-    /// The time by which the event loop was late, in all.
+    /// The total time by which the event loop was late.
     private var lateness = TimeAmount.zero
 
     init(maximum: Int) {
@@ -36,12 +36,12 @@ struct HandshakeQueue<Element> {
     var waitingCount: Int { self.waiting.count }
     var allWaiting: [Element] { Array(self.waiting.values) }
 
-    /// The number of handshakes under way that count.
+    /// The number of handshakes in progress that count.
     var countingCount: Int { self.counting.count }
 
-    /// A connection has come.
+    /// Adds a connection.
     ///
-    /// - Returns: Its handshake's number, if it may begin at once; nil: it has to ``wait(_:)``.
+    /// - Returns: Its handshake's number, if it may begin at once; nil if it must ``wait(_:)``.
     mutating func enter(now: NIODeadline) -> Number? {
         guard self.waiting.isEmpty else { return nil }
         if now - self.starts.since >= Self.pause { self.starts = (now, 0) }
@@ -56,7 +56,7 @@ struct HandshakeQueue<Element> {
         return number
     }
 
-    /// A handshake is over, or a connection that waited has gone.
+    /// A handshake has ended, or a waiting connection has gone.
     mutating func leave(_ number: Number) {
         guard self.waiting.removeValue(forKey: number) != nil else {
             self.counting.remove(number)
@@ -66,7 +66,7 @@ struct HandshakeQueue<Element> {
         self.order = CircularBuffer(self.order.filter { self.waiting[$0] != nil })
     }
 
-    /// The connection whose turn has come; nil if there is none.
+    /// The connection whose turn it is; nil if there is none.
     mutating func next(now: NIODeadline) -> (number: Number, element: Element)? {
         while let number = self.order.first {
             if self.waiting[number] != nil, !self.mayStart(now: now) { return nil }
@@ -77,7 +77,7 @@ struct HandshakeQueue<Element> {
         return nil
     }
 
-    /// When ``next(now:)`` should be asked again, unless a handshake is over before; nil: nobody waits.
+    /// The time at which ``next(now:)`` should be called again, unless a handshake ends before; nil if none waits.
     var wakesAt: NIODeadline? {
         guard !self.waiting.isEmpty else { return nil }
         let pauseEnds = self.starts.since + Self.pause
@@ -85,8 +85,8 @@ struct HandshakeQueue<Element> {
         return max(pauseEnds, first.at + Self.patience + self.lateness)
     }
 
-    /// The event loop was to look at the queue at `deadline`, and has come to it now: some more may begin together. Not
-    /// because time has passed alone, which it does while one turn of the event loop takes long.
+    /// The event loop was due to check the queue at `deadline`, and does so now: some more may begin together. This
+    /// does not depend only on time, which also passes while one turn of the event loop takes long.
     mutating func woke(for deadline: NIODeadline, now: NIODeadline) {
         if now > deadline { self.lateness = self.lateness + (now - deadline) }
         self.starts = (now, 0)

@@ -9,14 +9,14 @@ import Musl
 import Darwin
 #endif
 
-/// TCP keep-alive: the system asks whether the other side is still there.
+/// TCP keep-alive: the system probes whether the other side still exists.
 enum KeepAlive {
-    /// The options of TCP, beside `SO_KEEPALIVE`; none where the system has no such options.
+    /// The options of TCP, in addition to `SO_KEEPALIVE`; none if the system has no such options.
     ///
     /// - Parameters:
-    ///   - idle: The time without a byte after which the system asks for the first time.
-    ///   - interval: The time after which it asks again.
-    ///   - count: The number of unanswered questions after which the connection is over.
+    ///   - idle: The time without a byte after which the system sends the first probe.
+    ///   - interval: The time after which it probes again.
+    ///   - count: The number of unanswered probes after which the connection ends.
     static func options(
         after idle: TimeAmount,
         every interval: TimeAmount,

@@ -8,7 +8,7 @@ final class LoopHandshakes: Sendable {
     private struct State {
         var queue: HandshakeQueue<HandshakeWait>
         var timer: (deadline: NIODeadline, id: SocketLoop.TimerID)?
-        /// Whether the server shuts down, so that no turn comes any more.
+        /// Whether the server shuts down, so that no turns follow.
         var isOver = false
     }
 
@@ -38,7 +38,7 @@ final class LoopHandshakes: Sendable {
         return number
     }
 
-    /// A handshake is over, or a connection that waited has gone.
+    /// A handshake has ended, or a waiting connection has gone.
     func leave(_ number: UInt64) {
         self.state.value.queue.leave(number)
         self.beginNext()
@@ -76,25 +76,25 @@ final class LoopHandshakes: Sendable {
     }
 }
 
-/// Stands in a pipeline until the turn of the connection's TLS handshake has come. Nothing is read meanwhile, but for
-/// what a proxy's header has brought along: a client that gives up before has cost no handshake.
+/// The handler of a connection that waits for the turn of its TLS handshake. Nothing is read meanwhile, except bytes
+/// that arrived with a proxy's header: a client that leaves before has cost no handshake.
 final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
-    /// The most bytes that may have come with a PROXY header: those of the reads of one turn of the event loop, and not
-    /// more than a client says before it has an answer.
+    /// The largest number of bytes that may have arrived with a PROXY header: those read in one turn of the event loop,
+    /// and more than a client sends before it has an answer.
     private static let maximumHeld = 64 << 10
 
     private let handshakes: LoopHandshakes
-    /// The bytes that have come behind a PROXY header; nil where there is none.
+    /// The bytes that have arrived after a PROXY header; nil if there is none.
     private var held: ByteBuffer?
     private let begin: (ChannelPipeline.SynchronousOperations, HandshakeWait, UInt64) throws -> Void
     private var number: UInt64?
     private var context: ChannelHandlerContext?
 
     /// - Parameters:
-    ///   - followsHeader: Whether it is added by the read of a PROXY header, behind which more may have been read.
-    ///   - begin: Adds the handlers of the handshake of that number behind this one.
+    ///   - followsHeader: Whether it is added by the read of a PROXY header, after which more may have been read.
+    ///   - begin: Adds the handlers of the handshake with this number after this one.
     init(
         _ handshakes: LoopHandshakes,
         followsHeader: Bool,
@@ -138,7 +138,7 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler {
         self.context?.close(promise: nil)
     }
 
-    /// Although nothing is to be read, the system tells of a client that has gone, behind all that it had sent.
+    /// Although nothing is read, the system reports that a client has gone, after everything that it had sent.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let bytes = self.unwrapInboundIn(data)
         guard self.held != nil, (self.held?.readableBytes ?? 0) + bytes.readableBytes <= Self.maximumHeld else {

@@ -13,31 +13,31 @@ import Darwin
 public struct ServerListener: Sendable {
     /// The address to listen on: an IP address or a host name. Empty where ``unixPath`` is set.
     public var host: String
-    /// The TCP port, 0 to 65,535. 0 takes a free one, which ``SocketServer/addresses`` reports.
+    /// The TCP port, 0 to 65,535. 0 selects a free one, which ``SocketServer/addresses`` reports.
     public var port: Int
-    /// The path of a Unix domain socket to listen on instead. One that a dead server left there is replaced.
+    /// The path of a Unix domain socket to listen on instead. A stale one is replaced.
     public var unixPath: String?
     /// A socket that listens already, to use instead of an address: its number as a file descriptor. The server closes
     /// it when it shuts down. ``inherited()`` has those that systemd passes.
     public var descriptor: Int32?
     /// The TLS settings. Nil, the default: anyone on the network path can read and change the traffic.
     public var tls: ServerTLS?
-    /// WebSockets at this address, which carry the frames. Nil, the default: frames alone.
+    /// The WebSockets at this address, which carry the frames. Nil, the default, for frames only.
     public var webSocket: WebSocketListening?
-    /// The proxies that are in front of it, such as load balancers, and how they tell the addresses of their clients.
-    /// None by default: clients have the addresses from which they connect.
+    /// The proxies in front of it, such as load balancers, and the way in which they report the addresses of their
+    /// clients. None by default: clients have the addresses from which they connect.
     public var proxies = ServerProxies()
     /// The number of connections that may wait in the system until they are accepted, for each listening socket; 4,096
-    /// by default. The system has a bound of its own, `net.core.somaxconn` on Linux.
+    /// by default. The system has a separate bound, `net.core.somaxconn` on Linux.
     public var backlog = 4_096
     /// The number of sockets that listen at a TCP address (`SO_REUSEPORT`), on an event loop each; 1 by default, and
-    /// always 1 where the system does not spread connections over them, which Linux does.
+    /// always 1 if the system does not distribute connections among them, as Linux does.
     ///
-    /// One accepts some ten thousand connections a second, 64 in a turn of its event loop. More than one are of use
-    /// where that is not enough. The system chooses a socket by a hash of the addresses, and one whose event loop is
-    /// busy keeps what waits for it. Either way the server hands connections to its event loops in turn, so that each
-    /// has as many as the others. But another process of the same user may then listen at the address, too, and takes a
-    /// part of the connections.
+    /// One accepts about ten thousand connections a second, 64 in a turn of its event loop. More than one are useful if
+    /// that is not enough. The system chooses a socket by a hash of the addresses, and connections wait for a socket
+    /// whose event loop is busy. In either case the server distributes connections among its event loops in turn, so
+    /// that each has as many as the others. But another process of the same user may then also listen at the address,
+    /// and take a part of the connections.
     public var listeningSockets = 1
     /// The layout of frames. In a format whose responses have no status, errors cannot be sent: such answers are
     /// dropped, and counted in ``ServerStatistics/errorsNotSent``.
@@ -70,13 +70,13 @@ public struct ServerListener: Sendable {
     /// Creates a listener for WebSockets.
     ///
     /// - Parameters:
-    ///   - url: `ws://address[:port]/path`, or `tcp+ws://address[:port]/path` for a port that also takes connections
-    ///     that are no WebSockets. With `wss` in place of `ws`, `tls` is needed. The port is 80, or 443 for `wss`, if
-    ///     the URL has none; 0 takes a free one.
+    ///   - url: `ws://address[:port]/path`, or `tcp+ws://address[:port]/path` for a port that also accepts connections
+    ///     that are not WebSockets. With `wss` in place of `ws`, `tls` is required. The port is 80, or 443 for `wss`,
+    ///     if the URL has none; 0 selects a free one.
     ///   - tls: TLS; nil, the default, for none.
     ///   - wireFormat: The layout of frames; the standard format by default.
     ///   - header: The values of the format's custom response fields, by name; none by default.
-    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what is wrong with the URL.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that describes the fault of the URL.
     public init(
         url: String,
         tls: ServerTLS? = nil,

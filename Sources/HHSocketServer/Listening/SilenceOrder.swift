@@ -3,8 +3,8 @@ import NIOCore
 
 /// The connections of one event loop in the order of their silence, the longest first. The time is passed in.
 ///
-/// A read does not touch it: whether bytes have come is seen when a connection is looked at, from time to time, or when
-/// it is the one to go. So a place is as exact as these looks are frequent. Everything takes constant time.
+/// Reads do not change it: received bytes are noticed when a connection is examined, periodically, or when it is the
+/// next to be closed. So a place is as exact as these examinations are frequent. All operations take constant time.
 struct SilenceOrder<Element> {
     /// A connection's place, until it is removed.
     struct Place: Hashable, Sendable {
@@ -13,12 +13,12 @@ struct SilenceOrder<Element> {
 
     private struct Entry {
         var element: Element?
-        /// When bytes came last, as far as it has been seen.
+        /// The time at which bytes arrived last, as far as it was noticed.
         var since: NIODeadline
-        /// The number of bytes that had come by then.
+        /// The number of bytes that had arrived by then.
         var bytesReceived: Int
         var previous: Int32
-        /// In the list of free entries, too.
+        /// Also used in the list of free entries.
         var next: Int32
     }
 
@@ -29,8 +29,8 @@ struct SilenceOrder<Element> {
     private var last = Self.none
     private var free = Self.none
 
-    /// The connection that has been silent longest, the number of bytes that had come when it was seen, and when that
-    /// was.
+    /// The connection that has been silent longest, the number of bytes that had arrived when it was examined, and the
+    /// time of that.
     var oldest: (element: Element, place: Place, bytesReceived: Int, since: NIODeadline)? {
         guard self.first != Self.none, let element = self.entries[Int(self.first)].element else { return nil }
         let entry = self.entries[Int(self.first)]
@@ -67,8 +67,8 @@ struct SilenceOrder<Element> {
         self.free = place.index
     }
 
-    /// Notes the state of a connection: bytes that have come since the last look, or what is in flight for it, end its
-    /// silence.
+    /// Records the state of a connection: bytes that have arrived since the last examination, or requests in flight,
+    /// end its silence.
     ///
     /// - Returns: Whether it is silent.
     @discardableResult

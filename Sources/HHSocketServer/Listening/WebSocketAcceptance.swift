@@ -2,9 +2,9 @@
 import HHSocket
 import NIOCore
 
-/// Stands behind TCP or TLS until a WebSocket is open, for a limited time; then its place is that of who speaks on it.
-/// On a shared port the link is behind it from the start, unless a proxy may yet name the client, and it steps aside
-/// where the first byte is not one of HTTP.
+/// Follows TCP or TLS until a WebSocket is open, for a limited time; then the WebSocket's handlers replace it. On a
+/// shared port the link follows it from the start, unless a proxy may still name the client, and it is removed if the
+/// first byte is not HTTP.
 final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
@@ -29,16 +29,16 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private enum State {
-        /// No byte has come on a shared port.
+        /// No byte has arrived on a shared port.
         case undecided
         case request
         case authenticating
-        /// The rejection was sent; what comes is discarded.
+        /// The rejection was sent; received bytes are discarded.
         case rejecting
         case done
     }
 
-    /// The time that a client may take to read a rejection.
+    /// The time within which a client must read a rejection.
     private static let lingerTime = TimeAmount.seconds(5)
 
     private let settings: Settings
@@ -47,7 +47,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private let arrival: Arrival
     private let listener: Endpoint
     private let makeConnection: () -> ServerConnection
-    /// On a shared port, where it is there already.
+    /// On a shared port, where it already exists.
     private var connection: ServerConnection?
     private var state: State
     private var reader = OpeningRequestReader()
@@ -81,7 +81,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        // A link that is behind it has time limits of its own.
+        // A link after it has its own time limits.
         guard self.state == .request || !self.arrival.isAdmitted else { return }
         guard self.loop.draining == nil else { return context.channel.close(promise: nil) }
         self.loop.addHandshake(on: context.channel)
@@ -105,7 +105,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
                 self.timer = nil
                 guard let context = self.context else { return }
                 guard self.state == .undecided else { return context.close(promise: nil) }
-                // One that is silent for so long speaks no HTTP.
+                // A client that is silent for so long does not use HTTP.
                 self.stepAside(context)
             }
         }
@@ -131,7 +131,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         case .request:
             self.read(bytes, context)
         case .authenticating:
-            // No client may send before it has the answer: one that does is read when it has it.
+            // A client must not send before it has the answer: bytes that arrive earlier are read after it.
             self.reader.append(bytes)
             self.setReading(false, context)
         case .rejecting:
@@ -159,7 +159,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         context.pipeline.syncOperations.removeHandler(context: context, promise: nil)
     }
 
-    /// Learns who the client is, if a proxy says so, and whether it is admitted. False if it is to be closed at once.
+    /// Determines the client, if a proxy names it, and whether it is admitted. False if the connection must be closed
+    /// at once.
     private func identify(_ head: OpeningRequestHead, _ context: ChannelHandlerContext) -> Bool {
         guard !self.arrival.isAdmitted else { return true }
         let proxy = self.arrival.address
@@ -263,7 +264,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
-    /// Sends the response. What is written from now on is the WebSocket's, and not held.
+    /// Sends the response. Later writes belong to the WebSocket, and are not held.
     private func open(_ response: ByteBuffer, _ context: ChannelHandlerContext) {
         context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
         self.state = .done
@@ -318,7 +319,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.open(response, context)
         let operations = context.pipeline.syncOperations
         if let connection = self.connection {
-            // It has said nothing, and is another's place now.
+            // It has sent nothing, and is replaced now.
             connection.leavePipeline(operations)
         }
         let session = MessageSession(route, agreement.deflate, self.loop, self.core)
@@ -330,7 +331,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.end(context)
     }
 
-    /// Steps aside, and gives what came behind the request to those who are there.
+    /// Removes itself, and passes the bytes after the request to the next handlers.
     private func end(_ context: ChannelHandlerContext) {
         let rest = self.reader.takeRest()
         if rest.readableBytes > 0 {
@@ -344,12 +345,12 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.state = .rejecting
         self.held = []
         context.writeAndFlush(self.wrapOutboundOut(rejection.encode()), promise: nil)
-        // Closing at once could reset the connection before the client has read why.
+        // Closing at once could reset the connection before the client has read the reason.
         context.close(mode: .output, promise: nil)
         self.limit(Self.lingerTime)
     }
 
-    /// Whether it stands before a link that sees to everything.
+    /// Whether it precedes a link that handles everything.
     private var isTransparent: Bool {
         self.state == .done || (self.state == .undecided && self.connection != nil)
     }
@@ -383,9 +384,9 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
         switch self.state {
         case .undecided, .done: context.close(mode: mode, promise: promise)
-        // Nobody is there who could read the link's last words.
+        // There is no peer that could read the link's last bytes.
         case .request, .authenticating: context.close(mode: .all, promise: promise)
-        // The output is closed already. A server that ends waits for no client to read why it was rejected.
+        // The output is closed already. A server that shuts down does not wait for a client to read its rejection.
         case .rejecting where mode == .output: promise?.succeed()
         case .rejecting: context.close(mode: .all, promise: promise)
         }

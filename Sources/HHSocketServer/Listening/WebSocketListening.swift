@@ -3,7 +3,7 @@ import HHSocket
 
 /// The WebSockets of a listener.
 public struct WebSocketListening: Sendable {
-    /// The origins whose pages may connect. Requests without an origin come from no browser, and are let in.
+    /// The origins whose pages may connect. Requests without an origin do not come from browsers, and are admitted.
     public enum Origins: Sendable {
         case any
         /// Origins such as `https://example.com`.
@@ -19,16 +19,16 @@ public struct WebSocketListening: Sendable {
         case refuse(status: Int, headers: [(name: String, value: String)] = [], text: String = "")
     }
 
-    /// A request to open a WebSocket, which is valid but for what the application asks.
+    /// A request to open a WebSocket, which is valid apart from the application's checks.
     public struct Request: Sendable {
         /// The path, without the query.
         public var path: String
-        /// The query, as it was written; nil if there is none.
+        /// The query, unchanged; nil if there is none.
         public var query: String?
         /// The header fields, in their order.
         public var headers: [(name: String, value: String)]
 
-        /// The value of the first header field called `name`, in whatever case.
+        /// The value of the first header field called `name`, ignoring case.
         public func header(_ name: String) -> String? {
             self.headers.first { $0.name.lowercased() == name.lowercased() }?.value
         }
@@ -37,8 +37,8 @@ public struct WebSocketListening: Sendable {
     /// The path of the WebSockets that carry frames, compared exactly and without the query; nil for none. Another
     /// path, unless it is one of ``SocketServer/webSocket(_:options:_:)``, is answered 404.
     public var path: String?
-    /// Whether the port also takes connections that are no WebSockets. A connection that begins with an upper-case
-    /// letter is HTTP then: a format whose frames may begin so is refused. False by default.
+    /// Whether the port also accepts connections that are not WebSockets. A connection that begins with an upper-case
+    /// letter is then HTTP: a format whose frames may begin so is refused. False by default.
     public var sharesPort: Bool
     /// The origins whose pages may connect; any by default. Others are answered 403.
     public var origins = Origins.any
@@ -46,18 +46,19 @@ public struct WebSocketListening: Sendable {
     /// `hhsocket.1.` followed by the name of another preset. A described format requires a name. A request that does
     /// not offer it is answered 400.
     public var subprotocol: String?
-    /// The permessage-deflate that clients may ask for. Nil, the default: none, since bodies are compressed as hello
-    /// agrees. On a connection that agrees on it hello does not accept compression: nothing is compressed twice.
+    /// The permessage-deflate that clients may request. Nil, the default, for none, since bodies are compressed as
+    /// hello agrees. On a connection that agrees on permessage-deflate hello does not accept compression: nothing is
+    /// compressed twice.
     public var compression: WebSocketCompression?
     /// Decides on a request before it is answered, such as by its `Authorization`. Nil, the default: all are allowed.
     /// It counts towards the time for the opening.
     public var authenticate: (@Sendable (Request) async -> Admission)?
-    /// The time that a client may take for its request; then its connection is closed. 10 s by default.
+    /// The time within which a client's request must arrive; then its connection is closed. 10 s by default.
     public var timeout = Duration.seconds(10)
 
     /// - Parameters:
     ///   - path: The path that requests must have; `/` by default.
-    ///   - sharesPort: Whether the port also takes connections that are no WebSockets; false by default.
+    ///   - sharesPort: Whether the port also accepts connections that are not WebSockets; false by default.
     public init(path: String? = "/", sharesPort: Bool = false) {
         self.path = path
         self.sharesPort = sharesPort
@@ -65,7 +66,7 @@ public struct WebSocketListening: Sendable {
 
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`.
     ///
-    /// - Parameter routes: Those of messages.
+    /// - Parameter routes: The routes for messages.
     func settings(
         for format: WireFormat,
         _ routes: [WebSocketAcceptance.Route] = []

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// Lets through the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by
-/// which it becomes known. Others are answered ``/HHSocket/Status/noPermission`` (405), whether or not a handler has
-/// their type, and before their bodies are decompressed.
+/// Admits the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by which it
+/// becomes known. Others are answered ``/HHSocket/Status/noPermission`` (405), whether or not their type has a handler,
+/// and before their bodies are decompressed.
 ///
-/// It is an admission and no middleware: with it alone, the handlers of
+/// It is an admission and not a middleware: with it alone, the handlers of
 /// ``Router/handleSynchronously(_:limits:_:)-(UInt32,_,_)`` stay on the event loop.
 public struct AuthenticationMiddleware: ServerAdmission {
     private let openTypes: Set<UInt32>
 
-    /// - Parameter openTypes: Requests that anybody may make, such as that for signing in.
+    /// - Parameter openTypes: Requests that any client may make, such as the one for signing in.
     public init(except openTypes: Set<UInt32> = []) {
         self.openTypes = openTypes
     }

@@ -3,10 +3,10 @@ import HHSocket
 public import Logging
 import NIOCore
 
-/// Logs each request once it is answered: its type, serial, status and how long it took, never what is in it.
+/// Logs each request once it is answered: its type, serial, status and duration, never its content.
 ///
 /// Requests that are refused before a handler begins are logged, too. Clients can cause any number of them, so these
-/// lines are among the ten a second that clients may cause.
+/// lines count towards the ten a second that clients may cause.
 public struct LoggingMiddleware: ServerMiddleware, RefusalObserver {
     private let level: Logger.Level
 

@@ -4,12 +4,12 @@ public import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Counts requests and measures how long they take: `hhsocket.server.answers` (`type`, `status`) and
-/// `hhsocket.server.answer_time` (`type`), of what is within it. Requests that are refused before a handler begins are
-/// counted, and have no time.
+/// Counts requests and measures their duration: `hhsocket.server.answers` (`type`, `status`) and
+/// `hhsocket.server.answer_time` (`type`), within the inner layers. Requests that are refused before a handler begins
+/// are counted, without a duration.
 public final class MetricsMiddleware: ServerMiddleware, RefusalObserver {
-    /// The number of types, and of pairs of type and status, that have figures of their own; all others are counted
-    /// together, because a metric is kept for ever.
+    /// The number of types, and of pairs of type and status, with their own figures; all others are counted together,
+    /// because a metric is kept for ever.
     static let maximumKinds = 1_000
 
     private struct Kind: Hashable {
@@ -19,7 +19,7 @@ public final class MetricsMiddleware: ServerMiddleware, RefusalObserver {
     }
 
     private struct State {
-        /// The types that have names of their own.
+        /// The types with their own names.
         var types: Set<UInt32?> = []
         var times: [UInt32: Timer] = [:]
         var answers: [Kind: Counter] = [:]
@@ -28,7 +28,8 @@ public final class MetricsMiddleware: ServerMiddleware, RefusalObserver {
     private let factory: any MetricsFactory
     private let state = NIOLockedValueBox(State())
 
-    /// - Parameter factory: Where the figures go; nil, the default: what `MetricsSystem.bootstrap` was given.
+    /// - Parameter factory: The factory of the metrics; nil, the default, for the one given to
+    ///   `MetricsSystem.bootstrap`.
     public init(factory: (any MetricsFactory)? = nil) {
         self.factory = factory ?? MetricsSystem.factory
     }
@@ -42,7 +43,7 @@ public final class MetricsMiddleware: ServerMiddleware, RefusalObserver {
     }
 
     public func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession) {
-        // Types that no handler has are for clients to choose: they must not take the places of others.
+        // Clients choose types without a handler, which must not take the places of others.
         self.note(header.hasHandler ? header.type : nil, status, nil)
     }
 

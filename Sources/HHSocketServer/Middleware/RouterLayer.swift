@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// A part of what stands between requests and handlers, for ``Router/use(_:)`` and ``Router/group(_:limits:_:)``: a
+/// A layer between requests and handlers, for ``Router/use(_:)`` and ``Router/group(_:limits:_:)``: a
 /// ``ServerMiddleware``, a ``ServerAdmission``, a ``RefusalObserver``, or several of them in one type.
 public protocol RouterLayer: Sendable {}
 
@@ -28,8 +28,8 @@ public protocol ServerAdmission: RouterLayer {
 
     /// Decides on a request. Called on the connection's event loop, which it must not block.
     ///
-    /// It is asked for requests of every type in its router or group; one that the router itself uses also for types
-    /// that no handler has, so that clients that it refuses cannot find out which types exist.
+    /// It is called for requests of every type in its router or group; a layer of the router itself also for types
+    /// without a handler, so that clients that it refuses cannot find out which types exist.
     func admit(_ header: RequestHeader, _ session: ServerSession) -> Admission
 }
 
@@ -45,12 +45,13 @@ public enum Admission: Hashable, Sendable {
     case refuse(Status)
 }
 
-/// Sees requests that are answered without any middleware or handler, so that access logs and metrics have no holes:
-/// those that are refused for a limit (503), a deadline (408) or a missing permission (405), whose type no handler has
-/// (401), that are too long (301) or not allowed by the protocol (303), and that come during a shutdown (504).
+/// Observes requests that are answered without any middleware or handler, so that access logs and metrics are complete:
+/// requests that are refused for a limit (503), a deadline (408) or a missing permission (405), whose type has no
+/// handler (401), that are too long (301) or not allowed by the protocol (303), and that arrive during a shutdown
+/// (504).
 ///
-/// Answers that were kept for an idempotency key are no refusals; ``ServerStatistics/idempotentRepeats`` counts them.
-/// Nor are requests whose time is over while their handler runs: middleware sees those.
+/// Answers that were kept for an idempotency key are not refusals; ``ServerStatistics/idempotentRepeats`` counts them.
+/// Requests that time out while their handler runs are no refusals either: middleware sees them.
 public protocol RefusalObserver: RouterLayer {
     /// A request has been refused. Called on the connection's event loop, or in the request's task; it must not block.
     func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession)

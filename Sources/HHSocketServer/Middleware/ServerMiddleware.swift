@@ -15,23 +15,22 @@ import NIOCore
 /// }
 /// router.use(Quota())
 /// ```
-/// It can hand values to the handler (``ServerContext/subscript(_:)``). A decision by the header alone is better a
-/// ``ServerAdmission``: it costs no task.
+/// It can pass values to the handler (``ServerContext/subscript(_:)``). For a decision by the header alone use a
+/// ``ServerAdmission``, which costs no task.
 public protocol ServerMiddleware: RouterLayer {
-    /// Whether it sees requests of types that no handler has, too. False by default.
+    /// Whether it also sees requests of types without a handler. False by default.
     ///
-    /// Without it such requests are answered ``/HHSocket/Status/undefinedType`` (401) whoever sends them, and so a
-    /// client finds out which types there are. A middleware that lets only some clients through should return true; the
-    /// `next` of such a request throws ``StatusError`` with that status.
+    /// Without it such requests are answered ``/HHSocket/Status/undefinedType`` (401) for any client, which can so find
+    /// out which types exist. A middleware that admits only some clients should return true; the `next` of such a
+    /// request throws ``StatusError`` with that status.
     var seesUnknownTypes: Bool { get }
 
-    /// Answers the request, or has it answered.
+    /// Answers the request, or passes it on.
     ///
     /// - Parameters:
     ///   - request: The request.
-    ///   - context: Where it comes from.
-    ///   - next: The next middleware, or the handler. It may be given another request, and be called not at all, or
-    ///     more than once.
+    ///   - context: The context of the request.
+    ///   - next: The next middleware, or the handler. It may be called with another request, and any number of times.
     /// - Throws: As handlers do.
     func handle(
         _ request: ServerRequest,
@@ -43,7 +42,7 @@ public protocol ServerMiddleware: RouterLayer {
 extension ServerMiddleware {
     public var seesUnknownTypes: Bool { false }
 
-    /// Has the request answered by `next`, and hands `note` the answer's status and how long it took.
+    /// Passes the request to `next`, and calls `note` with the answer's status and duration.
     func timing(
         _ request: ServerRequest,
         _ context: ServerContext,

@@ -3,21 +3,21 @@ import HHSocket
 import NIOCore
 public import Tracing
 
-/// Begins a span for each request, as a part of the client's trace where its metadata has one and the client is
-/// trusted.
+/// Begins a span for each request, as a part of the client's trace if its metadata has one and the client is trusted.
 ///
-/// Whoever chooses a trace can have it sampled, add spans to the traces of others, and fill the tracing backend. So by
-/// default only clients whose identity is known are trusted (``ServerSession/authenticate(as:)``); the spans of others
-/// begin a trace of their own.
+/// A client that chooses a trace can cause it to be sampled, add spans to the traces of others, and fill the tracing
+/// backend. So by default only clients whose identity is known are trusted (``ServerSession/authenticate(as:)``); the
+/// spans of others begin a new trace.
 public struct TracingMiddleware: ServerMiddleware {
     private let tracer: any Tracer
     private let trusts: @Sendable (ServerContext) -> Bool
 
     /// - Parameters:
-    ///   - tracer: Where spans begin; nil, the default: what `InstrumentationSystem.bootstrap` was given.
-    ///   - trusts: Whether the trace in a request's metadata is continued. By default that of sessions with an identity
-    ///     is. `{ _ in true }` continues anybody's, which is right behind a gateway that removes the trace context of
-    ///     strangers; `{ $0.session.peerCertificate != nil }` that of clients with a certificate.
+    ///   - tracer: The tracer that begins spans; nil, the default, for the one given to
+    ///     `InstrumentationSystem.bootstrap`.
+    ///   - trusts: Whether the trace in a request's metadata is continued. By default true for sessions with an
+    ///     identity. `{ _ in true }` continues all, which is right behind a gateway that removes the trace context of
+    ///     strangers; `{ $0.session.peerCertificate != nil }` continues those of clients with a certificate.
     public init(
         tracer: (any Tracer)? = nil,
         continuingTracesWhere trusts: @escaping @Sendable (ServerContext) -> Bool = { $0.session.identity != nil }

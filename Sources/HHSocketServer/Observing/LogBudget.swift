@@ -18,8 +18,8 @@ struct LogBudget: Sendable {
         self.bucket = TokenBucket(rate, now: now)
     }
 
-    /// There is something to say. Nil if it is too much; else how many lines were left out since the last, and
-    /// ``written()`` is to be called.
+    /// Requests a line. Nil if there are too many; otherwise the number of lines that were omitted since the last one,
+    /// and ``written()`` must be called.
     mutating func begin(now: NIODeadline) -> Int? {
         guard self.waiting < Self.maximumWaiting, self.bucket.take(now: now) else {
             self.suppressed += 1

@@ -8,7 +8,7 @@ final class LoopCounters: Sendable {
     private struct State {
         var statistics = ServerStatistics()
         var connections = 0
-        /// Whether a look after what takes too long has been asked for and has not ended.
+        /// Whether a sweep for timeouts was requested and has not ended.
         var isSweeping = false
     }
 
@@ -23,7 +23,7 @@ final class LoopCounters: Sendable {
         self.state.withLockedValue { $0.statistics[keyPath: number] += increment }
     }
 
-    /// Calls `submit`, inside the lock, if there is a connection and no sweep is under way.
+    /// Calls `submit`, inside the lock, if there is a connection and no sweep is in progress.
     func beginSweep(_ submit: () -> Void) {
         self.state.withLockedValue { state in
             guard state.connections > 0, !state.isSweeping else { return }
@@ -38,8 +38,7 @@ final class LoopCounters: Sendable {
 
     // MARK: On the event loop
 
-    /// Takes what a connection has counted, before it flushes: a client that has its answer may look at the statistics
-    /// next.
+    /// Takes the counts of a connection, before it flushes: a client that has its answer may read the statistics next.
     func take(_ statistics: inout ServerStatistics) {
         self.state.withLockedValue { statistics.move(to: &$0.statistics) }
     }
@@ -48,7 +47,7 @@ final class LoopCounters: Sendable {
         self.state.withLockedValue { $0.connections += 1 }
     }
 
-    /// A connection is not there any more, and what it has counted was taken.
+    /// A connection has ended, and its counts were taken.
     func connectionEnded() {
         self.state.withLockedValue { $0.connections -= 1 }
     }

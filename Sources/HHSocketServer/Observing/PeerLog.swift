@@ -3,16 +3,16 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The log of what peers cause: at most ten lines a second for the whole server, which are written by a thread of their
-/// own, so that a log that nobody reads holds up no event loop. What is left out is counted in the next line.
+/// The log of events that peers cause: at most ten lines a second for the whole server, written by a separate thread,
+/// so that a log that is not read blocks no event loop. The next line has the number of omitted ones.
 final class PeerLog: Sendable {
-    /// A longer value is cut: it is the peer's to choose.
+    /// The largest length of a value, which the peer may choose.
     static let longestValue = 500
 
     private let budget = NIOLockedValueBox(LogBudget(now: .now()))
     private let thread = BlockingThreads(count: 1)
 
-    /// No line comes any more. Those that wait are written.
+    /// Stops accepting lines. Waiting ones are written.
     func end() { self.thread.shutdown() }
 
     func write(
@@ -31,7 +31,7 @@ final class PeerLog: Sendable {
         }
     }
 
-    /// Writes a line that peers cannot cause often, beside their bound: one that must not be missing.
+    /// Writes a line that peers cannot cause often, regardless of their bound, because it must not be missing.
     func announce(
         _ level: Logger.Level,
         _ message: Logger.Message,
@@ -42,7 +42,7 @@ final class PeerLog: Sendable {
         self.thread.submit { logger.log(level: level, message, metadata: metadata) }
     }
 
-    /// On one line, and not too long.
+    /// The text on one line, limited in length.
     static func printable(_ text: String) -> String {
         var printable = ""
         for scalar in text.unicodeScalars.prefix(self.longestValue) {

@@ -28,7 +28,7 @@ final class ServerMetrics: Sendable {
     private let concurrencyLimits: [(limiter: ConcurrencyLimiter, gauge: Gauge)]
     private let state = NIOLockedValueBox(State())
 
-    /// Nil where nobody collects.
+    /// Nil without a metrics backend.
     init?(factory: any MetricsFactory, core: ServerCore, loops: [ServerLoop]) {
         guard !(factory is NOOPMetricsHandler) else { return nil }
         self.core = core
@@ -50,7 +50,7 @@ final class ServerMetrics: Sendable {
         let limiters = core.routes.sorted { $0.key < $1.key }.compactMap { type, route in
             route.rules.limiter.map { (type, $0) }
         }
-        // As many as there are types with figures of their own.
+        // Only for the number of types with their own figures.
         self.concurrencyLimits = limiters.prefix(MetricsMiddleware.maximumKinds).map { type, limiter in
             let dimensions = [("type", "\(type)")]
             return (
@@ -65,7 +65,7 @@ final class ServerMetrics: Sendable {
         self.state.withLockedValue { $0.timer = timer }
     }
 
-    /// Writes what has not been written yet, for the last time.
+    /// Writes the remaining changes, for the last time.
     func end() {
         self.state.withLockedValue { $0.timer }?.cancel()
         self.write()

@@ -14,14 +14,14 @@ public struct ServerStatistics: Hashable, Sendable {
     public var silentEvictions = 0
     /// Connections refused by the application (``ConnectionPolicy/admit``).
     public var connectionsRefusedByAdmission = 0
-    /// Times that the system had no means for one more connection, so that none was accepted for a while.
+    /// Times that the system had no resources for one more connection, so that none was accepted for a while.
     public var acceptFailures = 0
-    /// Connections of listed proxies closed because their PROXY header was malformed, or did not come in time
+    /// Connections of listed proxies closed because their PROXY header was malformed, or did not arrive in time
     /// (``ServerProxies/proxyProtocol``).
     public var proxyHeaderFailures = 0
     /// Connections closed because TLS could not be agreed on, or took too long.
     public var tlsFailures = 0
-    /// Those because of a client's certificate that a list has, or of whose issuer there is no list that is up to date
+    /// Connections closed because a client's certificate is revoked, or its issuer has no current list
     /// (``ServerTLS/revocationLists``).
     public var clientCertificatesRevoked = 0
     /// Requests with a right checksum, however they were answered.
@@ -34,34 +34,36 @@ public struct ServerStatistics: Hashable, Sendable {
     /// Requests answered 303: a reserved serial, or one that was still in flight; or 301, with a body that is longer
     /// than allowed; or 405: a stranger's, compressed.
     public var illegalRequests = 0
-    /// Requests refused by an admission (``ServerAdmission``), such as for want of an identity.
+    /// Requests refused by an admission (``ServerAdmission``), for example because the client has no identity.
     public var refusedByAdmission = 0
-    /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong
-    /// checksum, a run of wrong checksums, or a header that the wire format does not have.
+    /// Connections closed because their bytes were invalid: a length over the limit, an implausible header after a
+    /// wrong checksum, several wrong checksums in a row, or a header that the wire format does not have.
     public var protocolErrors = 0
     /// Requests answered 503, because a limit was reached; the next six are among them.
     public var overloads = 0
-    /// Those because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or
+    /// Overloads because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or
     /// ``ServerLimits/maximumBufferedBytesPerConnection``).
     public var overloadsOfMemory = 0
-    /// Those because the connection, its address or its identity had made too many (``ServerLimits/requestRate``,
-    /// ``ServerLimits/requestRatePerAddress``, ``ServerLimits/requestRatePerIdentity``).
+    /// Overloads because the connection, its address or its identity exceeded its rate of requests
+    /// (``ServerLimits/requestRate``, ``ServerLimits/requestRatePerAddress``, ``ServerLimits/requestRatePerIdentity``).
     public var overloadsOfRate = 0
-    /// Those because more would have had to wait for one another (``ServerLimits/concurrency``).
+    /// Overloads because the adaptive limit on concurrency was reached (``ServerLimits/concurrency``).
     public var overloadsOfConcurrency = 0
-    /// Those because too many of their type were in flight (``RouteLimits/maximumInFlight``).
+    /// Overloads because too many requests of the type were in flight (``RouteLimits/maximumInFlight``).
     public var overloadsOfType = 0
-    /// Those because too many of their client's identity were in flight (``ServerLimits/maximumInFlightPerIdentity``).
+    /// Overloads because too many requests of the client's identity were in flight
+    /// (``ServerLimits/maximumInFlightPerIdentity``).
     public var overloadsOfIdentity = 0
-    /// Those because as many streams were open on their connection as may be
+    /// Overloads because the maximum number of streams was open on the connection
     /// (``SocketServer/Configuration/streams``).
     public var overloadsOfStreams = 0
-    /// Requests answered 408: their deadline had passed before they were begun, or while their handler ran.
+    /// Requests answered 408 because their deadline had passed before they were begun, or passed while their handler
+    /// ran.
     public var deadlinesExceeded = 0
-    /// Requests answered 408, because their handler took longer than it may (``ServerLimits/handlerTimeout``,
+    /// Requests answered 408 because their handler exceeded its time limit (``ServerLimits/handlerTimeout``,
     /// ``RouteLimits/timeout``).
     public var handlerTimeouts = 0
-    /// Requests answered 404, because their handler threw what is no status.
+    /// Requests answered 404 because their handler threw an error other than a status.
     public var handlerErrors = 0
     /// Requests answered 504, because the server was shutting down.
     public var refusedWhileDraining = 0
@@ -71,7 +73,7 @@ public struct ServerStatistics: Hashable, Sendable {
     public var idleStreams = 0
     /// Handlers stopped because their client cancelled the request.
     public var cancelledRequests = 0
-    /// Control frames without effect: unknown ones, and cancels of what was no longer in flight.
+    /// Control frames without effect: unknown ones, and cancels of requests that were not in flight any more.
     public var ignoredControlFrames = 0
     /// Clients' heartbeats answered.
     public var heartbeatsAnswered = 0
@@ -81,19 +83,19 @@ public struct ServerStatistics: Hashable, Sendable {
     public var deadPeers = 0
     /// Connections closed because nothing happened on them (``ServerLimits/idleTimeout``).
     public var idleEvictions = 0
-    /// Connections closed because their first frame did not come (``ServerLimits/firstFrameTimeout``).
+    /// Connections closed because their first frame did not arrive in time (``ServerLimits/firstFrameTimeout``).
     public var firstFrameTimeouts = 0
-    /// Connections closed because their client did not become known in time (``StrangerLimits/timeToBecomeKnown``).
+    /// Connections closed because their client did not identify itself in time (``StrangerLimits/timeToBecomeKnown``).
     public var strangerTimeouts = 0
-    /// Connections closed because too many of their frames asked for nothing (``ServerLimits/unproductiveFrameRate``).
+    /// Connections closed because too many of their frames were unproductive (``ServerLimits/unproductiveFrameRate``).
     public var frameFloods = 0
     /// Connections closed because a frame did not get on (``ServerLimits/readStallTimeout``).
     public var readStalls = 0
-    /// Connections closed because their client took nothing (``ServerLimits/writeStallTimeout``).
+    /// Connections closed because their client did not read (``ServerLimits/writeStallTimeout``).
     public var writeStalls = 0
     /// Connections closed because too many bytes were held for them, or in all.
     public var memoryEvictions = 0
-    /// Connections closed because their client did not take its pushes (``SlowClientPolicy/disconnect``).
+    /// Connections closed because their client did not read its pushes (``SlowClientPolicy/disconnect``).
     public var slowClientsClosed = 0
     /// Connections closed because their client cancelled too many requests (``ServerLimits/cancelRate``).
     public var cancelFloods = 0
@@ -107,15 +109,15 @@ public struct ServerStatistics: Hashable, Sendable {
     public var authenticationsRefused = 0
     /// Requests answered with the first answer to their idempotency key.
     public var idempotentRepeats = 0
-    /// Answers that were kept for an idempotency key and forgotten before ``IdempotencyPolicy/lifetime``, to make room
+    /// Answers that were kept for an idempotency key and discarded before ``IdempotencyPolicy/lifetime``, to make room
     /// for others. A repeat of their request runs the handler again.
     public var idempotentAnswersForgotten = 0
     /// Answers that were not kept for their idempotency key, because they were too large
     /// (``IdempotencyPolicy/maximumAnswerBytes``).
     public var idempotentAnswersTooLarge = 0
-    /// Clients told to go away.
+    /// Go-aways sent to clients.
     public var goAwaysSent = 0
-    /// Errors that were not answered, because the wire format has no status to say so.
+    /// Errors that were not answered, because the wire format has no status for them.
     public var errorsNotSent = 0
     /// Pushes handed to a connection; one push to three connections counts three.
     public var pushesSent = 0
@@ -186,10 +188,10 @@ public struct ServerStatistics: Hashable, Sendable {
         other.move(to: &sum)
     }
 
-    /// Adds what was counted here to `sum`, and counts from zero.
+    /// Adds these counts to `sum`, and sets them to zero.
     ///
-    /// It copies nothing, and wraps: 64 bits last for longer than any server, and additions that cannot fail are made
-    /// several at once.
+    /// It copies nothing, and wraps: 64 bits do not overflow in the lifetime of a server, and additions that cannot
+    /// fail are vectorised.
     mutating func move(to sum: inout Self) {
         // Nothing but counters is stored here; a test holds it to that.
         withUnsafeMutableBytes(of: &self) { own in

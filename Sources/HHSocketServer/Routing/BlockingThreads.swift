@@ -2,12 +2,12 @@
 import NIOConcurrencyHelpers
 import NIOPosix
 
-/// Threads for work that may block: handlers, and lines for the log. They begin with the first piece of work, and serve
-/// those who have given it in turn.
+/// Threads for work that may block: handlers, and lines for the log. They start with the first piece of work, and serve
+/// its owners in turn.
 final class BlockingThreads: Sendable {
     private enum Phase { case idle, running, over }
 
-    /// A piece of work. It is told whether the threads are there to do it.
+    /// A piece of work. `isActive`: whether the threads still run.
     private typealias Work = @Sendable (_ isActive: Bool) -> Void
 
     private struct State {
@@ -31,7 +31,7 @@ final class BlockingThreads: Sendable {
 
     /// Runs `body` on a thread, when it is the turn of `owner`, such as a connection, and of `body` among its work.
     ///
-    /// - Throws: What `body` throws; `CancellationError` if the task was cancelled before `body` began, or the threads
+    /// - Throws: The error of `body`; `CancellationError` if the task was cancelled before `body` began, or the threads
     ///   have ended.
     func run<Result: Sendable>(
         for owner: UInt64,
@@ -53,23 +53,22 @@ final class BlockingThreads: Sendable {
         }
     }
 
-    /// Runs it later, in the order of what was submitted for `owner`. When the threads have ended it is run where that
-    /// was asked for.
+    /// Runs work later, in the order of submission for `owner`. If the threads have ended it is run by the caller.
     func submit(for owner: UInt64 = 0, _ body: @escaping @Sendable () -> Void) {
         self.begin({ _ in body() }, of: owner)
     }
 
-    /// - Parameter ticket: Where to leave the number by which the work can be withdrawn; nil: it belongs to no task.
+    /// - Parameter ticket: Receives the number with which the work can be withdrawn; nil if it belongs to no task.
     private func begin(_ work: @escaping Work, of owner: UInt64, _ ticket: NIOLockedValueBox<UInt64?>? = nil) {
         enum Step { case queued, needsWorker, refused }
         let step: Step = self.state.withLockedValue { state in
-            // Work that comes after the end must not begin threads that nobody ends.
+            // Work after the end must not start threads, which would never end.
             guard state.phase != .over else { return .refused }
             if state.phase == .idle {
                 self.pool.start()
                 state.phase = .running
             }
-            // If it is cancelled later, who cancels it finds the ticket.
+            // If it is cancelled later, the cancelling code finds the ticket.
             guard ticket == nil || !Task.isCancelled else { return .refused }
             let number = state.queue.append(work, of: owner)
             ticket?.withLockedValue { $0 = number }
@@ -84,7 +83,7 @@ final class BlockingThreads: Sendable {
         }
     }
 
-    /// Does what waits until there is nothing.
+    /// Performs waiting work until there is none.
     private func work(isActive: Bool) {
         while true {
             let next: (work: Work, isActive: Bool)? = self.state.withLockedValue { state in
@@ -99,7 +98,7 @@ final class BlockingThreads: Sendable {
         }
     }
 
-    /// The threads end when what they are doing has. That is not waited for: it may be never.
+    /// Ends the threads after their current work. That is not awaited: it may never end.
     func shutdown() {
         let isRunning = self.state.withLockedValue { state in
             defer { state.phase = .over }

@@ -6,9 +6,9 @@ import NIOCore
 struct ErrorMapping: Sendable {
     var maps: [@Sendable (any Error) -> StatusError?] = []
 
-    /// Returns the error that stands for `error`: itself where it has no answer.
+    /// Returns the error to answer with in place of `error`: itself if it has no mapping.
     func answer(to error: any Error) -> any Error {
-        // What a handler throws because it was cancelled is no failure, and nobody waits for the answer.
+        // An error of a cancelled handler is not a failure, and its answer is not awaited.
         guard !(error is StatusError), !(error is CancellationError) else { return error }
         for map in self.maps {
             if let answer = map(error) { return answer }

@@ -2,7 +2,7 @@
 import HHSocket
 public import NIOCore
 
-/// The part of a request that is known before its body is looked at.
+/// The part of a request that is known before its body is read.
 public struct RequestHeader: Sendable {
     /// The RPC's name.
     public let type: UInt32
@@ -20,7 +20,7 @@ public struct RequestHeader: Sendable {
 
     /// The client's metadata, by lower-case name; empty where hello did not agree on metadata.
     public var metadata: [String: String] { self.extras?.metadata ?? [:] }
-    /// When the answer stops being of use to the client, by this machine's clock; nil where it did not say.
+    /// The time after which the answer is of no use to the client, by this machine's clock; nil if the client set none.
     public var deadline: NIODeadline? { self.extras?.deadline }
     /// The client's name for the request, by which a repeat of it is recognised; nil where it has none.
     public var idempotencyKey: String? { self.extras?.idempotencyKey }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The bounds of requests of one type, beside those of the server (``ServerLimits``). Given to a group, they apply to
-/// each of its types by itself, unless that has bounds of its own.
+/// The bounds of requests of one type, in addition to those of the server (``ServerLimits``). Given to a group, they
+/// apply to each of its types separately, unless that has its own bounds.
 public struct RouteLimits: Hashable, Sendable {
     /// The largest body of a request, in bytes, decompressed. A larger one is answered
-    /// ``/HHSocket/Status/illegalLength`` (301), and the connection stays. Nil, the default:
-    /// ``ServerLimits/maximumPayloadLength`` alone.
+    /// ``/HHSocket/Status/illegalLength`` (301), and the connection stays. Nil, the default: only
+    /// ``ServerLimits/maximumPayloadLength``.
     public var maximumBodyLength: Int?
     /// The number of requests of the type, of all connections, that may be in flight. Further ones are answered
     /// ``/HHSocket/Status/overloaded`` (503). Those that are answered on the event loop do not count. Nil, the default:
@@ -39,7 +39,7 @@ public struct RouteLimits: Hashable, Sendable {
         )
     }
 
-    /// The reason why these limits cannot work; nil if they can.
+    /// The reason why these limits are invalid; nil if they are valid.
     var fault: String? {
         if let length = self.maximumBodyLength, length < 0 { return "maximumBodyLength must not be below 0" }
         if let count = self.maximumInFlight, count <= 0 { return "maximumInFlight must be above 0" }

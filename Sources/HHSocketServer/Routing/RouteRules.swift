@@ -8,7 +8,7 @@ final class RouteRules: Sendable {
     let admissions: [any ServerAdmission]
     let observers: [any RefusalObserver]
     let maximumBodyLength: Int?
-    /// Requests of the type that are in flight; nil where nobody counts them.
+    /// The requests of the type that are in flight; nil if they are not counted.
     let inFlight: InFlightQuota?
     let timeout: TimeAmount?
     /// Nil where nothing is found out.
@@ -27,13 +27,13 @@ final class RouteRules: Sendable {
         self.limiter = limits.concurrency.map { ConcurrencyLimiter($0) }
     }
 
-    /// Whether nothing but the connection has a say in whether a synchronous handler runs.
+    /// Whether only the connection determines whether a synchronous handler runs.
     var isOpen: Bool { self.admissions.isEmpty && self.maximumBodyLength == nil }
 
-    /// Whether a body of this length, compressed or not, need not be looked at since it is too long.
+    /// Whether a body of this length, compressed or not, is certainly too long.
     func excludes(length: Int, isCompressed: Bool) -> Bool {
         guard let maximum = self.maximumBodyLength else { return false }
-        // What zlib cannot compress becomes a little longer: by less than this.
+        // Data that zlib cannot compress becomes slightly longer, by less than this.
         let (bound, overflows) = maximum.addingReportingOverflow(isCompressed ? 64 + maximum / 1_000 : 0)
         return !overflows && length > bound
     }

@@ -3,31 +3,38 @@ import HHSocket
 public import HHSocketMessage
 import NIOCore
 
-/// Which code answers which request: a table from frame type to handler.
+/// A table that maps each frame type to the handler of its requests.
 ///
-/// ```swift var router = Router() router.handle(101) { request, context in try await store.save(request.body) return
-/// ByteBuffer(string: "saved") } router.handleSynchronously(102) { request, _ in request.body } ``` A request whose
-/// type is not in the table is answered ``/HHSocket/Status/undefinedType`` (401). A handler that throws a
-/// ``StatusError`` chooses the answer's status; any other error is answered ``/HHSocket/Status/unknown`` (404) with an
-/// empty body, so that nothing of the inside leaves the server, unless ``mapErrors(_:)`` has another answer to it.
+/// ```swift
+/// var router = Router()
+/// router.handle(101) { request, context in
+///     try await store.save(request.body)
+///     return ByteBuffer(string: "saved")
+/// }
+/// router.handleSynchronously(102) { request, _ in request.body }
+/// ```
 ///
-/// Routes that have middleware, admissions or limits in common are a ``group(_:limits:_:)``.
+/// A request whose type is not in the table is answered ``/HHSocket/Status/undefinedType`` (401). A handler that throws
+/// a ``StatusError`` chooses the answer's status; any other error is answered ``/HHSocket/Status/unknown`` (404) with
+/// an empty body, so that no internal detail leaves the server, unless ``mapErrors(_:)`` maps it to another answer.
 ///
-/// Whoever runs handlers runs them the same way: a request whose deadline has passed is answered
-/// ``/HHSocket/Status/deadlineExceeded`` (408) without its handler; one whose deadline passes while its handler runs is
-/// answered so, and the handler is cancelled.
+/// Routes that share middleware, admissions or limits form a ``group(_:limits:_:)``.
 ///
-/// A router is a value: the server works on the copy it was made with.
+/// Deadlines apply to every kind of handler: a request whose deadline has passed is answered
+/// ``/HHSocket/Status/deadlineExceeded`` (408) without running its handler; if the deadline passes while the handler
+/// runs, the request is answered 408 and the handler is cancelled.
+///
+/// A router is a value: the server uses the copy that it was created with.
 public struct Router: Sendable {
-    /// Answers a request in a Swift task of its own.
+    /// Answers a request in its own Swift task.
     ///
     /// The task is cancelled when the client cancels the request, when its connection ends, and when a shutdown's grace
-    /// is over. The answer of a cancelled task is dropped.
+    /// period is over. The answer of a cancelled task is dropped.
     public typealias Handler = @Sendable (ServerRequest, ServerContext) async throws -> ByteBuffer
     /// Answers a request at once, on the connection's event loop.
     public typealias SynchronousHandler = @Sendable (ServerRequest, ServerContext) throws -> ByteBuffer
 
-    /// A handler with what stands around it and before it.
+    /// A handler with its middleware, admissions and rules.
     struct Route: Sendable {
         enum Handling: Sendable {
             case synchronous(SynchronousHandler)
@@ -38,7 +45,7 @@ public struct Router: Sendable {
         let handling: Handling
         let rules: RouteRules
 
-        /// The handler, if it is synchronous and nothing but the connection has a say in whether it runs.
+        /// The handler, if it is synchronous and only the connection decides whether it runs.
         var openHandler: SynchronousHandler? {
             if self.rules.isOpen, case .synchronous(let handler) = self.handling { handler } else { nil }
         }
@@ -62,36 +69,37 @@ public struct Router: Sendable {
 
     private struct Entry: Sendable {
         var registration: Registration
-        /// Nil: where the router says.
+        /// The executor of the handler's task. Nil: the router's.
         var executor: HandlerExecutor?
         var limits: RouteLimits
-        /// Those of the groups that it is in, the innermost first.
+        /// The groups that contain the route, innermost first.
         var groups: [Scope] = []
     }
 
     /// The executor of asynchronous handlers whose registration names none, and of those that become asynchronous by
     /// ``use(_:)``; ``HandlerExecutor/global`` by default. Applies also to those that were registered before.
     public var handlerExecutor = HandlerExecutor.global
-    /// The bounds of requests' messages, since their bytes may be a stranger's, for methods that are registered from
-    /// then on; ``/HHSocketMessage/MessageLimits/standard`` by default. Messages of swift-protobuf have a depth alone.
+    /// The limits on decoding requests' messages, whose bytes are untrusted, for methods that are registered
+    /// afterwards; ``/HHSocketMessage/MessageLimits/standard`` by default. For messages of swift-protobuf only the
+    /// depth applies.
     public var messageLimits = MessageLimits.standard
     private var entries: [UInt32: Entry] = [:]
     /// The limits of types by ``limit(_:to:)-(UInt32,_)``, whether or not they are registered yet.
     private var limits: [UInt32: RouteLimits] = [:]
     private var scope = Scope()
 
-    /// A router that knows no type.
+    /// Creates a router without routes.
     public init() {}
 
-    /// Answers requests of `type` in a task each; the body returned is sent with status 200.
+    /// Answers each request of `type` in its own task; the body returned is sent with status 200.
     ///
     /// A later registration for the same type replaces the earlier one.
     ///
     /// - Parameters:
-    ///   - type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with another
-    ///     one the server does not start.
-    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
-    ///   - limits: The bounds of requests of the type; by default those of the group and of the server.
+    ///   - type: A type that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with any
+    ///     other type the server does not start.
+    ///   - executor: Where its tasks run; nil, the default: on ``handlerExecutor``.
+    ///   - limits: The limits on requests of the type; by default those of the group and of the server.
     ///   - handler: Answers a request.
     public mutating func handle(
         _ type: UInt32,
@@ -102,18 +110,18 @@ public struct Router: Sendable {
         self.register(.asynchronous(handler), on: executor, limits, for: type)
     }
 
-    /// Answers requests of `type` on the event loop, without a task: the fastest way, for work of microseconds.
+    /// Answers requests of `type` on the event loop, without a task: the fastest way, for work that takes microseconds.
     ///
     /// Every connection of the same event loop waits while `handler` runs, so it must not block. A request's body may
-    /// be a part of the read buffer: a handler that keeps it for long should keep a copy.
+    /// be a slice of the read buffer: a handler that keeps it for long should keep a copy.
     ///
     /// A later registration for the same type replaces the earlier one.
     ///
     /// - Parameters:
-    ///   - type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with another
-    ///     one the server does not start.
-    ///   - limits: As with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``. Of these, ``RouteLimits/maximumBodyLength`` alone
-    ///     applies to requests that are answered on the event loop.
+    ///   - type: A type that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with any
+    ///     other type the server does not start.
+    ///   - limits: As with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``. Only ``RouteLimits/maximumBodyLength`` applies to
+    ///     requests that are answered on the event loop.
     ///   - handler: The handler, which returns the body of the answer, or throws.
     public mutating func handleSynchronously(
         _ type: UInt32,
@@ -123,13 +131,13 @@ public struct Router: Sendable {
         self.register(.synchronous(handler), limits, for: type)
     }
 
-    /// Answers requests of `type` on a thread that may block, such as with a library that waits for a database.
+    /// Answers requests of `type` on a thread that may block, for example in a library that waits for a database.
     ///
-    /// There are ``SocketServer/Configuration/blockingThreads`` of them; requests beyond wait, and are bounded by
+    /// There are ``SocketServer/Configuration/blockingThreads`` such threads. Further requests wait, bounded by
     /// ``ServerLimits/maximumInFlightPerConnection`` and ``ServerLimits/maximumInFlight``. Connections take turns:
-    /// requests of one connection run in order, and however many of them wait, one of another connection waits for one
-    /// of them at most. What blocks cannot be cancelled: a request that is cancelled while it waits for a thread does
-    /// not run, and the answer of one that is cancelled later is dropped.
+    /// requests of one connection run in order, and however many of them wait, a request of another connection waits
+    /// for at most one of them. Blocking work cannot be cancelled: a request that is cancelled while it waits for a
+    /// thread does not run, and the answer of a request that is cancelled later is dropped.
     ///
     /// A later registration for the same type replaces the earlier one.
     ///
@@ -154,25 +162,25 @@ public struct Router: Sendable {
         self.entries[type] = Entry(registration: registration, executor: executor, limits: limits)
     }
 
-    /// Bounds requests of a type, whether its handler is registered before or after. Bounds that are nil are left to
-    /// those of the registration, of the group and of the server. Without effect on types that no handler of this
-    /// router or group has.
+    /// Sets limits on the requests of one type, whether its handler is registered before or after. Limits that are nil
+    /// are taken from the registration, the group and the server. The call has no effect on types for which neither
+    /// this router nor a group has a handler.
     ///
-    /// Types of a service are registered together; this is how one of them gets bounds of its own.
+    /// The types of a service are registered together; this function gives one of them its own limits.
     public mutating func limit(_ type: UInt32, to limits: RouteLimits) {
         self.limits[type] = limits
     }
 
     // MARK: Layers
 
-    /// Puts `layer` around or before every handler, also those that are registered later.
+    /// Adds `layer` to every handler, including those that are registered later.
     ///
-    /// Middleware is around handlers. The first one is the outermost: it sees a request first and its answer last. With
-    /// middleware every handler runs in a task, those of ``handleSynchronously(_:limits:_:)-(UInt32,_,_)`` too. It does
-    /// not see requests that are refused before a handler begins (``RefusalObserver`` does), nor, unless it asks for
-    /// them (``ServerMiddleware/seesUnknownTypes``), those whose type no handler has.
+    /// Middleware wraps handlers. The first one is the outermost: it sees a request first and its answer last. With
+    /// middleware every handler runs in a task, including those of ``handleSynchronously(_:limits:_:)-(UInt32,_,_)``.
+    /// Middleware does not see requests that are refused before a handler begins (``RefusalObserver`` does), nor,
+    /// unless it asks for them (``ServerMiddleware/seesUnknownTypes``), requests whose type has no handler.
     ///
-    /// Admissions are before handlers and all middleware, in the order in which they are added, and cost no task.
+    /// Admissions run before handlers and all middleware, in the order in which they are added, and need no task.
     public mutating func use(_ layer: any RouterLayer) {
         if let middleware = layer as? any ServerMiddleware { self.scope.middleware.append(middleware) }
         if let admission = layer as? any ServerAdmission { self.scope.admissions.append(admission) }
@@ -184,19 +192,19 @@ public struct Router: Sendable {
         self.use(ClosureAdmission(decide: decide))
     }
 
-    /// Chooses the answers to errors that handlers and middleware throw and that are no ``StatusError``, also for
+    /// Chooses the answers to errors that handlers and middleware throw and that are not a ``StatusError``, also for
     /// handlers that are registered later.
     ///
-    /// An error that has an answer is neither logged nor counted. One that has none is answered as without this:
-    /// ``/HHSocket/Status/unknown`` (404), which is transient, and it is in the log. Of several, the one of the
-    /// innermost group is asked first, and within a group the first one that was added.
+    /// An error that `map` answers is neither logged nor counted. An error for which it returns nil is treated as
+    /// without a map: it is answered ``/HHSocket/Status/unknown`` (404), which is transient, and logged. Of several
+    /// maps, the one of the innermost group is asked first, and within a group the first one that was added.
     ///
-    /// - Parameter map: Returns the answer to an error; nil: it has none.
+    /// - Parameter map: Returns the answer to an error; nil for an error that it does not map.
     public mutating func mapErrors(_ map: @escaping @Sendable (any Error) -> StatusError?) {
         self.scope.mapping.maps.append(map)
     }
 
-    /// Registers handlers that have layers and limits in common.
+    /// Registers handlers that share layers and limits.
     ///
     /// ```swift
     /// router.handle(110, signIn)
@@ -208,12 +216,14 @@ public struct Router: Sendable {
     ///     }
     /// }
     /// ```
-    /// Layers of a group are within those of this router: its middleware sees a request later, and its admissions are
-    /// asked later. The group's ``handlerExecutor`` and ``messageLimits`` are this router's, unless they are changed.
+    ///
+    /// The layers of a group are inside those of this router: its middleware sees a request later, and its admissions
+    /// are asked later. The group inherits this router's ``handlerExecutor`` and ``messageLimits``, and may change
+    /// them.
     ///
     /// - Parameters:
-    ///   - layers: The group's layers, as by ``use(_:)``.
-    ///   - limits: The bounds of each type of the group.
+    ///   - layers: The group's layers, as for ``use(_:)``.
+    ///   - limits: The limits on each type of the group.
     ///   - register: Registers the handlers with the group, which is a router.
     public mutating func group(
         _ layers: any RouterLayer...,
@@ -245,7 +255,7 @@ public struct Router: Sendable {
     /// Whether it refuses clients without an identity most requests.
     var requiresIdentity: Bool { self.scope.admissions.contains(where: \.requiresIdentity) }
 
-    /// Limits of a type that cannot work, and why; nil if there are none.
+    /// The first invalid limits of a type, with the reason; nil if all are valid.
     var faultOfLimits: (type: UInt32, fault: String)? {
         for type in self.entries.keys.sorted() {
             guard let entry = self.entries[type], let fault = self.limits(of: type, entry).fault else { continue }
@@ -259,10 +269,10 @@ public struct Router: Sendable {
         return entry.groups.reduce(own) { $0.or($1.limits) }.or(self.scope.limits)
     }
 
-    /// The handlers with what stands around and before them.
+    /// The handlers with their middleware and admissions.
     ///
     /// - Parameters:
-    ///   - threads: Where those run that block.
+    ///   - threads: The threads for handlers that block.
     ///   - defaults: The limits of types that have none.
     func routes(blockingOn threads: BlockingThreads, defaults: RouteLimits = RouteLimits()) -> [UInt32: Route] {
         var routes: [UInt32: Route] = [:]
@@ -290,7 +300,7 @@ public struct Router: Sendable {
         switch entry.registration {
         case .synchronous(let synchronous):
             guard scopes.contains(where: { !$0.middleware.isEmpty }) else {
-                // Not `reduce`: a closure that has been through generic code is called through two others.
+                // Not `reduce`: a closure that has passed through generic code is called through two others.
                 var mapped = synchronous
                 for scope in scopes { mapped = scope.mapping.around(mapped) }
                 return .synchronous(mapped)
@@ -307,7 +317,7 @@ public struct Router: Sendable {
             kind = streamKind
         }
         for scope in scopes {
-            // Within, so that middleware sees the answer; and around, for what middleware throws.
+            // Applied inside, so that middleware sees the answer, and outside, for errors that middleware throws.
             handler = scope.mapping.around(handler)
             guard !scope.middleware.isEmpty else { continue }
             handler = scope.mapping.around(scope.middleware.chain(to: handler))
@@ -333,6 +343,6 @@ public struct Router: Sendable {
         return Route(handling: .asynchronous(self.scope.mapping.around(handler), self.handlerExecutor), rules: rules)
     }
 
-    /// Told of requests that are refused and whose type no handler has, or is not known.
+    /// The observers of requests that are refused before their type is known or whose type has no handler.
     var observers: [any RefusalObserver] { self.scope.observers }
 }

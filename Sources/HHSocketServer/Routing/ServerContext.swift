@@ -3,17 +3,18 @@ public import Logging
 import NIOConcurrencyHelpers
 public import NIOCore
 
-/// The origin of a request, and the data that came with it.
+/// The origin of a request, and the data sent with it.
 public struct ServerContext: Sendable {
-    /// Data beside the bodies of a request and of its answer. Without an agreement on metadata there is no such object;
-    /// with one, requests that bring none share one, for as long as no handler sets anything in it or keeps it.
+    /// The data sent beside the bodies of a request and its answer. Without an agreement on metadata there is no such
+    /// object; with one, requests without metadata share an object for as long as no handler sets anything in it or
+    /// keeps it.
     final class Extras: Sendable {
         let metadata: [String: String]
         let deadline: NIODeadline?
         let idempotencyKey: String?
         private let lock = NIOLock()
-        /// Proof of `nonisolated(unsafe)`: touched under the lock alone; without it by who has the only reference, see
-        /// ``ServerContext/isAsNew()``.
+        /// Proof of `nonisolated(unsafe)`: accessed only under the lock, or without it by the holder of the only
+        /// reference; see ``ServerContext/isAsNew()``.
         nonisolated(unsafe) private var saidMetadata: [String: String] = [:]
 
         init(metadata: [String: String] = [:], deadline: NIODeadline? = nil, idempotencyKey: String? = nil) {
@@ -27,14 +28,14 @@ public struct ServerContext: Sendable {
             set { self.lock.withLock { self.saidMetadata = newValue } }
         }
 
-        /// Whether nothing has been said in it. For who has the only reference.
+        /// Whether no answer metadata has been set. Only for the holder of the only reference.
         fileprivate var isSilent: Bool { self.saidMetadata.isEmpty }
     }
 
     /// The client's connection.
     public let session: ServerSession
     private(set) var extras: Extras?
-    /// The values of ``subscript(_:)``; nil where there are none, as for most requests.
+    /// The values of ``subscript(_:)``; nil if there are none, as for most requests.
     private var values: [ObjectIdentifier: any Sendable]?
 
     init(session: ServerSession, extras: Extras? = nil) {
@@ -42,32 +43,31 @@ public struct ServerContext: Sendable {
         self.extras = extras
     }
 
-    /// A number that no other connection of this server has or had.
+    /// A number that no other connection of this server has or has had.
     public var connectionID: UInt64 { self.session.id }
-    /// The client's address, where the system told it.
+    /// The client's address, if the system reported it.
     public var remoteAddress: SocketAddress? { self.session.remoteAddress }
     /// The event loop of the connection. Synchronous handlers run on it; it must never be blocked.
     public var eventLoop: any EventLoop { self.session.eventLoop }
-    /// The server's logger, which also says which connection it is.
+    /// The server's logger, with the connection's number as metadata.
     public var logger: Logger { self.session.logger }
 
     /// The client's metadata, by lower-case name; empty where hello did not agree on metadata.
     public var metadata: [String: String] { self.extras?.metadata ?? [:] }
-    /// From when on the answer is of no use to the client, by this machine's clock; nil where it did not say. The task
-    /// of an asynchronous handler is cancelled then.
+    /// The time on this machine's clock from which the answer is useless to the client; nil if the client set no
+    /// deadline. The task of an asynchronous handler is cancelled then.
     public var deadline: NIODeadline? { self.extras?.deadline }
     /// The client's name for the request, by which a repeat of it is recognised; nil where it has none.
     public var idempotencyKey: String? { self.extras?.idempotencyKey }
 
-    /// The metadata sent beside the answer's body, by lower-case name; empty at first. It reaches clients whose hello
-    /// agreed on metadata; others do not get it.
+    /// The metadata sent beside the answer's body, by lower-case name; empty at first. Only clients whose hello agreed
+    /// on metadata receive it.
     public var answerMetadata: [String: String] {
         get { self.extras?.answerMetadata ?? [:] }
         nonmutating set { self.extras?.answerMetadata = newValue }
     }
 
-    /// A value that goes with the request, from middleware to the handler. Nothing is allocated for requests that have
-    /// none.
+    /// A value that middleware attaches to the request for the handler. Requests without values allocate nothing.
     ///
     /// ```swift
     /// enum Account: ServerContextKey { typealias Value = AccountRecord }
@@ -76,7 +76,8 @@ public struct ServerContext: Sendable {
     /// context[Account.self] = try await accounts.record(of: context.session.identity)
     /// return try await next(request, context)
     /// ```
-    /// A context is a value: what is set in a copy of it is seen by whoever is given the copy, and by nobody else.
+    ///
+    /// A context is a value: a value set in a copy is visible only to those that are passed the copy.
     public subscript<Key: ServerContextKey>(_ key: Key.Type) -> Key.Value? {
         get { self.values?[ObjectIdentifier(key)] as? Key.Value }
         set {
@@ -86,13 +87,13 @@ public struct ServerContext: Sendable {
         }
     }
 
-    /// Whether a handler that was given this, and has returned, has neither said anything beside its answer nor kept
-    /// the means to: then it serves the next one too.
+    /// Returns whether a handler that was given this context, and has returned, neither set answer metadata nor kept a
+    /// reference; if so, the context serves the next handler too.
     mutating func isAsNew() -> Bool {
         self.extras == nil || (isKnownUniquelyReferenced(&self.extras) && self.extras?.isSilent == true)
     }
 
-    /// Hands over the extras, of which there is to be one reference alone.
+    /// Hands over the extras, to which there must be only one reference.
     mutating func takeExtras() -> Extras? {
         var taken: Extras?
         swap(&taken, &self.extras)
@@ -100,7 +101,7 @@ public struct ServerContext: Sendable {
     }
 }
 
-/// Names a value that goes with a request, for ``ServerContext/subscript(_:)``.
+/// The key of a value that is attached to a request, for ``ServerContext/subscript(_:)``.
 public protocol ServerContextKey {
     associatedtype Value: Sendable
 }

@@ -5,7 +5,7 @@ import NIOCore
 public struct ServerRequest: Sendable {
     /// The RPC's name.
     public var type: UInt32
-    /// The number that joins the answer to the request; unique among those in flight on one connection, and only there.
+    /// The number that matches the answer to the request; unique among the requests in flight on one connection.
     public var serial: UInt32
     /// The payload; its checksum was right.
     public var body: ByteBuffer

@@ -2,12 +2,12 @@
 import HHSocket
 import NIOCore
 
-/// Thrown by a handler to answer with another status than 200.
+/// An error that a handler throws to answer with a status other than 200.
 ///
-/// Where the request has an idempotency key, an answer whose status is transient (``/HHSocket/Status/isTransient``) is
-/// not kept for the key: a repeat runs the handler again. So throw such a status only where nothing was done, or where
-/// doing it twice does no harm. Any other error that a handler throws is answered with ``/HHSocket/Status/unknown``,
-/// which is transient.
+/// If the request has an idempotency key, an answer whose status is transient (``/HHSocket/Status/isTransient``) is not
+/// kept for the key: a repeat runs the handler again. Throw a transient status only if nothing was done, or if doing it
+/// twice is harmless. Any other error that a handler throws is answered with ``/HHSocket/Status/unknown``, which is
+/// transient.
 public struct StatusError: Error, Hashable, Sendable {
     /// The answer's status.
     public var status: Status

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
-/// Holds answers until those to all earlier requests of the connection have left. Requests are numbered from 1 on,
-/// without gaps.
+/// Holds answers until the answers to all earlier requests of the connection have been sent. Requests are numbered from
+/// 1, without gaps.
 struct AnswerOrder<Answer> {
     private enum Place {
         case awaited
         case answered(Answer)
-        /// Nobody waits for it any more.
+        /// The request will not be answered.
         case abandoned
     }
 
@@ -21,21 +21,21 @@ struct AnswerOrder<Answer> {
     /// The number of answers that are held.
     private(set) var heldCount = 0
 
-    /// A request has come, which has the next number.
+    /// Reserves the place of the next request.
     mutating func reserve() {
         self.places.append(.awaited)
     }
 
-    /// The answer to a request is known.
+    /// Records the answer to a request.
     ///
-    /// - Returns: What may leave now, in order.
+    /// - Returns: The answers that may be sent now, in order.
     mutating func answer(_ number: UInt64, _ answer: Answer) -> [Answer] {
         self.set(number, .answered(answer))
     }
 
-    /// The request will not be answered.
+    /// Records that the request will not be answered.
     ///
-    /// - Returns: What may leave now, in order.
+    /// - Returns: The answers that may be sent now, in order.
     mutating func abandon(_ number: UInt64) -> [Answer] {
         self.set(number, .abandoned)
     }

@@ -2,13 +2,13 @@
 import HHSocket
 import NIOCore
 
-/// Decompresses what clients send, in parts, between which other tasks may use the thread. What has been decompressed
-/// counts as held from then on, and where too much is held there is no next part.
+/// Decompresses the bodies that clients send, in parts, between which other tasks may use the thread. Decompressed
+/// bytes count as held immediately, and decompression stops when too much is held.
 enum ChargedInflation {
     enum Failure: Error, Hashable {
         /// Too much is held.
         case overload
-        /// Nobody waits for it: there is no need to do the work.
+        /// The request was cancelled, so the work is unnecessary.
         case cancelled
         case tooLong, malformed
 
@@ -62,7 +62,7 @@ enum ChargedInflation {
 }
 
 extension HandlerExecutor {
-    /// Runs `body`, which takes its time, on the thread pool where this is the connection's thread.
+    /// Runs `body`, which is slow, on the thread pool if the current thread is the connection's.
     func elsewhere<Value: Sendable, Failure>(
         _ body: @Sendable () async throws(Failure) -> Value
     ) async throws(Failure) -> Value {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
-/// All clients of a server, by number. Divided, so that event loops seldom wait for one another, and whoever asks for
-/// all of them holds none up for long.
+/// All clients of a server, by number. The table is divided, so that event loops seldom wait for one another, and
+/// iterating over all clients blocks none of them for long.
 final class ClientTable<Client: Sendable>: Sendable {
     private let shards: [NIOLockedValueBox<[UInt64: Client]>]
 

@@ -8,11 +8,11 @@ final class CompletionQueue: Sendable {
     /// The kind of a completion, for its count.
     enum Kind: Sendable {
         case ordinary
-        /// The handler threw what is no status.
+        /// The handler threw an error that is not a status.
         case failed
         /// The deadline had passed before the handler began.
         case late
-        /// The answer was there before.
+        /// The answer was kept for the idempotency key.
         case repeated
         /// The body could not be decompressed, or its key is another request's.
         case illegal
@@ -24,7 +24,7 @@ final class CompletionQueue: Sendable {
 
     struct Completion: Sendable {
         var answer: Frame
-        /// Which run of a handler it comes from.
+        /// The handler's run that produced the result.
         var run: UInt64
         /// The number of bytes that are charged for the request.
         var requestCost: Int
@@ -45,14 +45,14 @@ final class CompletionQueue: Sendable {
         self.loop = loop
     }
 
-    /// From now on `wake` is run in a turn of the event loop when there is something to take.
+    /// Opens the queue: `wake` is run in a turn of the event loop whenever there are results to take.
     func open(wake: @escaping @Sendable (inout Turn) -> Void) {
         self.state.withLockedValue { $0.wake = wake }
     }
 
     /// Closes the queue: results that are added later are dropped.
     ///
-    /// - Returns: Those that were not taken.
+    /// - Returns: The results that were not taken.
     func close() -> [Completion] {
         self.state.withLockedValue { state in
             defer { state = State() }
@@ -60,12 +60,13 @@ final class CompletionQueue: Sendable {
         }
     }
 
-    /// - Returns: Whether the result will be taken, or is among those that ``close()`` returns.
+    /// - Returns: Whether the result will be taken, or is among the results that ``close()`` returns.
     func append(_ completion: Completion) -> Bool {
         self.state.withLockedValue { state in
             guard let wake = state.wake else { return false }
             state.waiting.append(completion)
-            // Inside the lock, so that the event loop is never given anything after `close()`: it may be gone by then.
+            // Submitted inside the lock, so that the event loop is never given anything after `close()`: it may be gone
+            // by then.
             if state.waiting.count == 1 { self.loop.submit(.closure(wake)) }
             return true
         }

@@ -3,8 +3,8 @@ public import HHSocket
 public import NIOCore
 import NIOSSL
 
-/// The application's part in who may connect, beside the identity of a client's hello (``ServerHello/authenticate``)
-/// and the admission of requests (``ServerAdmission``).
+/// The application's decisions about who may connect, beside the identity in a client's hello
+/// (``ServerHello/authenticate``) and the admission of requests (``ServerAdmission``).
 ///
 /// ```swift
 /// // Clients with a certificate are known by it, others may sign in later.
@@ -14,6 +14,7 @@ import NIOSSL
 ///     return .admitAs(name)
 /// }
 /// ```
+///
 /// All closures are called on the connection's event loop, which they must not block.
 public struct ConnectionPolicy: Sendable {
     /// Decides on a client that has connected, after TLS and before its first byte. Nil, the default: all are admitted.
@@ -21,32 +22,32 @@ public struct ConnectionPolicy: Sendable {
     /// A refused client receives a go-away, where the format has one, and is closed; one that opens a WebSocket of
     /// messages is answered 403. ``ServerStatistics/connectionsRefusedByAdmission`` counts it.
     public var admit: (@Sendable (ConnectingClient) -> ConnectionAdmission)?
-    /// Decides on a client's hello, before its token is looked at. A refusal is the answer to hello, and nothing is
-    /// agreed on. Nil, the default: all are admitted.
+    /// Decides on a client's hello, before its token is checked. A refusal is the answer to hello, and nothing is
+    /// agreed on. Nil, the default: all clients are admitted.
     public var admitHello: (@Sendable (ReceivedHello, ServerSession) -> Admission)?
-    /// Called when a client has connected and is admitted, before its first request. Its identity is known if
-    /// ``admit`` has said it.
+    /// Called when a client has connected and is admitted, before its first request. Its identity is known if ``admit``
+    /// returned one.
     public var onConnect: (@Sendable (ServerSession) -> Void)?
     /// Called once for each session of ``onConnect``, when the connection has ended. The session still has its identity
     /// and its values.
     public var onClose: (@Sendable (ServerSession, ServerCloseReason) -> Void)?
-    /// As ``onConnect``, for a WebSocket that carries messages (``SocketServer/webSocket(_:options:_:)``), before its
-    /// handler is called.
+    /// The equivalent of ``onConnect`` for a WebSocket that carries messages
+    /// (``SocketServer/webSocket(_:options:_:)``), called before its handler.
     public var onWebSocketConnect: (@Sendable (WebSocketConnection) -> Void)?
-    /// As ``onClose``, for a WebSocket that carries messages.
+    /// The equivalent of ``onClose`` for a WebSocket that carries messages.
     public var onWebSocketClose: (@Sendable (WebSocketConnection, ServerCloseReason) -> Void)?
 
     public init() {}
 }
 
-/// A client that has connected, and of which nothing else is known yet.
+/// A client that has connected but not yet sent anything.
 public struct ConnectingClient: Sendable {
-    /// The client's address, where the system told it.
+    /// The client's address, if the system reported it.
     public let address: SocketAddress?
     /// The listener that accepted the client.
     public let listener: Endpoint?
-    /// The certificate that the client has shown, in DER; nil without TLS, or where none was asked for. Its chain and
-    /// its dates have been verified, as ``ServerTLS`` says.
+    /// The client's certificate, in DER; nil without TLS, or if none was requested. Its chain and its dates have been
+    /// verified as ``ServerTLS`` describes.
     public let certificate: [UInt8]?
 
     /// The SHA-256 of ``certificate``, in lower-case hexadecimal digits; nil without one.
@@ -62,7 +63,7 @@ public enum ConnectionAdmission: Hashable, Sendable {
     case admit
     /// The client is admitted, and has this identity, as by ``ServerSession/authenticate(as:)``.
     case admitAs(String)
-    /// The client is sent away for this reason, which it is told.
+    /// The connection is closed, and the client is told this reason.
     case refuse(reason: String, retryAfter: Duration = .zero)
 }
 
@@ -77,8 +78,8 @@ public struct ReceivedHello: Sendable {
 }
 
 extension ConnectingClient {
-    /// The client at the end of a channel that is connected, after TLS where there is any.
-    /// - Parameter address: The client's address; nil if it is unknown.
+    /// Creates a description of the client of a channel that is connected, after the TLS handshake if there is one. -
+    /// Parameter address: The client's address; nil if it is unknown.
     init(_ address: SocketAddress?, _ context: ChannelHandlerContext, listener: Endpoint?) {
         let handler = try? context.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self)
         self.init(

@@ -4,7 +4,7 @@ import NIOCore
 
 /// State for the fast path of a synchronous request.
 struct FastPath {
-    /// Whether nothing but the machine has a say in whether a synchronous handler runs.
+    /// Whether only the session machine decides whether a synchronous handler runs.
     private(set) var isOpen: Bool
     /// Whether that is so where no frame may be the last piece of a payload.
     private var isOpenWithoutPieces: Bool
@@ -15,7 +15,8 @@ struct FastPath {
     var extras: ServerContext.Extras?
 
     init(core: ServerCore, listener: ListenerSettings) {
-        // Requests are neither counted nor kept in order, in a format whose frames are made in one go.
+        // The fast path neither counts requests nor keeps them in order, and needs a format whose frames are built in
+        // one go.
         self.isOpen = Self.isOpen(core: core, listener: listener, isStranger: core.hasStrangers)
         self.isOpenWithoutPieces = self.isOpen
         self.largestAnswer = min(ServerConnection.largestCopiedBody, core.limits.maximumAnswerLength)
@@ -25,13 +26,13 @@ struct FastPath {
         !isStranger && !core.answersInOrder && !core.hasRequestRates && listener.isStandard
     }
 
-    /// The client has become known, or is a stranger again.
+    /// Updates the path when the client's identity has become known or was withdrawn.
     mutating func standingChanged(isStranger: Bool, core: ServerCore, listener: ListenerSettings) {
         self.isOpenWithoutPieces = Self.isOpen(core: core, listener: listener, isStranger: isStranger)
         self.isOpen = self.isOpenWithoutPieces && !self.arePiecesAwaited
     }
 
-    /// Pieces of payloads are awaited, or not any more: the last of them looks as a whole frame does.
+    /// Updates the path when pieces of payloads are awaited, or no longer: the last piece looks like a whole frame.
     mutating func piecesChanged(areAwaited: Bool) {
         self.arePiecesAwaited = areAwaited
         self.isOpen = self.isOpenWithoutPieces && !areAwaited
@@ -51,27 +52,28 @@ struct FastPath {
     }
 }
 
-/// Synchronous requests: the way that knows everything, and beside it the fast way, which nearly all of them go.
+/// Synchronous requests: the slow path, which handles every case, and the fast path, which nearly all requests take.
 ///
-/// The invariant: the fast way may be taken only where it does exactly what the slow way does. It leaves out what
-/// cannot matter for the requests it takes, and whoever gives the slow way something new to do has to find out whether
-/// that can matter for them:
+/// The invariant: the fast path may be taken only where it does exactly what the slow path does. It omits checks that
+/// cannot matter for the requests it takes; anyone who adds a check to the slow path has to find out whether it can
+/// matter for them:
+///
 /// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous
-///   and whose rules exclude no request (``RouteRules/isOpen``), and with a serial of requests: so it is no control
-///   frame, brings no envelope, deadline or key, and is not refused. What else comes is left where it is.
-/// - A payload of which pieces are awaited closes it (``FastPath/piecesChanged(areAwaited:)``): its last piece looks as
-///   a whole frame does. So do streams whose handler has returned and whose answer waits behind their items; the others
-///   are requests in flight (``ConnectionStreams/closesFastPath``).
-/// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsOnFastPath``), as
-///   do a hello or an identity that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
-/// - An answer is encoded at once only if it has no metadata, cannot be compressed, is not too large, and does not have
-///   to wait behind others. Any other goes the slow way's end.
+///   and whose rules exclude no request (``RouteRules/isOpen``), and with a serial of requests. Such a frame is no
+///   control frame, has no envelope, deadline or key, and is not refused. Other frames are left for the slow path.
+/// - A payload whose pieces are awaited closes the path (``FastPath/piecesChanged(areAwaited:)``), since its last piece
+///   looks like a whole frame. So do streams whose handler has returned and whose answer waits behind their items;
+///   other streams are requests in flight (``ConnectionStreams/closesFastPath``).
+/// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsOnFastPath``), as do
+///   a hello or an identity that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
+/// - An answer is encoded immediately only if it has no metadata, cannot be compressed, is not too large, and does not
+///   have to wait behind others. Any other answer is sent on the slow path.
 ///
-/// Handlers run here, inside the batch, while the connection and its link are in use. That is safe because nothing that
-/// a handler can call does anything at once: a push or a close only submits, and what is submitted runs once the batch
-/// is over. For the same reason nothing that the fast way asked before its first request changes before its last.
+/// Handlers run here, inside the batch, while the connection and its link are in use. This is safe because nothing that
+/// a handler can call acts immediately: a push or a close only submits, and submitted work runs once the batch is over.
+/// For the same reason, nothing that the fast path checked before its first request changes before its last.
 extension ServerConnection {
-    /// Answers requests as long as they are what most are.
+    /// Answers requests as long as they qualify for the fast path.
     func answerOnFastPath(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) {
         guard batch.mayHaveSoundHeader, self.hot.fastPath.isOpen,
             let handler = self.hot.cachedRoute.openHandler,
@@ -98,10 +100,10 @@ extension ServerConnection {
         self.hot.watching.hasFrames = true
     }
 
-    /// The number of requests after which it is looked at how long the turn has lasted.
+    /// The number of requests after which the duration of the turn is checked.
     static var requestsBetweenLooks: Int { 32 }
 
-    /// Leaves what else has come for another turn if this one has lasted long enough.
+    /// Leaves the remaining input for another turn if this one has lasted long enough.
     func endTurnInTime(_ turn: inout Turn) {
         if self.loop.turnIsOver(turn) { self.link.yield(in: &turn) }
     }
@@ -123,7 +125,7 @@ extension ServerConnection {
         self.link.sendOnFastPath(type: header.type, serial: header.serial, status: status, body, in: &turn)
     }
 
-    /// Answers a request, whatever came with it.
+    /// Answers a request, with or without data beside its body.
     func run(
         _ handler: Router.SynchronousHandler,
         _ frame: Frame,
@@ -145,8 +147,7 @@ extension ServerConnection {
         if self.hot.slowRequests % Self.slowRequestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
     }
 
-    /// The number of requests on the way that knows everything after which it is looked at how long the turn has
-    /// lasted.
+    /// The number of requests on the slow path after which the duration of the turn is checked.
     private static var slowRequestsBetweenLooks: UInt8 { 8 }
 
     /// The end of both ways.

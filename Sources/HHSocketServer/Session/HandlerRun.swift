@@ -2,9 +2,9 @@
 import HHSocket
 import NIOCore
 
-/// One request on its way through a handler that is a task, from anywhere to the answer's frame.
+/// The run of one request through an asynchronous handler, on any thread, up to the answer's frame.
 struct HandlerRun: Sendable {
-    /// Why there is nothing to run.
+    /// The reason for which no handler is run.
     private struct Refusal: Error {
         var status: Status
         var kind: CompletionQueue.Kind
@@ -13,7 +13,7 @@ struct HandlerRun: Sendable {
     let handler: Router.Handler
     /// The executor of the handler.
     let executor: HandlerExecutor
-    /// The request as it came: with a compressed body if it ``isCompressed``.
+    /// The request as received: with a compressed body if ``isCompressed`` is set.
     let request: ServerRequest
     /// The number of bytes that are charged for it.
     let requestCost: Int
@@ -21,7 +21,7 @@ struct HandlerRun: Sendable {
     /// Whether a handler has its type.
     let hasHandler: Bool
     let context: ServerContext
-    /// With the request's type and serial, and the header's custom fields.
+    /// An empty answer with the request's type and serial, and the header's custom fields.
     let emptyAnswer: Frame
     let number: UInt64
     let agreement: Agreement?
@@ -32,8 +32,8 @@ struct HandlerRun: Sendable {
     /// The stream that the request has opened.
     let exchange: StreamExchange?
 
-    /// Runs the handler, and says what is to be sent. In a task of its own, which is cancelled when nobody waits any
-    /// more.
+    /// Runs the handler and returns the answer to be sent. Called in its own task, which is cancelled when the answer
+    /// is no longer needed.
     func run() async -> CompletionQueue.Completion {
         let begun = self.place.begin()
         var kind = CompletionQueue.Kind.ordinary
@@ -53,7 +53,7 @@ struct HandlerRun: Sendable {
         answer.status = kept.status
         // A server that streams has no other payload than its items.
         answer.payload = self.exchange?.kind.serverStreams ?? false ? ByteBuffer() : kept.body
-        // Here, because compressing takes its time.
+        // Compressed here, because it is slow.
         if answer.payload.readableBytes > ServerConnection.largestBodyCompressedOnLoop,
             self.agreement?.has(.compression) == true
         {
@@ -61,7 +61,7 @@ struct HandlerRun: Sendable {
         } else {
             answer = self.sealed(answer, kept.metadata)
         }
-        // How long a stream lasts is for its client to say.
+        // The client decides how long a stream lasts.
         self.place.leave(begun: begun, tellsOfTime: isRun && !Task.isCancelled && self.exchange == nil)
         let held = answer.payload.storageCapacity
         let answerCost = held > ConnectionCost.freeAnswer ? held : 0
@@ -81,7 +81,7 @@ struct HandlerRun: Sendable {
         return answer
     }
 
-    /// Tells those who want to know that the request was refused, if it was and no middleware has seen it.
+    /// Notifies the observers that the request was refused, if it was and no middleware has seen it.
     private func tellObservers(_ kind: CompletionQueue.Kind, _ status: Status) {
         switch kind {
         case .ordinary, .failed, .repeated: return
@@ -126,14 +126,14 @@ struct HandlerRun: Sendable {
 
     /// Returns the handler's answer, or the one that was kept for the key.
     ///
-    /// - Parameter isRun: Whether the handler has run, rather than another request's.
+    /// - Parameter isRun: Whether this request's handler has run, rather than another request's.
     private func answer(
         _ request: ServerRequest,
         _ kind: inout CompletionQueue.Kind,
         _ isRun: inout Bool
     ) async -> KeptAnswer {
-        // A handler that returns has done its work, though nobody waited for it any more: run again it would do it
-        // twice. One that throws after it was cancelled may not have.
+        // A handler that returns has done its work, even if its answer is no longer needed: run again, it would do the
+        // work twice. A handler that throws after it was cancelled may not have done it.
         var hasReturned = false
         guard let key = self.context.idempotencyKey else {
             isRun = true
@@ -158,7 +158,7 @@ struct HandlerRun: Sendable {
         return outcome.answer
     }
 
-    /// The owner that the answer is charged to, if it is kept.
+    /// The owner that is charged for the answer, if it is kept.
     private func owner(_ identity: String?) -> IdempotencyOwner {
         if let identity { return .identity(identity) }
         return ClientAddress(self.context.remoteAddress).map { .address($0) } ?? .local
@@ -180,9 +180,10 @@ struct HandlerRun: Sendable {
         } catch let error as StatusError {
             (status, body) = (error.status, error.body)
         } catch {
-            // Transient: what failed unexpectedly, such as a database that is away, may work later.
+            // Transient: an unexpected failure, such as an unreachable database, may be over later.
             status = .unknown
-            // What a cancelled handler throws is no failure, nor is the end of its stream, which it may hear of first.
+            // An error that a cancelled handler throws is no failure, nor is the end of its stream, which it may see
+            // first.
             if !Task.isCancelled, !(error is CancellationError && self.exchange?.isOver == true) {
                 kind = .failed
                 Self.log(error, request, self.context, self.core)

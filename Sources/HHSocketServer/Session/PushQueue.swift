@@ -3,17 +3,17 @@ import DequeModule
 import HHSocket
 import NIOCore
 
-/// Pushes that wait for one client, which is behind.
+/// The pushes that wait for one slow client.
 struct PushQueue: Sendable {
     /// A push, encoded.
     struct Push: Sendable {
         var bytes: ByteBuffer
-        /// Where it is sent to many: the charge for its bytes, which are charged once.
+        /// The charge for the push's bytes if it is sent to several clients, which is made once.
         var share: SharedCharge?
-        /// How it is to be cut, where it is long.
+        /// How the push is split into pieces, if it is long.
         var cut: Cut?
 
-        /// The frame to be cut; nil for one that leaves as it is.
+        /// The frame to be split; nil for one that is sent whole.
         var frame: Frame? {
             guard let cut = self.cut,
                 let payload = self.bytes.getSlice(at: self.bytes.readerIndex + Int(cut.start), length: Int(cut.length))
@@ -46,7 +46,7 @@ struct PushQueue: Sendable {
     var isEmpty: Bool { self.waiting.isEmpty }
     var count: Int { self.waiting.count }
 
-    /// Whether the frame was taken. One may always wait.
+    /// Adds a push, and returns whether it was accepted. One push is always accepted.
     mutating func append(_ push: Push) -> Bool {
         let length = push.bytes.readableBytes
         guard
@@ -63,7 +63,7 @@ struct PushQueue: Sendable {
         guard let push = self.waiting.popFirst() else { return nil }
         self.bytes -= push.bytes.readableBytes
         self.cost -= Self.cost(of: push)
-        // Many are hardly ever behind.
+        // It is rare that many pushes wait.
         if self.waiting.isEmpty { self.waiting = [] }
         return push
     }

@@ -2,8 +2,8 @@
 import HHSocket
 import NIOCore
 
-/// The place of a request in every count of requests in flight: of the server, of its type, of its client's identity
-/// and of the adaptive limit. Until it leaves, once.
+/// The place of a request in every count of requests in flight: of the server, its type, its client's identity and the
+/// adaptive limit. It must be left exactly once.
 struct RequestPlace: Sendable {
     typealias Refusal = SessionMachine<Task<Void, Never>>.Refusal
 
@@ -40,12 +40,12 @@ struct RequestPlace: Sendable {
         self.identity = identity
     }
 
-    /// When the request begins to be measured; nil where nobody wants to know how long it takes.
+    /// Returns the start of the measurement; nil if the duration is not measured.
     func begin() -> NIODeadline? { self.rules.limiter == nil ? nil : .now() }
 
     /// - Parameters:
     ///   - begun: The result of ``begin()``.
-    ///   - tellsOfTime: Whether the time since then says how long the handler takes.
+    ///   - tellsOfTime: Whether the time since then is the duration of the handler.
     func leave(begun: NIODeadline?, tellsOfTime: Bool) {
         self.account.finishedRequest()
         self.rules.inFlight?.finished()

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Decides when a connection gives up the memory that it keeps for more to come.
+/// Decides when a connection releases the memory that it keeps for further input.
 struct RestWatch {
-    /// The finding of a look.
+    /// The result of a check.
     struct Finding: Equatable {
-        /// Whether bytes have come or were taken since the last look.
+        /// Whether bytes have been received or sent since the last check.
         var hasProgressed = false
         /// Whether memory is to be freed now.
         var rests = false
     }
 
-    /// The number of looks in a row that have seen next to nothing happen, after which memory is freed.
+    /// The number of consecutive checks with almost no traffic after which memory is freed.
     static let quietLooks: UInt8 = 3
-    /// The number of bytes between two looks that are next to nothing: heartbeats, and a push now and then.
+    /// The number of bytes between two checks that count as almost no traffic: heartbeats, and an occasional push.
     static let quietBytes = 1_024
 
     private var bytes = 0
     private var looks: UInt8 = 0
 
-    /// - Parameter bytes: The number of bytes that have come and that the client has taken, since the beginning.
+    /// - Parameter bytes: The number of bytes received from and accepted by the client since the beginning.
     mutating func look(bytes: Int) -> Finding {
         var finding = Finding(hasProgressed: bytes != self.bytes)
         let isQuiet = bytes - self.bytes <= Self.quietBytes
@@ -26,7 +26,7 @@ struct RestWatch {
             self.looks = 0
             return finding
         }
-        // The few bytes have taken memory, which is freed again.
+        // These few bytes have allocated memory, which is freed again.
         if finding.hasProgressed { self.looks = min(self.looks, Self.quietLooks - 1) }
         guard self.looks < Self.quietLooks else { return finding }
         self.looks += 1

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// Why a connection of a server has ended.
+/// The reason why a connection of a server has ended.
 public struct ServerCloseReason: Hashable, Sendable, CustomStringConvertible {
     private enum Code: UInt8 {
         case closedByClient, connectionLost, protocolError, dead, timedOut, tooSlow, limit, closedByServer, shutdown,
@@ -22,7 +22,7 @@ public struct ServerCloseReason: Hashable, Sendable, CustomStringConvertible {
     public static let protocolError = Self(.protocolError)
     /// The client answered no ping.
     public static let dead = Self(.dead)
-    /// Nothing came for too long, or not what had to come (``ServerLimits/idleTimeout``,
+    /// The client sent nothing for too long, or not the data that was due (``ServerLimits/idleTimeout``,
     /// ``ServerLimits/firstFrameTimeout``).
     public static let timedOut = Self(.timedOut)
     /// The client sent or read too slowly.
@@ -33,10 +33,10 @@ public struct ServerCloseReason: Hashable, Sendable, CustomStringConvertible {
     public static let closedByServer = Self(.closedByServer)
     /// The server shut down.
     public static let shutdown = Self(.shutdown)
-    /// The client was not admitted: its authentication could not be done.
+    /// The client was not admitted, because it could not be authenticated.
     public static let refused = Self(.refused)
-    /// On a port that takes frames and WebSockets: the client turned out to be a WebSocket of messages, which is a
-    /// connection of its own.
+    /// On a port for both frames and WebSockets: the client is a WebSocket that carries messages, which is counted as a
+    /// separate connection.
     public static let upgraded = Self(.upgraded)
 
     /// The name, for logs and metrics.

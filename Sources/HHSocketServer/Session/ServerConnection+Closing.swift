@@ -2,9 +2,9 @@
 import HHSocket
 import NIOCore
 
-/// How a connection ends, and what makes it.
+/// The end of a connection, and its causes.
 extension ServerConnection {
-    /// Why a client is closed that does nothing wrong but is too slow, or too many.
+    /// The reason for closing a client that breaks no rule but is too slow, or one too many.
     enum Eviction {
         case watch(SessionWatch.Verdict)
         case memory
@@ -28,8 +28,8 @@ extension ServerConnection {
 
     // MARK: By choice
 
-    /// Refuses new requests, finishes those in flight, and tells the client, which closes the connection; or closes it,
-    /// where it cannot be sent to the client.
+    /// Refuses new requests, finishes those in flight, and notifies the client, which closes the connection; closes it
+    /// itself if the client cannot be notified.
     func drain(_ policy: ShutdownPolicy, in turn: inout Turn) {
         guard self.hot.phase == .open, !self.hot.machine.isDraining else { return }
         self.ends(.shutdown)
@@ -94,7 +94,7 @@ extension ServerConnection {
         }
         guard let verdict = self.hot.watching.watch.verdict(observation, self.listener.times, now: now) else { return }
         if verdict == .stalledReading, self.listener.format.resynchronises, self.hot.phase == .open {
-            // The length of the frame may be wrong: then what it withholds goes on.
+            // The length of the frame may be wrong: then it would withhold data forever.
             self.hot.watching.watch.frameWasGivenUp()
             guard !self.link.giveUp(in: &turn, where: { _ in true }) else { return }
         }
@@ -107,8 +107,8 @@ extension ServerConnection {
         }
     }
 
-    /// Notes for the ledger whether bytes have come or were taken since the last look, and frees what is kept for a
-    /// client on whose connection next to nothing happens.
+    /// Records in the ledger whether bytes have been received or sent since the last check, and frees memory that is
+    /// kept for a client with almost no traffic.
     private func noteProgress(now: NIODeadline) {
         let traffic = self.link.traffic
         let taken = traffic.bytesSent - self.link.knownChannelBytes
@@ -135,7 +135,7 @@ extension ServerConnection {
             reason = "no frame came within \(limits.firstFrameTimeout ?? .zero)"
             self.hot.machine.statistics.firstFrameTimeouts += 1
         case .watch(.unknown):
-            reason = "it has not become known within \(limits.strangers.timeToBecomeKnown ?? .zero)"
+            reason = "it has not identified itself within \(limits.strangers.timeToBecomeKnown ?? .zero)"
             self.hot.machine.statistics.strangerTimeouts += 1
         case .watch(.stalledReading):
             reason = "a frame has not got on for \(limits.readStallTimeout ?? .zero), or too slowly"
@@ -151,10 +151,10 @@ extension ServerConnection {
             reason = "pushes are not read"
             self.hot.machine.statistics.slowClientsClosed += 1
         case .silence:
-            reason = "connections run short, and nothing has come on this one for longest"
+            reason = "connections are scarce, and this one has been silent longest"
             self.hot.machine.statistics.silentEvictions += 1
         case .frameFlood:
-            reason = "too many of its frames ask for nothing"
+            reason = "too many of its frames are unproductive"
             self.hot.machine.statistics.frameFloods += 1
         case .cancels:
             reason = "too many requests were cancelled"
@@ -167,7 +167,7 @@ extension ServerConnection {
         self.log("a client is closed", reason)
         switch eviction {
         case .tooManySessions:
-            // Otherwise it would come back at once, and send away the next.
+            // Otherwise it would reconnect immediately and displace the next client.
             let wait = Duration.milliseconds(Int64.random(in: 30_000...60_000))
             self.dismiss(GoAway(reason: reason, retryAfter: wait), in: &turn)
         case .watch(.idle), .watch(.noFirstFrame), .watch(.stalledReading):
@@ -207,7 +207,7 @@ extension ServerConnection {
         self.finish(in: &turn)
     }
 
-    /// Lets the last answers leave, then closes: our direction first, so that nothing is lost on its way.
+    /// Sends the last answers, then closes: first our direction, so that nothing in transit is lost.
     ///
     /// - Parameter time: How long the client may take to read them; nil: as long as ``SessionWatch`` allows.
     func finish(_ reason: CloseReason = .done, within time: TimeAmount? = nil, in turn: inout Turn) {

@@ -2,22 +2,22 @@
 import HHSocket
 import NIOCore
 
-/// From a request to its answer.
+/// The handling of requests, up to their answers.
 extension ServerConnection {
-    /// A request as it is known before its body is looked at.
+    /// A request before its body is examined.
     struct ReceivedRequest {
-        /// Without what stood around its body.
+        /// The frame without its envelope.
         var frame: Frame
         var extras: ServerContext.Extras?
-        /// The length of the payload that it came in, in bytes.
+        /// The length of the received payload in bytes.
         let length: Int
         var isCompressed = false
         /// Whether a handler has its type.
         var hasHandler = false
     }
 
-    /// Why a request is not begun though nothing is wrong with it. One that is begun and is asynchronous has a place
-    /// from here on.
+    /// Returns the reason why a valid request is not begun; nil if it is begun. A request that is begun and
+    /// asynchronous holds a place from here on.
     func refusal(
         of request: SessionMachine<Task<Void, Never>>.Admission,
         _ arrival: ReceivedRequest,
@@ -58,7 +58,7 @@ extension ServerConnection {
         )
     }
 
-    /// Tells those who want to know that a request is answered by none of them.
+    /// Notifies the observers that a request is answered without a handler.
     func refused(_ arrival: ReceivedRequest, _ rules: RouteRules, _ status: Status) {
         guard let session = self.hot.serverContext?.session else { return }
         rules.refused(self.header(of: arrival), status, session)
@@ -120,7 +120,7 @@ extension ServerConnection {
         let (completions, load) = (self.completions, self.load)
         let task = self.task(on: executor) {
             let completion = await work.run()
-            // Nobody takes it any more.
+            // The result will not be taken.
             if !completions.append(completion) { load.held(-completion.requestCost - completion.answerCost) }
         }
         self.hot.machine.started(task, serial: frame.serial, run: run)
@@ -147,7 +147,7 @@ extension ServerConnection {
         return Task(operation: operation)
     }
 
-    /// The answer is of no use any more, or takes longer than we allow.
+    /// Ends a request whose answer is useless to the client or that exceeds the server's timeout.
     private func expire(run: UInt64, answer: Frame, isOurs: Bool, in turn: inout Turn) {
         self.deadlines[run] = nil
         guard self.hot.phase == .open,
@@ -155,7 +155,7 @@ extension ServerConnection {
         else { return }
         var answer = answer
         answer.status = .deadlineExceeded
-        // The handler of a stream is told why it is over before its task is cancelled.
+        // The handler of a stream is given the reason before its task is cancelled.
         let isStream = self.expireStream(run: run, in: &turn)
         expired.work?.cancel()
         if !isStream { self.answer(answer, run, in: &turn) }
@@ -163,8 +163,8 @@ extension ServerConnection {
         self.finishIfDone(in: &turn)
     }
 
-    /// A body of its own where it is only a part of a read's buffer, all of which it would keep for as long as its
-    /// handler runs.
+    /// Returns a copy of a body that is a slice of a read's buffer, which it would otherwise keep alive for as long as
+    /// its handler runs.
     static func detached(_ body: ByteBuffer) -> ByteBuffer {
         guard 2 * body.readableBytes < body.storageCapacity else { return body }
         return body.withUnsafeReadableBytes { $0.isEmpty ? ByteBuffer() : ByteBuffer(bytes: $0) }
@@ -218,7 +218,7 @@ extension ServerConnection {
         self.loop.socketLoop.removeTimer(timer)
     }
 
-    /// The request is not answered any more.
+    /// Cleans up a request that will not be answered.
     func stopped(_ run: UInt64, in turn: inout Turn) {
         self.removeDeadline(of: run)
         guard let ready = self.line.order?.abandon(run) else { return }

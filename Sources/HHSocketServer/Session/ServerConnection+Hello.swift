@@ -5,7 +5,7 @@ import NIOCore
 
 /// The agreement between client and server, and the envelopes that follow from it.
 extension ServerConnection {
-    /// The client's hello has come.
+    /// Handles the client's hello.
     func receiveHello(_ frame: Frame, in turn: inout Turn) {
         self.hot.machine.receivedUnproductive()
         guard !self.greeting.hasGreeted, let session = self.hot.serverContext?.session else {
@@ -13,7 +13,7 @@ extension ServerConnection {
             return
         }
         self.greeting.hasGreeted = true
-        // It came in time, however long authentication takes.
+        // The hello was in time, however long authentication takes.
         self.hot.watching.watch.firstFrameCame()
         let settings = self.core.hello
         var features = self.greeting.isCompressed ? settings.features.subtracting([.compression]) : settings.features
@@ -30,7 +30,7 @@ extension ServerConnection {
         {
             answer.refuse(status == .ok ? .unknown : status)
         }
-        // The token is all that is kept of hello while it is looked at.
+        // Only the token of the hello is kept while it is checked.
         let token = answer.takeSessionToken()
         guard answer.agreement != nil, let authenticate = settings.authenticate else {
             return self.greet(answer, in: &turn)
@@ -59,7 +59,7 @@ extension ServerConnection {
                 connection.greet(answer, in: &turn)
                 connection.takeStatistics()
                 connection.finishIfDone(in: &turn)
-                // Left connected it would be nobody for as long as the connection lasts.
+                // If it stayed connected, it would have no identity for the connection's lifetime.
                 if isOurFault { connection.dismissUnauthenticated(in: &turn) }
             }
         } refused: {
@@ -77,7 +77,8 @@ extension ServerConnection {
         self.dismissUnauthenticated(in: &turn)
     }
 
-    /// Sends away a client that could not be authenticated. Not all come back at the same moment.
+    /// Closes a client that could not be authenticated, with a random delay so that clients do not all reconnect at
+    /// once.
     private func dismissUnauthenticated(in turn: inout Turn) {
         self.ends(.refused)
         let notice = GoAway(reason: "authentication is not available", retryAfter: Self.randomAbsence)
@@ -90,14 +91,14 @@ extension ServerConnection {
         self.hot.watching.watch.authenticationChanged(isUnderWay: false, now: turn.now)
         self.hot.machine.statistics.hellos += 1
         var answer = answer
-        // Whoever stays a stranger may not compress, and need not find out by a refusal.
+        // A client that stays a stranger may not compress, and need not learn it from a refusal.
         if self.lacksIdentity { answer.withhold(.compression) }
         self.link.send(
             Frame(type: FrameType.hello, serial: FrameSerial.hello, status: answer.status, payload: answer.payload),
             in: &turn
         )
         guard let agreement = answer.agreement else {
-            // It may say hello again, and where it must, it is waited for as at the beginning.
+            // It may say hello again; if it must, the deadline for the first frame applies again.
             self.greeting.hasGreeted = false
             if self.core.hello.isRequired { self.hot.watching.watch.awaitFirstFrame(now: turn.now) }
             return
@@ -133,7 +134,7 @@ extension ServerConnection {
         }
     }
 
-    /// Returns the data that a handler gets beside the request; nil where nothing was agreed on.
+    /// Returns the data that a handler gets beside the request; nil if nothing was agreed on.
     func extras(_ metadata: WireMetadata?, now: NIODeadline) -> ServerContext.Extras? {
         guard let agreement = self.greeting.agreement, agreement.has(.metadata) else { return nil }
         guard let metadata else { return ServerContext.Extras() }
@@ -147,7 +148,7 @@ extension ServerConnection {
         )
     }
 
-    /// Puts around an answer's body what was agreed on.
+    /// Adds the agreed envelope to an answer's body.
     static func seal(
         _ answer: inout Frame,
         _ metadata: [String: String],
@@ -158,7 +159,7 @@ extension ServerConnection {
         let values = metadata.isEmpty || !agreement.has(.metadata) ? nil : WireMetadata(values: metadata)
         let policy = agreement.has(.compression) ? compression : nil
         guard values != nil || policy != nil else { return }
-        // What is too much metadata is left out: the body matters more.
+        // Metadata that is too long is omitted: the body matters more.
         let sealed =
             (try? Envelope.seal(answer, metadata: values, compression: policy))
             ?? (try? Envelope.seal(answer, metadata: nil, compression: policy))

@@ -20,13 +20,13 @@ extension ServerConnection {
         while true {
             self.answerOnFastPath(&batch, in: &turn)
             guard batch.goesOn else {
-                // What was sent leaves before the turn ends, and a client that has its answer may look at the
-                // statistics next.
+                // What was sent leaves before the turn ends, and a client that has its answer may read the statistics
+                // next.
                 return self.takeStatistics()
             }
             if batch.isFinished() { return }
-            // Their handlers run once nothing is borrowed: what is answered within the turn was never in flight. Where
-            // the connection has ended there is no other turn, and what is beyond the limit is refused.
+            // Their handlers run once nothing is borrowed: requests answered within the turn were never in flight. If
+            // the connection has ended there is no other turn, and requests beyond the limit are refused.
             if self.hot.startedHere > 0, self.hot.machine.isAtLimit, self.link.yield(in: &turn) { continue }
             guard try self.receiveNext(&batch, in: &turn) else { return }
             count += 1
@@ -58,7 +58,7 @@ extension ServerConnection {
         self.emit(self.emptyAnswer(to: Frame(type: type, serial: serial), .illegalFormat), in: &turn)
     }
 
-    /// Answers bytes that make no sense, if it is known what they should have been, and ends the connection.
+    /// Answers bytes that cannot be decoded, if they can be attributed to a request, and ends the connection.
     private func lostFraming(_ error: FrameError, in turn: inout Turn) {
         self.hot.machine.lostFraming()
         if error.code == .payloadTooLarge, let type = error.type, let serial = error.serial {
@@ -80,16 +80,16 @@ extension ServerConnection {
         self.finishIfDone(in: &turn)
     }
 
-    /// Tells the watch, and the server's load, what has come.
+    /// Reports the received bytes to the watch and to the server's load.
     @inline(__always)
     private func noteRead(in turn: inout Turn) {
         let state = self.link.readState
         let (bytesRead, partial) = (state.bytesReceived, state.unfinishedBytes)
-        // Without new bytes too: a frame that waited here, not for its client, may be whole now.
+        // Also without new bytes: a frame that waited here, not for its client, may be whole now.
         let isNews = bytesRead > self.hot.watching.bytesRead || self.hot.watching.watch.hasPartialFrame
         guard self.hot.phase == .open, isNews else { return }
         if partial == 0, !self.hot.watching.watch.hasPartialFrame {
-            // Whole frames, as most reads bring: when they came need not be known any better than by the next look.
+            // Only whole frames, as most reads bring: the time of the next check is exact enough.
             self.hot.watching.hasReadSinceLook = true
         } else {
             self.hot.watching.watch.received(
@@ -106,7 +106,7 @@ extension ServerConnection {
         self.hot.watching.bytesRead = bytesRead
         self.hot.watching.hasFrames = false
         self.account()
-        // Whoever comes next is not punished for what others hold: those are being closed, and this client waits.
+        // A new client is not punished for what others hold: those are being closed, and this client waits.
         if partial >= Self.largestPartialWhenFull, self.core.ledger.isFull {
             self.link.yield(for: Self.pauseWhenFull, in: &turn)
         }
@@ -129,7 +129,7 @@ extension ServerConnection {
         self.receiveWhole(frame, isCorrupt: isCorrupt, in: &turn)
     }
 
-    /// Takes a frame that is no part of another, or one whose parts have come.
+    /// Handles a frame that is not a piece of another, or whose pieces are complete.
     func receiveWhole(_ frame: Frame, isCorrupt: Bool = false, in turn: inout Turn) {
         var opened = frame
         var envelope: Envelope?
@@ -145,9 +145,9 @@ extension ServerConnection {
     }
 
     /// - Parameters:
-    ///   - frame: Without what stands around its body.
-    ///   - envelope: That.
-    ///   - length: How many bytes both have.
+    ///   - frame: The frame without its envelope.
+    ///   - envelope: The envelope of its body.
+    ///   - length: The length of both in bytes.
     private func receive(
         _ frame: Frame,
         _ envelope: Envelope?,
@@ -160,12 +160,13 @@ extension ServerConnection {
         let extras = isControl ? nil : self.extras(envelope?.metadata, now: now)
         let isCompressed = envelope?.isCompressed ?? false
         let known = isControl ? nil : self.route(for: frame.type)
-        // In the way of those that have a handler, lest a client that may call none of them can tell which there are.
+        // Unknown types take the same path as those with a handler, so that a client that may call none of them cannot
+        // find out which exist.
         let route = isControl ? nil : known ?? self.core.unknownTypeRoute
         let handling: SessionMachine<Task<Void, Never>>.Handling =
             switch route?.handling {
-            // Whether it is the first of its key takes a task to find out, and decompressing takes too long for this
-            // thread.
+            // Finding out whether the request is the first with its key takes a task, and decompressing takes too long
+            // for this thread.
             case .synchronous: extras?.idempotencyKey == nil && !isCompressed ? .synchronous : .asynchronous
             case .asynchronous, .stream: .asynchronous
             case nil: .none
@@ -210,14 +211,14 @@ extension ServerConnection {
         }
     }
 
-    /// Begins a request, unless a limit is in the way.
+    /// Begins a request, unless a limit prevents it.
     private func begin(
         _ admission: SessionMachine<Task<Void, Never>>.Admission,
         _ route: Router.Route,
         _ arrival: ReceivedRequest,
         in turn: inout Turn
     ) {
-        // What a large body has arrived in is charged to the link until that has looked again.
+        // The buffer in which a large body arrived is charged to the link until the link has checked again.
         if admission.isAsynchronous, arrival.length >= Self.largestPartialWhenFull { self.link.settleNow() }
         var place: RequestPlace?
         var kind: StreamKind?
@@ -237,7 +238,7 @@ extension ServerConnection {
             self.refused(arrival, route.rules, status)
             self.answer(self.emptyAnswer(to: arrival.frame, status), number, in: &turn)
         case .runSynchronously(let number):
-            // Then that is the route of unknown types, and refuses.
+            // In this case the route is that of unknown types, and refuses.
             if !arrival.hasHandler { self.refused(arrival, route.rules, .undefinedType) }
             if case .synchronous(let handler) = route.handling {
                 self.run(handler, arrival.frame, arrival.extras, number, in: &turn)

@@ -2,7 +2,7 @@
 import HHSocket
 import NIOCore
 
-/// Whether a client is known, and what it may send: requests at a rate, and frames that ask for nothing.
+/// The client's identity, and its limits on requests and on unproductive frames.
 extension ServerConnection {
     static func decoder(_ listener: ListenerSettings, _ limits: ServerLimits, isStranger: Bool) -> FrameDecoder {
         var decoder = FrameDecoder(
@@ -16,8 +16,8 @@ extension ServerConnection {
         return decoder
     }
 
-    /// The time for which a client that is sent away should leave the server alone. Not all come back at the same
-    /// moment.
+    /// The time for which a client that is closed should stay away from the server, random so that clients do not all
+    /// reconnect at once.
     static var randomAbsence: Duration { .milliseconds(Int64.random(in: 1_000...5_000)) }
 
     // MARK: Strangers
@@ -25,8 +25,8 @@ extension ServerConnection {
     /// Whether the server requires an identity, and the client has none.
     var lacksIdentity: Bool { self.core.requiresIdentity && self.hot.serverContext?.session.identity == nil }
 
-    /// Called when hello has led to an agreement, and when the client's identity has changed: gives the client what it
-    /// gets from now on.
+    /// Called when hello has led to an agreement, and when the client's identity has changed: applies the limits that
+    /// follow from them.
     func updateStanding(in turn: inout Turn) {
         guard self.core.hasStrangers, self.hot.phase == .open else { return }
         let isStranger = (self.core.hello.isRequired && self.greeting.agreement == nil) || self.lacksIdentity
@@ -41,7 +41,8 @@ extension ServerConnection {
 
     // MARK: Rates
 
-    /// Takes a request from the rates of the connection, its address and its identity; false if there are none left.
+    /// Charges a request to the rates of the connection, its address and its identity; returns false if one of them is
+    /// used up.
     func takeRequest(now: NIODeadline) -> Bool {
         guard self.core.hasRequestRates else { return true }
         if self.bucket?.take(now: now) == false { return false }
@@ -57,7 +58,7 @@ extension ServerConnection {
         return true
     }
 
-    /// Called from time to time: counts the control frames of the WebSocket below, which do not come here.
+    /// Called periodically: counts the control frames of the underlying WebSocket, which are not passed on.
     func chargeControlFrames(in turn: inout Turn) {
         guard let carriage = self.carriage, carriage.controlFrames > self.chargedControlFrames else { return }
         let count = carriage.controlFrames - self.chargedControlFrames
@@ -65,7 +66,7 @@ extension ServerConnection {
         if self.unproductiveBucket?.take(count, now: turn.now) == false { self.evict(.frameFlood, in: &turn) }
     }
 
-    /// Frames have come that ask for nothing. A client that sends too many is closed.
+    /// Charges unproductive frames. A client that sends too many is closed.
     func chargeUnproductiveFrames(in turn: inout Turn) {
         let count = self.hot.machine.takeUnproductiveFrames()
         if self.unproductiveBucket?.take(count, now: turn.now) == false { self.evict(.frameFlood, in: &turn) }

@@ -4,7 +4,7 @@ import NIOCore
 
 /// Streams, and payloads in pieces, of a connection whose hello agreed on them.
 extension ServerConnection {
-    /// The number of bytes that streams send before it is looked at what the system has taken.
+    /// The number of bytes that streams send before it is checked how many the system has accepted.
     private static var streamBytesAtOnce: Int { 128 << 10 }
 
     /// Hello has agreed on streams.
@@ -21,14 +21,14 @@ extension ServerConnection {
         self.boundStreams()
     }
 
-    /// Bounds what is held of streams as the client's standing says.
+    /// Sets the limits on what is held for streams according to the client's standing.
     func boundStreams() {
         guard let streams = self.streams, let policy = self.core.streams else { return }
         let (limits, isStranger) = (self.core.limits, self.greeting.isStranger)
         let length = limits.maximumPayloadLength(ofStranger: isStranger)
         let (product, overflows) = length.multipliedReportingOverflow(by: limits.strangers.maximumInFlight)
         let held = min(policy.maximumHeldBytes, limits.maximumBufferedBytesPerConnection)
-        // Nothing of a stranger is decompressed, whatever hello has agreed on.
+        // Nothing from a stranger is decompressed, whatever hello has agreed on.
         let flags = self.greeting.agreement?.flags ?? 0
         streams.machine.accept(
             payloadsUpTo: length,
@@ -39,9 +39,9 @@ extension ServerConnection {
 
     // MARK: From the client
 
-    /// Takes a frame of a stream, a piece, or a cancel of either.
+    /// Handles a frame of a stream, a piece, or a cancel of either.
     ///
-    /// - Returns: False for a frame that is none of these.
+    /// - Returns: False for any other frame.
     func receive(
         _ frame: Frame,
         isCorrupt: Bool,
@@ -75,7 +75,7 @@ extension ServerConnection {
         return true
     }
 
-    /// Why a request does not open a stream; nil if it does.
+    /// Returns the reason why a request does not open a stream; nil if it does.
     func refusal(
         toOpen kind: StreamKind,
         _ arrival: ReceivedRequest
@@ -89,7 +89,7 @@ extension ServerConnection {
         return switch objection {
         case nil: nil
         case .malformed: .opening
-        // What drains has answered before.
+        // A draining connection has answered before.
         case .draining, .tooMany: .streams
         }
     }
@@ -144,14 +144,14 @@ extension ServerConnection {
 
     // MARK: From the handlers
 
-    /// A handler has taken items, or sends some.
+    /// Called when a handler has taken items or sends some.
     func visit(_ party: some StreamParty, in turn: inout Turn) {
         guard let streams = self.streams, self.hot.phase == .open, streams.party(party.id) != nil else { return }
         party.settle(&streams.machine, isLast: false, now: turn.now)
         self.tendStreams(streams, in: &turn)
     }
 
-    /// The handler of a request has returned, or its time is over.
+    /// Handles the return of a request's handler, or its timeout.
     ///
     /// - Returns: False if it serves no stream.
     func answerStream(_ answer: Frame, run: UInt64, in turn: inout Turn) -> Bool {
@@ -169,7 +169,7 @@ extension ServerConnection {
         return true
     }
 
-    /// The time of a stream is over: what waits does not leave.
+    /// Ends a stream whose time is over: waiting items are not sent.
     ///
     /// - Returns: False if there is no such stream.
     func expireStream(run: UInt64, in turn: inout Turn) -> Bool {
@@ -218,7 +218,7 @@ extension ServerConnection {
         self.performStreamActions(streams, in: &turn)
         guard !streams.isPerforming else { return }
         if self.sendFramesOfStreams(streams, in: &turn) {
-            // Senders that go on have more, for when this has been flushed.
+            // Senders that resume have more to send after this has been flushed.
             streams.wantsRoom = true
             self.link.tellsOfRoom = true
         }
@@ -228,7 +228,7 @@ extension ServerConnection {
     }
 
     private func performStreamActions(_ streams: ConnectionStreams, in turn: inout Turn) {
-        // What performs one leads here again.
+        // Performing an action leads here again.
         guard !streams.isPerforming else { return }
         streams.isPerforming = true
         defer { streams.isPerforming = false }
@@ -318,12 +318,12 @@ extension ServerConnection {
         self.stopped(party.run, in: &turn)
     }
 
-    /// The client has broken a rule of which only the end of the connection is the answer.
+    /// Ends the connection after the client has broken a rule that cannot be answered in any other way.
     private func streamsFailed(_ fault: StreamFault, in turn: inout Turn) {
         guard self.hot.phase == .open else { return }
         self.hot.machine.lostFraming()
         switch fault {
-        case .beyondWindow: self.log("a client's streams are not as agreed", "more was sent than the window takes")
+        case .beyondWindow: self.log("a client's streams are not as agreed", "more was sent than the window allows")
         case .tooManyUnfinished: self.log("a client's streams are not as agreed", "too many payloads were begun")
         }
         self.ends(.protocolError)
@@ -334,7 +334,7 @@ extension ServerConnection {
 
     // MARK: To the client
 
-    /// Hands the link frames, as far as the system takes them: those of others pass between.
+    /// Hands the link as many frames as the system accepts; frames of other streams may pass between them.
     ///
     /// - Returns: Whether there were any.
     @discardableResult
@@ -361,13 +361,13 @@ extension ServerConnection {
         return bytes > 0
     }
 
-    /// Goes on with the frames that wait, after a flush.
+    /// Resumes the frames that wait, after a flush.
     ///
     /// - Returns: Whether more was sent.
     func streamsHaveRoom(_ streams: ConnectionStreams, in turn: inout Turn) -> Bool {
         guard streams.wantsRoom else { return false }
         guard self.link.channelBytes == 0 else {
-            // The system takes no more. What is sent now would stand before the answers that come next.
+            // The system accepts no more. Frames sent now would be ahead of the next answers.
             self.link.flushOnceWritten()
             return false
         }
@@ -386,7 +386,7 @@ extension ServerConnection {
         return hasSent
     }
 
-    /// Charges what streams hold, and reads on or not.
+    /// Charges what streams hold, and resumes or suspends reading.
     private func noteStreams(_ streams: ConnectionStreams, in turn: inout Turn) {
         self.noteWaiting()
         self.account()
@@ -395,9 +395,9 @@ extension ServerConnection {
         self.link.setReading(isSuspended: streams.isReadingSuspended, in: &turn)
     }
 
-    /// Sends an answer in pieces, where streams are agreed on and it is long.
+    /// Sends a long answer in pieces, where streams are agreed on.
     ///
-    /// - Returns: False if it leaves as one frame.
+    /// - Returns: False if it is sent as one frame.
     func sendInPieces(_ frame: Frame, in turn: inout Turn) -> Bool {
         guard let streams = self.streams, frame.payload.readableBytes > StreamFrames.maximumPieceLength else {
             return false
@@ -414,7 +414,7 @@ extension ServerConnection {
 
     // MARK: Time
 
-    /// One timer serves all streams: the limit is the same for all, so that those which come later end later.
+    /// Sets one timer for all streams: the limit is the same for all, so that later ones end later.
     func setStreamAlarm(_ streams: ConnectionStreams) {
         guard streams.alarm == nil, let deadline = streams.machine.nextDeadline else { return }
         streams.alarm = self.loop.socketLoop.setTimer(deadline) { turn in
@@ -436,7 +436,7 @@ extension ServerConnection {
         self.tendStreams(streams, in: &turn)
     }
 
-    /// The patience of a shutdown is over: open streams are told so, and all else ends at once.
+    /// Ends the grace period of a shutdown: open streams are notified, and everything else ends immediately.
     func endPatience(in turn: inout Turn) {
         guard let streams = self.streams, streams.machine.openCount > 0, self.hot.phase == .open,
             self.link.isWritable, self.link.context != nil

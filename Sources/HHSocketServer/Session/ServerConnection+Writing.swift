@@ -27,7 +27,7 @@ extension ServerConnection {
 
     func emit(_ frame: consuming Frame, in turn: inout Turn) {
         guard frame.status == .ok || self.listener.format.hasStatus else {
-            // Sent without its status it would pass for success. The client's timeout tells it that something is wrong.
+            // Sent without its status it would look like success. The client's timeout reveals the failure.
             self.hot.machine.statistics.errorsNotSent += 1
             return
         }
@@ -36,8 +36,8 @@ extension ServerConnection {
         self.link.send(frame, in: &turn)
     }
 
-    /// Whether the format has bytes for an answer, which a codec alone denies. Where it does the client is told that
-    /// the request failed, if there is a way.
+    /// Returns whether the format can encode an answer, which only a codec may refuse. If it refuses, the client is
+    /// notified that the request failed, if that is possible.
     private func isEncodable(_ frame: Frame, in turn: inout Turn) -> Bool {
         guard let refusal = self.listener.encoder.refusal(of: frame) else { return true }
         self.log("an answer cannot be encoded", "\(refusal)")
@@ -57,12 +57,12 @@ extension ServerConnection {
         return self.push(push, in: &turn)
     }
 
-    /// Sends a frame that is shared with other connections, or has it wait for a client that is behind.
+    /// Sends a frame that is shared with other connections, or queues it if the client is slow.
     ///
-    /// - Returns: Whether it was taken.
+    /// - Returns: Whether it was accepted.
     func push(_ frame: PushQueue.Push, in turn: inout Turn) -> Bool {
         guard self.hot.phase == .open, self.link.context != nil else { return false }
-        // It waits for a client that is behind, not for what this turn has sent.
+        // It waits for a slow client, not for what this turn has sent.
         if self.link.isWritable, !self.link.canSend { self.link.flush(in: &turn) }
         if self.link.canSend, self.pushes.isEmpty, self.link.channelBytes == 0, !(self.streams?.isPushing ?? false) {
             self.begin(frame, in: &turn)
@@ -72,7 +72,7 @@ extension ServerConnection {
             if self.core.limits.slowClients == .disconnect { self.evict(.slowClient, in: &turn) }
             return false
         } else {
-            // One that leaves in pieces is followed by the others.
+            // A push that is sent in pieces is followed by the others.
             self.link.tellsOfRoom = true
             self.link.flushOnceWritten()
             self.account()
@@ -93,7 +93,7 @@ extension ServerConnection {
         self.noteWaiting()
     }
 
-    /// Sends the pushes that wait, as long as the client takes them, and finds out from time to time what it has not
+    /// Sends the waiting pushes as long as the client accepts them, and checks from time to time how much it has not
     /// taken.
     func hasRoom(in turn: inout Turn) -> Bool {
         guard self.hot.phase == .open else { return false }
@@ -120,15 +120,15 @@ extension ServerConnection {
             + (self.streams?.machine.waitingBytesInPlace() ?? 0)
     }
 
-    /// Adds up what waits here.
+    /// Updates the cost of what waits here.
     func noteWaiting() {
         let cost = self.streams?.cost ?? 0
         self.streams?.charged = cost
         self.hot.accounting.waiting = self.line.bytes + self.pushes.cost + cost
     }
 
-    /// Charges what is held here: requests, answers in line, pushes that wait, and what streams hold. What arrives and
-    /// what leaves the link charges.
+    /// Charges what is held here: requests, answers in order, waiting pushes, and the streams' data. The link charges
+    /// what is being received and sent.
     @inline(__always)
     func account() {
         let held = self.hot.machine.bodyBytes + self.hot.accounting.waiting

@@ -2,33 +2,34 @@
 import HHSocket
 import NIOCore
 
-/// One client's connection: does what ``SessionMachine`` decides with what its link brings, and is notified of what
-/// becomes of the link.
+/// The connection of one client: it applies the decisions of ``SessionMachine`` to the frames that its link receives,
+/// and is notified of changes of the link.
 ///
-/// `+Reading` takes requests, `FastPath.swift` answers synchronous ones, `+Handlers` runs handlers for the others,
+/// `+Reading` receives requests, `FastPath.swift` answers synchronous ones, `+Handlers` runs handlers for the others,
 /// `+Writing` sends answers, and `+Closing` ends the connection.
 final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable, but for the link, which is touched on the event loop alone, as the
-    // variables are.
+    // Proof of Sendable: the constants are Sendable, except for the link, which is accessed only on the event loop,
+    // like the variables.
     typealias Language = FrameLanguage
 
-    /// Larger bodies are written as they are, between their header and trailer; smaller ones are copied together, which
-    /// is cheaper than the vectors.
+    /// Larger bodies are written without copying, between their header and trailer; smaller ones are copied together,
+    /// which is cheaper than vectored writes.
     static let largestCopiedBody = 16 << 10
-    /// The cost of a place in line, in bytes: that of an answer with its frame, but without its payload.
+    /// The cost of a place in the order of answers, in bytes: that of an answer with its frame, but without its
+    /// payload.
     static let placeCost = 128
     /// A larger answer that is made on the event loop is not compressed: the loop's other connections would wait for
     /// it. It is about a millisecond's work.
     static let largestBodyCompressedOnLoop = 64 << 10
-    /// The time that a client may go on sending after the server has closed its direction. Closing at once would reset
-    /// the connection, and with it answers that the client has not read yet.
+    /// The time that a client may go on sending after the server has closed its direction. Closing immediately would
+    /// reset the connection, and lose answers that the client has not read yet.
     static let lingerTime = TimeAmount.seconds(1)
-    /// The time that a client whose bytes made no sense may take to read the last answer.
+    /// The time that a client whose bytes could not be decoded may take to read the last answer.
     static let protocolErrorTime = TimeAmount.seconds(5)
 
     enum Phase {
         case open
-        /// The last answers are leaving; what comes is discarded.
+        /// The last answers are being sent; input is discarded.
         case finishing
         case closed
     }
@@ -37,19 +38,19 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     struct Greeting {
         var agreement: Agreement?
         var hasGreeted = false
-        /// Whether what carries the frames compresses them: hello does not agree on compression then.
+        /// Whether the transport compresses the frames: hello does not agree on compression then.
         var isCompressed = false
-        /// Whether the client must become known, by hello or by its identity. See `+Standing`.
+        /// Whether the client still has to identify itself, by hello or by its identity. See `+Standing`.
         var isStranger: Bool
         /// Authenticates the client, or waits for its turn to.
         var authentication: Authentication?
     }
 
-    /// The last route that was looked up: most clients call the same thing many times in a row.
+    /// The last route that was looked up: most clients send the same type many times in a row.
     struct CachedRoute {
         let type: UInt32
         let route: Router.Route?
-        /// For the fast path.
+        /// The handler for the fast path.
         let openHandler: Router.SynchronousHandler?
 
         init(type: UInt32, route: Router.Route?) {
@@ -61,13 +62,13 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
 
     /// Answers that wait for those to earlier requests.
     struct Line {
-        /// Nil where answers leave as they come.
+        /// The order of answers; nil if answers are sent as soon as they are ready.
         var order: AnswerOrder<Frame>?
         /// The payloads of the answers that it holds, in bytes.
         var payloadBytes = 0
 
-        /// The cost of the answers in line, in bytes. Places without a payload count too, those of cancelled requests
-        /// among them, or they would have no bound.
+        /// The cost of the waiting answers, in bytes. Places without a payload count too, including those of cancelled
+        /// requests: otherwise they would be unbounded.
         var bytes: Int { self.payloadBytes + (self.order?.count ?? 0) * ServerConnection.placeCost }
     }
 
@@ -78,7 +79,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         var bytesRead = 0
         /// Whether whole frames have come since then.
         var hasFrames = false
-        /// Whether whole frames have come, and nothing else, since the last look.
+        /// Whether only whole frames have come since the last check.
         var hasReadSinceLook = false
     }
 
@@ -86,8 +87,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     struct Accounting {
         /// The number of bytes that are charged for what is held here.
         var bytes = 0
-        /// The cost of the answers in line, of the pushes that wait and of what streams hold, in bytes: known where
-        /// reads ask for it.
+        /// The cost of the waiting answers and pushes and of what streams hold, in bytes, stored because every read
+        /// needs it.
         var waiting = 0
         /// The number of bytes sent by the time the client's backlog was last measured.
         var bytesSent = 0
@@ -103,9 +104,9 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         var fastPath: FastPath
         var watching: Watching
         var accounting: Accounting
-        /// The number of requests of this batch whose handlers run on this thread, and have not begun.
+        /// The number of requests of this batch whose handlers run on this thread and have not begun.
         var startedHere = 0
-        /// The number of requests that have not gone the fast way, as far as it counts.
+        /// The number of requests on the slow path, up to the number at which the turn is checked.
         var slowRequests: UInt8 = 0
     }
 
@@ -113,17 +114,17 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     let core: ServerCore
     let listener: ListenerSettings
     let link: Link<FrameLanguage>
-    /// The client's address, which behind a proxy is not that of the socket's peer.
+    /// The client's address, which behind a proxy differs from the socket's peer.
     private let remoteAddress: SocketAddress?
-    /// Why this client is sent away at once; nil: it is served.
+    /// The reason for which this client is closed immediately; nil: it is served.
     private let refusal: GoAway?
     let completions: CompletionQueue
     /// The resources that are held for this connection, here and by its handlers.
     let load: LedgerAccount
     /// The charge for the larger buffers of one that carries files, in bytes.
     var contentCost = 0
-    // Unchecked: a request touches it some five times, on the event loop alone, and every access ends before anybody
-    // else is called.
+    // Unchecked: a request accesses it some five times, only on the event loop, and every access ends before any other
+    // code is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -133,14 +134,14 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         didSet { self.noteWaiting() }
     }
     var bucket: TokenBucket?
-    /// The frames that ask for nothing and that the client may still send.
+    /// The unproductive frames that the client may still send.
     var unproductiveBucket: TokenBucket?
     /// The WebSocket that carries the frames, and the number of its pings and pongs that were taken from the bucket.
     var carriage: WebSocketCarriage?
     var chargedControlFrames = 0
-    /// The requests that the client may still cancel; nil before the first, and where there is no limit.
+    /// The requests that the client may still cancel; nil before the first, and if there is no limit.
     var cancels: TokenBucket?
-    /// Why the connection ends, once it does.
+    /// The reason why the connection ends, once it does.
     var closeReason: ServerCloseReason?
     /// The timers that end requests at their deadlines, by run.
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
@@ -220,14 +221,14 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         do {
             try operations.addHandler(self.link, position: position)
         } catch {
-            // It will never tell that it is gone, and we hold each other.
+            // It will never report its end, and we retain each other.
             self.link.host = nil
             self.link.receiver = nil
             throw error
         }
     }
 
-    /// Leaves a channel that speaks something else.
+    /// Detaches from a channel that speaks another protocol.
     func leavePipeline(_ operations: ChannelPipeline.SynchronousOperations) {
         self.ends(.upgraded)
         self.end()
@@ -264,7 +265,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// The channel is connected.
     func begin(in turn: inout Turn) {
         guard self.hot.serverContext == nil, self.hot.phase == .open, let context = self.link.context else { return }
-        // Accepted while the server shut down, by a loop that had no other connection.
+        // Accepted during the server's shutdown, by a loop that had no other connection.
         guard !self.loop.isOver else { return self.kill() }
         if let refusal = self.refusal {
             self.loop.addRefused(self)
@@ -311,8 +312,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         if let policy = self.loop.draining { self.drain(policy, in: &turn) }
     }
 
-    /// Has the system find out soon whether a client that has closed its direction still waits for its answers: one
-    /// that has closed both looks the same until it is sent something.
+    /// Makes the system find out soon whether a client that has closed its direction still waits for its answers: a
+    /// client that has closed both looks the same until data is sent to it.
     private func probeSoon() {
         guard self.hot.machine.inFlight > 0, let options = self.link.context?.channel.syncOptions else { return }
         // They fail where it is no TCP connection.
@@ -344,11 +345,11 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
                 self.core.peerLog.write(.debug, "a connection has ended", metadata, by: self.core.logger)
             }
             self.core.sessions.remove(session.id)
-            // Before it ends, so that it still has its values.
+            // Called before the session ends, so that it still has its values.
             self.core.connections.onClose?(session, self.closeReason ?? .connectionLost)
             session.end()
         }
-        // The session knows the connection, and the connection the session.
+        // The session and the connection retain each other.
         self.hot.serverContext = nil
         self.carriage = nil
     }
@@ -369,7 +370,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         }
     }
 
-    /// Notes why the connection ends, unless it ends already.
+    /// Records why the connection ends, unless it ends already.
     func ends(_ reason: ServerCloseReason) {
         if self.closeReason == nil { self.closeReason = reason }
     }
@@ -381,7 +382,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.link.kill()
     }
 
-    /// Adds what was counted here to what the event loop has counted.
+    /// Adds the connection's counts to those of the event loop.
     func takeStatistics() {
         self.loop.counters.take(&self.hot.machine.statistics)
     }

@@ -7,11 +7,11 @@ import NIOCore
 
 /// One event loop's share of a server: its connections, their turns, and the counters of both.
 ///
-/// Connections are touched in turns of the event loop alone.
+/// Connections are accessed only in turns of the event loop.
 final class ServerLoop: Sendable {
     /// A push to all connections that has not reached all of them yet.
     private struct Broadcast {
-        /// A number that is greater than that of every broadcast before.
+        /// A number that is greater than that of every earlier broadcast.
         var number: UInt64
         /// The push for each listener.
         var pushes: [PushQueue.Push?]
@@ -27,14 +27,14 @@ final class ServerLoop: Sendable {
         var messages = SessionList<MessageSession>()
         /// Connections beyond the limit, which are being sent away.
         var refused = SessionList<ServerConnection>()
-        /// The first is under way.
+        /// The broadcasts; the first is under way.
         var broadcasts: Deque<Broadcast> = []
         var lastBroadcast: UInt64 = 0
         /// Channels whose TLS handshake, or opening of a WebSocket, is not over.
         var handshakes: [ObjectIdentifier: Handshake] = [:]
         var draining: ShutdownPolicy?
         var empty: EventLoopPromise<Void>?
-        /// Whether the last one has gone: nobody looks after what comes now.
+        /// Whether the last connection has closed: connections accepted from now on are not checked.
         var isOver = false
 
         var isEmpty: Bool { self.open.isEmpty && self.refused.isEmpty && self.messages.isEmpty }
@@ -51,7 +51,7 @@ final class ServerLoop: Sendable {
     let handshakes: LoopHandshakes
     private let connections: NIOLoopBoundBox<Connections>
 
-    /// The largest number of connections that are passed through before it is looked at how long the turn has lasted.
+    /// The largest number of connections that are processed before the duration of the turn is checked.
     private static let sliceLength = 64
     /// About how long a turn serves one connection, or passes through all: others of the event loop wait meanwhile.
     private static let turnBudget = TimeAmount.milliseconds(1)
@@ -70,7 +70,7 @@ final class ServerLoop: Sendable {
 
     // MARK: From any thread
 
-    /// Hands every connection the push of its listener. How many took it.
+    /// Hands every connection the push of its listener. Succeeds with the number of connections that accepted it.
     func push(_ pushes: [PushQueue.Push?]) -> EventLoopFuture<Int> {
         let promise = self.eventLoop.makePromise(of: Int.self)
         let isSubmitted = self.socketLoop.submit(
@@ -87,14 +87,14 @@ final class ServerLoop: Sendable {
         return promise.futureResult
     }
 
-    /// Whether a turn has lasted long enough. The more connections wait for another one, the shorter it is: those that
-    /// ask for little come behind all that ask for much.
+    /// Returns whether a turn has lasted long enough. The more connections wait for another turn, the shorter it is, so
+    /// that clients with small requests do not wait long behind clients with many.
     func turnIsOver(_ turn: borrowing Turn) -> Bool {
         let share = Self.turnBudget.nanoseconds / Int64(1 + self.socketLoop.yieldingCount / 8)
         return self.socketLoop.age(of: turn).nanoseconds >= max(share, Self.leastTurnBudget.nanoseconds)
     }
 
-    /// Goes on with the broadcasts, as far as that takes little time.
+    /// Continues the broadcasts for a short time.
     private func broadcast(in turn: inout Turn) {
         while var broadcast = self.connections.value.broadcasts.first {
             let end = broadcast.place ?? self.connections.value.open.count
@@ -121,15 +121,15 @@ final class ServerLoop: Sendable {
         self.socketLoop.afterOtherChannels(in: &turn) { self.broadcast(in: &$0) }
     }
 
-    /// Nobody is left who could get them.
+    /// Ends the broadcasts, since no receiver is left.
     private func endBroadcasts() {
         let broadcasts = self.connections.value.broadcasts
         self.connections.value.broadcasts = []
         for broadcast in broadcasts { broadcast.promise.succeed(broadcast.count) }
     }
 
-    /// Lets every connection finish what is in flight. Succeeds when the last one is gone; from then on nothing is
-    /// submitted to the event loop, which may be gone, too.
+    /// Lets every connection finish its requests in flight. Succeeds when the last one is closed; from then on nothing
+    /// is submitted to the event loop, which may be gone.
     func drain(_ policy: ShutdownPolicy) -> EventLoopFuture<Void> {
         let empty = self.eventLoop.makePromise(of: Void.self)
         let isSubmitted = self.socketLoop.submit(
@@ -150,8 +150,8 @@ final class ServerLoop: Sendable {
     static let drainStep = 64
     private static let drainInterval = TimeAmount.milliseconds(20)
 
-    /// Tells connections to finish, in steps that take ``ShutdownPolicy/tellingTime`` together. Few are notified at
-    /// once.
+    /// Tells connections to finish, in steps that take ``ShutdownPolicy/tellingTime`` together. Each step notifies a
+    /// few.
     private func drain(
         _ connections: ArraySlice<ServerConnection>,
         _ policy: ShutdownPolicy,
@@ -166,7 +166,7 @@ final class ServerLoop: Sendable {
         _ = self.socketLoop.setTimer(turn.now + Self.drainInterval) { self.drain(rest, policy, step: step, in: &$0) }
     }
 
-    /// Closes every connection at once, but that those with streams are told of the end of these.
+    /// Closes every connection immediately, except that connections with streams are notified of their end.
     func kill() {
         self.socketLoop.submit(
             .closure { turn in
@@ -184,7 +184,7 @@ final class ServerLoop: Sendable {
     /// Whether the server has shut down, so that no connection may begin.
     var isOver: Bool { self.connections.value.isOver }
 
-    /// How the server shuts down, once it does.
+    /// The shutdown's policy, once the server shuts down.
     var draining: ShutdownPolicy? { self.connections.value.draining }
 
     func addHandshake(on channel: any Channel) {
@@ -207,7 +207,7 @@ final class ServerLoop: Sendable {
     }
 
     func add(_ connection: ServerConnection) {
-        // What was sent before is not for it.
+        // Earlier broadcasts are not meant for it.
         connection.lastBroadcast = self.connections.value.lastBroadcast
         self.connections.value.open.append(connection)
         self.silence.add(connection, now: .now())
@@ -241,7 +241,7 @@ final class ServerLoop: Sendable {
         self.endIfEmpty()
     }
 
-    /// Tells whoever waits for the last connection that it is gone.
+    /// Notifies the waiting futures that the last connection is closed.
     private func endIfEmpty() {
         guard self.connections.value.isEmpty, let empty = self.connections.value.empty else { return }
         self.connections.value.isOver = true
@@ -252,13 +252,13 @@ final class ServerLoop: Sendable {
 
     // MARK: What takes too long
 
-    /// Any thread: has the connections looked after, unless that is under way.
+    /// Has the connections checked, unless a check is under way. May be called on any thread.
     func sweepIsDue() {
         // Submitted inside the lock: as long as there is a connection the event loop has not been shut down.
         self.counters.beginSweep { self.socketLoop.submit(.closure { self.sweep(in: &$0) }) }
     }
 
-    /// Looks after the connections before these places, as far as that takes little time in each turn.
+    /// Checks the connections before these places, for a short time in each turn.
     private func sweep(_ place: Int = .max, _ messagesPlace: Int = .max, in turn: inout Turn) {
         var (place, messagesPlace) = (place, messagesPlace)
         while place > 0 || messagesPlace > 0, !self.connections.value.isOver {

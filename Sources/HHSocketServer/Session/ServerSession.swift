@@ -4,8 +4,8 @@ public import Logging
 import NIOConcurrencyHelpers
 public import NIOCore
 
-/// One client's connection, as handlers and the rest of the application see it. It may outlive the connection; then
-/// what is asked of it does nothing.
+/// One client's connection, as handlers and the rest of the application see it. It may outlive the connection; calls
+/// then have no effect.
 public final class ServerSession: Sendable {
     private struct State {
         var identity: String?
@@ -16,21 +16,21 @@ public final class ServerSession: Sendable {
         var isOpen = true
     }
 
-    /// A number that no other connection of this server has or had.
+    /// A number that no other connection of this server has or has had.
     public let id: UInt64
-    /// The client's address, where it is known: that of the socket's peer, or what a listed proxy has told
+    /// The client's address, if it is known: the address of the socket's peer, or the one that a listed proxy reported
     /// (``ServerListener/proxies``).
     public let remoteAddress: SocketAddress?
     /// The listener that accepted the client.
     public let listener: Endpoint?
-    /// The certificate that the client has shown, in DER; nil without TLS, or where none was asked for.
+    /// The client's certificate, in DER; nil without TLS, or if none was requested.
     public let peerCertificate: [UInt8]?
     private let loop: SocketLoop
-    /// The thread of the connection, which it shares with others, for Swift tasks and actors that are to run there.
+    /// The thread of the connection, which it shares with others, as an executor for Swift tasks and actors.
     ///
-    /// A handler is put there by its route: see ``HandlerExecutor``.
+    /// To run a handler on it, set the route's ``HandlerExecutor``.
     public let executor: SocketExecutor
-    // Not the server's core, which has the router: handlers may keep sessions.
+    // Not the server's core, which retains the router: handlers may keep sessions.
     private let baseLogger: Logger
     private let registry: SessionRegistry
     let peerLog: PeerLog
@@ -63,7 +63,7 @@ public final class ServerSession: Sendable {
 
     var eventLoop: any EventLoop { self.loop.eventLoop }
 
-    /// The server's logger, which also says which connection it is.
+    /// The server's logger, with the connection's number as metadata.
     public var logger: Logger {
         var logger = self.baseLogger
         logger[metadataKey: "connection"] = "\(self.id)"
@@ -72,7 +72,7 @@ public final class ServerSession: Sendable {
         return logger
     }
 
-    /// Whether the connection is there.
+    /// Whether the connection is open.
     public var isOpen: Bool { self.state.withLockedValue { $0.isOpen } }
 
     /// The features that hello has agreed on; empty without hello.
@@ -87,19 +87,19 @@ public final class ServerSession: Sendable {
     /// The client's identity, once the application has authenticated it; nil before.
     public var identity: String? { self.state.withLockedValue { $0.identity } }
 
-    /// The requests in flight of the client's identity; nil where nobody counts them.
+    /// The requests in flight of the client's identity; nil if they are not counted.
     var identityLoad: IdentityLoad? { self.state.withLockedValue { $0.identityLoad } }
 
-    /// Sets the client's identity. From now on ``SocketServer/sessions(of:)`` finds it. Several connections may be one
-    /// client's, as many devices are one person's: up to ``ServerLimits/maximumSessionsPerIdentity``. Beyond it the
-    /// oldest one is sent away.
+    /// Sets the client's identity. From now on ``SocketServer/sessions(of:)`` finds the session. A client may have
+    /// several connections, for example from several devices: up to ``ServerLimits/maximumSessionsPerIdentity``. Beyond
+    /// that, the oldest one is closed.
     ///
-    /// - Parameter identity: Nil: nobody any more, such as after signing out.
+    /// - Parameter identity: Nil removes the identity, for example after signing out.
     public func authenticate(as identity: String?) {
         let registry = self.registry
         let (isChanged, dismissed): (Bool, ServerSession?) = self.state.withLockedValue { state in
             guard state.isOpen, state.identity != identity else { return (false, nil) }
-            // Inside the lock, so that the registry follows whoever was last.
+            // Inside the lock, so that the registry matches the last call.
             if let old = state.identity { registry.remove(self, old) }
             let addition = identity.map { registry.add(self, $0) }
             state.identity = identity
@@ -117,7 +117,7 @@ public final class ServerSession: Sendable {
     public subscript<Key: ServerSessionKey>(_ key: Key.Type) -> Key.Value? {
         get { self.state.withLockedValue { $0.storage[ObjectIdentifier(key)] as? Key.Value } }
         set {
-            // The old value may be the last reference to something of the application's, which may then ask this
+            // The old value may be the last reference to an object of the application, which may then call this
             // session.
             let old: (any Sendable)? = self.state.withLockedValue { state in
                 guard state.isOpen else { return nil }
@@ -131,10 +131,10 @@ public final class ServerSession: Sendable {
 
     // MARK: What is sent to it
 
-    /// Sends a push, without waiting for what becomes of it.
+    /// Sends a push, without waiting for the result.
     ///
     /// - Parameters:
-    ///   - type: One that the wire format leaves to applications.
+    ///   - type: A type that the wire format leaves to applications.
     ///   - body: The payload.
     public func push(type: UInt32, body: ByteBuffer) {
         self.onLoop { _ = $0.push(type: type, body: body, in: &$1) }
@@ -142,8 +142,8 @@ public final class ServerSession: Sendable {
 
     /// Sends a push.
     ///
-    /// - Returns: Whether it was taken: it is on its way, or waits for the client, which is behind. It is not when too
-    ///   many wait already, when the connection is over, and in a wire format without pushes.
+    /// - Returns: Whether it was accepted: it is being sent, or waits for the slow client. It is rejected when too many
+    ///   wait already, when the connection has ended, and in a wire format without pushes.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Bool {
         let answer: EventLoopFuture<Bool>? = self.state.withLockedValue { state in
@@ -161,17 +161,17 @@ public final class ServerSession: Sendable {
         return await (try? answer?.get()) ?? false
     }
 
-    /// Tells the client to go away, where the format can, and closes the connection. What is in flight is cancelled;
-    /// its answers are not sent.
+    /// Tells the client to go away, if the format can express it, and closes the connection. Requests in flight are
+    /// cancelled; their answers are not sent.
     ///
     /// - Parameters:
-    ///   - reason: For people to read.
+    ///   - reason: The reason, as text for people.
     ///   - retryAfter: How long the client should stay away from this server; zero by default.
     public func close(reason: String, retryAfter: Duration = .zero) {
         self.onLoop { $0.dismiss(GoAway(reason: reason, retryAfter: retryAfter), in: &$1) }
     }
 
-    /// Has `body` run in a turn of the event loop, if the connection is there then.
+    /// Runs `body` in a turn of the event loop, if the connection is open then.
     func onLoop(_ body: @escaping @Sendable (ServerConnection, inout Turn) -> Void) {
         self.state.withLockedValue { state in
             guard state.isOpen else { return }
@@ -189,7 +189,7 @@ public final class ServerSession: Sendable {
             defer { state.storage = [:] }
             return state.storage
         }
-        // Outside the lock, as what the application has kept may ask this session when it goes.
+        // Outside the lock, because values of the application may call this session when they are released.
         withExtendedLifetime(storage) {}
         self.connection.value = nil
     }
@@ -199,7 +199,7 @@ extension ServerSession: LedgerHolder {
     func evict() { self.onLoop { $0.evict(.memory, in: &$1) } }
 }
 
-/// Names a value that is kept with a ``ServerSession``.
+/// The key of a value that is kept with a ``ServerSession``.
 ///
 /// ```swift
 /// enum Room: ServerSessionKey { typealias Value = String }

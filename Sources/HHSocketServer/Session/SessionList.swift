@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The connections of an event loop, in an order in which they can be passed through a few at a time, while others come
-/// and go.
+/// The connections of an event loop, in an order in which they can be iterated a few at a time, while others are added
+/// and removed.
 struct SessionList<Session: AnyObject> {
     private var sessions: [Session] = []
     private var places: [ObjectIdentifier: Int] = [:]
@@ -15,7 +15,7 @@ struct SessionList<Session: AnyObject> {
         self.sessions.append(session)
     }
 
-    /// - Returns: Whether it was there.
+    /// - Returns: Whether the list contained it.
     @discardableResult
     mutating func remove(_ session: Session) -> Bool {
         guard let place = self.places.removeValue(forKey: ObjectIdentifier(session)) else { return false }
@@ -28,10 +28,10 @@ struct SessionList<Session: AnyObject> {
         return true
     }
 
-    /// Up to `count` of them before the place `end`, the last one first.
+    /// Returns up to `count` connections before the place `end`, the last one first.
     ///
-    /// Whoever goes on with the place of the last of these passes all that were there at the beginning, and some of
-    /// them twice if others go meanwhile.
+    /// A caller that continues with the place of the last one returned visits all connections that were there at the
+    /// beginning, and some of them twice if others are removed meanwhile.
     func slice(before end: Int, count: Int) -> (sessions: [Session], place: Int) {
         let end = min(end, self.sessions.count)
         let place = max(0, end - count)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// Decides, for one connection, which answer belongs to which frame, and knows what is in flight. Does no I/O.
+/// Decides, for one connection, which answer belongs to which frame, and tracks the requests in flight. It does no I/O.
 ///
-/// `Work` is whatever stops a running handler: a task in the server, a string in the tests.
+/// `Work` represents a running handler that can be stopped: a task in the server, a string in the tests.
 ///
-/// Three kinds of wrong are kept apart. A frame the protocol forbids but whose end is known (reserved serial, duplicate
-/// serial, wrong checksum) is answered and forgotten. Bytes whose frames' ends are in doubt do not come here: the
-/// decoder ends the stream. A legal race (a cancel that comes too late, the result of a handler that was stopped) is
+/// Three kinds of errors are distinguished. A frame that the protocol forbids but whose end is known (reserved serial,
+/// duplicate serial, wrong checksum) is answered and forgotten. Bytes whose framing is in doubt do not get here: the
+/// decoder ends the stream. A legal race (a cancel that is too late, the result of a handler that was stopped) is
 /// dropped.
 struct SessionMachine<Work> {
     /// How the router would handle a frame's type.
@@ -17,11 +17,12 @@ struct SessionMachine<Work> {
         case asynchronous
     }
 
-    /// Names one run of a handler. A serial does not: it may be used again while a cancelled handler still runs. Runs
-    /// are numbered from 1 on; where answers are kept in order, requests that need no run have a number of theirs too.
+    /// The number of a handler's run. A serial does not identify it, because it may be reused while a cancelled handler
+    /// still runs. Runs are numbered from 1; where answers are kept in order, requests that need no run are numbered
+    /// too.
     typealias RunID = UInt64
 
-    /// Why a request is not begun though nothing is wrong with it.
+    /// The reason why a valid request is not begun.
     enum Refusal: Error, Hashable {
         case inFlight, bytes, rate, concurrency
         /// Too many requests of its type, or of its client's identity, are in flight.
@@ -32,7 +33,7 @@ struct SessionMachine<Work> {
         case bodyLength
         /// Its deadline has passed.
         case deadline
-        /// The client has not said hello, and must.
+        /// The client must say hello and has not.
         case noHello
         /// The body is compressed, and the client is a stranger.
         case compression
@@ -40,14 +41,14 @@ struct SessionMachine<Work> {
         case noStreams
         /// It is to open a stream, and has a body where it may have none, or an idempotency key.
         case opening
-        /// As many streams are open as may be.
+        /// The maximum number of streams is open.
         case streams
     }
 
     /// The request of a frame.
     enum Reception {
-        /// A request that may be run, as far as this connection knows: find out whether a limit is in the way, then
-        /// call ``admit(_:bytes:refusal:)``, in the same turn.
+        /// A request that may be run as far as this connection knows. The caller checks the other limits, then calls
+        /// ``admit(_:bytes:refusal:)``, in the same turn.
         case admit(Admission)
         /// Answer with this status, the frame's own type and serial, and no payload.
         case answer(Status, RunID?)
@@ -82,7 +83,7 @@ struct SessionMachine<Work> {
     /// The step that follows a handler's result.
     enum ResultAction: Hashable {
         case send
-        /// Nobody waits for it any more.
+        /// The result is no longer needed.
         case drop
     }
 
@@ -93,18 +94,19 @@ struct SessionMachine<Work> {
         var bytes: Int
     }
 
-    /// How many requests may be in flight; it grows when the client becomes known.
+    /// The maximum number of requests in flight; it grows when the client's identity becomes known.
     var maximumInFlight: Int
     private let numbersAll: Bool
     private let format: WireFormat
     private let requestSerials: ClosedRange<UInt32>
     private let heartbeat: WireFormat.Heartbeat?
     private var slots: [UInt32: Slot] = [:]
-    /// Handlers that were stopped and have not returned yet. Their serials are free again, they themselves are not
-    /// gone: without a bound a client could pile them up with requests and cancels in turn.
+    /// The number of stopped handlers that have not returned yet. Their serials are free again, but they still run:
+    /// without a limit a client could accumulate them by sending and cancelling requests in turn.
     private var stopped = 0
     private var lastRun: RunID = 0
-    /// Of the bodies of requests whose handler runs. Those of handlers that were stopped are counted until they return.
+    /// The number of bytes of the bodies of requests whose handler runs. Bodies of stopped handlers count until these
+    /// return.
     private(set) var bodyBytes = 0
     private var outstandingPings = 0
     private(set) var isDraining = false
@@ -114,7 +116,7 @@ struct SessionMachine<Work> {
     private(set) var isClosed = false
     /// The counts since they were last taken.
     var statistics = ServerStatistics()
-    /// The number of frames since it was last taken that ask for nothing or cannot be answered with anything of use.
+    /// The number of frames since it was last taken that request nothing or cannot be answered usefully.
     private(set) var unproductiveFrames = 0
 
     /// - Parameter numbersAll: Whether requests that are answered without a run have a number too.
@@ -126,13 +128,13 @@ struct SessionMachine<Work> {
         self.heartbeat = format.layout.heartbeat
     }
 
-    /// Whether no more requests may be in flight.
+    /// Whether the maximum number of requests is in flight.
     var isAtLimit: Bool { self.slots.count >= self.maximumInFlight }
 
     /// Requests whose handler runs and whose answer is awaited.
     var inFlight: Int { self.slots.count }
 
-    /// Whether nothing is left to be done here, once every answer has been flushed.
+    /// Whether the connection may close once every answer has been flushed.
     var isFinished: Bool {
         (self.inputIsClosed || (self.isDraining && !self.awaitsClientClose)) && self.slots.isEmpty
     }
@@ -176,7 +178,7 @@ struct SessionMachine<Work> {
         }
     }
 
-    /// Begins a request, unless a limit is in the way.
+    /// Begins a request, unless a limit prevents it.
     ///
     /// - Parameter bytes: The number of bytes of the body.
     mutating func admit(_ admission: Admission, bytes: Int, refusal: Refusal?) -> Start {
@@ -193,7 +195,7 @@ struct SessionMachine<Work> {
         return self.lastRun
     }
 
-    /// The number of a request that has come; nil where those that need no run have none.
+    /// Returns the number of a new request; nil if requests that need no run have none.
     private mutating func nextNumber() -> RunID? { self.numbersAll ? self.nextRun() : nil }
 
     /// Counts a refusal. Returns its status.
@@ -228,7 +230,7 @@ struct SessionMachine<Work> {
         return .overloaded
     }
 
-    /// A request whose body cannot be read.
+    /// Records a request whose body cannot be read.
     ///
     /// - Returns: Its number where answers are kept in order.
     mutating func receivedIllegal() -> RunID? {
@@ -238,9 +240,9 @@ struct SessionMachine<Work> {
         return self.nextNumber()
     }
 
-    /// The time of a request in flight is over. Nil if it has been answered, or was stopped.
+    /// Ends a request in flight whose time is over. Returns nil if it has been answered, or was stopped.
     ///
-    /// - Parameter isOurs: Whether it is the server that gives it no more time.
+    /// - Parameter isOurs: Whether it exceeded the server's timeout.
     mutating func expire(serial: UInt32, run: RunID, isOurs: Bool = false) -> Expired? {
         guard let slot = self.slots[serial], slot.run == run else { return nil }
         self.slots[serial] = nil
@@ -249,8 +251,8 @@ struct SessionMachine<Work> {
         return Expired(work: slot.work)
     }
 
-    /// A request in flight is over for another reason than its time or a cancel. Nil if it has been answered, or was
-    /// stopped.
+    /// Ends a request in flight for a reason other than its time or a cancel. Returns nil if it has been answered, or
+    /// was stopped.
     mutating func end(serial: UInt32, run: RunID) -> Expired? {
         guard let slot = self.slots[serial], slot.run == run else { return nil }
         self.slots[serial] = nil
@@ -260,24 +262,24 @@ struct SessionMachine<Work> {
 
     func isInFlight(_ serial: UInt32) -> Bool { self.slots[serial] != nil }
 
-    /// The serials of sound requests whose handler runs and answers at once, if it is synchronous, as nearly always;
-    /// nil if there are none now. Such a request is to be reported by ``receivedOnFastPath(_:)``, any other by
+    /// The serials of valid requests that a synchronous handler may answer immediately, as it nearly always may; nil if
+    /// there are none now. Report such a request by ``receivedOnFastPath(_:)``, any other by
     /// ``receive(type:serial:isCorrupt:handling:)``.
     var serialsOnFastPath: ClosedRange<UInt32>? {
         self.slots.isEmpty && !self.isClosed && !self.isDraining ? self.requestSerials : nil
     }
 
-    /// Sound requests have come that are answered at once.
+    /// Records valid requests that are answered immediately.
     mutating func receivedOnFastPath(_ count: Int = 1) {
         self.statistics.requests += count
     }
 
-    /// Counts a frame that asks for nothing, and that is not counted as such here.
+    /// Counts an unproductive frame that is not counted as such here.
     mutating func receivedUnproductive() {
         self.unproductiveFrames += 1
     }
 
-    /// Returns the number of frames since the last call that ask for nothing.
+    /// Returns the number of unproductive frames since the last call.
     mutating func takeUnproductiveFrames() -> Int {
         defer { self.unproductiveFrames = 0 }
         return self.unproductiveFrames
@@ -286,17 +288,18 @@ struct SessionMachine<Work> {
     private mutating func receivedCorruptControl(type: UInt32, serial: UInt32) -> Reception {
         self.statistics.badChecksums += 1
         self.unproductiveFrames += 1
-        // Control frames other than a heartbeat are never answered; nor is what seems to answer our ping.
+        // Control frames other than a heartbeat are never answered; nor is a frame that looks like an answer to our
+        // ping.
         guard self.format.isHeartbeatRequest(type: type, serial: serial), self.heartbeat?.pingedBy != .server,
             !self.isAnswerToPing(serial)
         else { return .ignore }
         return .answer(.lostPacket, nil)
     }
 
-    /// Bytes have come that are no frame, in a format with separators.
+    /// Records bytes that are not a frame, in a format with separators.
     ///
-    /// - Returns: Whether the answer is ``Status/illegalFormat``, with this type and serial: they are those of a
-    ///   request, which is none that is in flight.
+    /// - Returns: Whether the answer is ``Status/illegalFormat``, with this type and serial: they belong to a request
+    ///   that is not in flight.
     mutating func receivedMalformed(type: UInt32?, serial: UInt32?) -> Bool {
         guard !self.isClosed else { return false }
         self.statistics.illegalRequests += 1
@@ -318,7 +321,7 @@ struct SessionMachine<Work> {
                 return .ignore
             }
             self.unproductiveFrames += 1
-            // Where only the server pings, an answer would be answered in turn, for ever.
+            // Where only the server pings, an answer would be answered in turn, without end.
             guard self.heartbeat?.pingedBy != .server else { return .ignore }
             self.statistics.heartbeatsAnswered += 1
             return .answer(.ok, nil)
@@ -344,7 +347,7 @@ struct SessionMachine<Work> {
         self.outstandingPings > 0 && serial == self.heartbeat?.serverSerial
     }
 
-    /// The bytes can no longer be told apart into frames.
+    /// Records that the bytes can no longer be split into frames.
     mutating func lostFraming() {
         self.statistics.protocolErrors += 1
     }
@@ -361,9 +364,9 @@ struct SessionMachine<Work> {
         self.slots[serial]?.work = work
     }
 
-    /// A handler returned or threw.
+    /// Records that a handler returned or threw.
     ///
-    /// - Parameter bytes: How many the request's body had.
+    /// - Parameter bytes: The length of the request's body in bytes.
     mutating func finished(serial: UInt32, run: RunID, bytes: Int = 0) -> ResultAction {
         self.bodyBytes -= bytes
         guard self.slots[serial]?.run == run else {
@@ -376,13 +379,13 @@ struct SessionMachine<Work> {
 
     // MARK: From this side
 
-    /// A ping is about to leave, with the format's serial for a server's ping.
+    /// Records that a ping is about to be sent, with the format's serial for a server's ping.
     mutating func pinged() {
         self.outstandingPings += 1
         self.statistics.pingsSent += 1
     }
 
-    /// From now on requests are refused; those in flight are finished.
+    /// Refuses requests from now on; those in flight are finished.
     ///
     /// - Parameter isToldToClient: Whether the client is notified, and closes the connection itself.
     mutating func drain(isToldToClient: Bool = false) {
@@ -395,7 +398,7 @@ struct SessionMachine<Work> {
         if self.slots.isEmpty, self.slots.capacity > 0 { self.slots = [:] }
     }
 
-    /// The connection is over. What is to be stopped.
+    /// Ends the connection, and returns the work that is to be stopped.
     mutating func close() -> [Work] {
         self.isClosed = true
         defer {

@@ -11,9 +11,9 @@ final class SessionRegistry: Sendable {
 
     /// The results of adding a session.
     struct Addition {
-        /// The requests of the identity; nil where nobody counts them.
+        /// The requests of the identity; nil if they are not counted.
         var load: IdentityLoad?
-        /// The session that has to go, because there are too many.
+        /// The session that has to be closed, because there are too many.
         var dismissed: ServerSession?
     }
 
@@ -34,7 +34,7 @@ final class SessionRegistry: Sendable {
         self.shards.shard(of: identity)
     }
 
-    /// Adds a session. If there are too many of its identity, the oldest is one no more.
+    /// Adds a session. If its identity then has too many, the oldest is removed.
     func add(_ session: ServerSession, _ identity: String) -> Addition {
         self.shard(of: identity).withLockedValue { clients in
             var client =
@@ -60,20 +60,20 @@ final class SessionRegistry: Sendable {
         }
     }
 
-    /// The last request of an identity that has no sessions is over.
+    /// Called when the last request of an identity without sessions is over.
     func requestsEnded(of identity: String) {
         self.shard(of: identity).withLockedValue { self.forget(identity, &$0) }
     }
 
-    /// Forgets an identity that has neither sessions nor requests in flight: those of handlers that do not end when
-    /// they are cancelled count until they do, or a client could reconnect and make as many again.
+    /// Forgets an identity that has neither sessions nor requests in flight. Requests of handlers that do not end when
+    /// they are cancelled count until they do: otherwise a client could reconnect and start the same number again.
     private func forget(_ identity: String, _ clients: inout [String: Client]) {
         guard let client = clients[identity], client.sessions.isEmpty else { return }
         client.load?.isOrphaned = true
         if client.load?.hasRequests != true { clients[identity] = nil }
     }
 
-    /// In the order in which they were made.
+    /// Returns the sessions in the order in which they were added.
     func sessions(of identity: String) -> [ServerSession] {
         self.shard(of: identity).withLockedValue { Array(($0[identity]?.sessions ?? [:]).values) }
             .sorted { $0.id < $1.id }
@@ -95,7 +95,7 @@ final class IdentityLoad: Sendable {
 
     var hasRequests: Bool { self.quota.count > 0 }
 
-    /// Whether the identity has no session any more.
+    /// Whether the identity has no session left.
     var isOrphaned: Bool {
         get { self.orphaned.load(ordering: .sequentiallyConsistent) }
         set { self.orphaned.store(newValue, ordering: .sequentiallyConsistent) }
@@ -104,7 +104,7 @@ final class IdentityLoad: Sendable {
     func start() -> Bool { self.quota.start() }
 
     func finished() {
-        // Counted down first, and asked then, as the registry says it first and counts then: one of both finds out.
+        // Counts down first, then checks, while the registry marks first and then counts: one of the two notices.
         if self.quota.finished(), self.isOrphaned { self.registry.requestsEnded(of: self.identity) }
     }
 }

@@ -2,12 +2,12 @@
 import NIOConcurrencyHelpers
 import NIOPosix
 
-/// Has event loops look after their connections from time to time, from a thread of its own.
+/// Makes event loops check their connections periodically, from a dedicated thread.
 ///
-/// Not by timers of the event loops: while one is set, each turn of a loop reads the clock three times. And not by
-/// Dispatch: on Linux, while work waits in one of its global queues, it opens a file in `/proc` for each of its threads
-/// every second, and ends the process (SIGILL in `_dispatch_workq_monitor_pools`) if it cannot, such as when no file
-/// descriptor is left.
+/// It does not use timers of the event loops: while one is set, each turn of a loop reads the clock three times. It
+/// does not use Dispatch: on Linux, while work waits in one of its global queues, it opens a file in `/proc` for each
+/// of its threads every second, and ends the process (SIGILL in `_dispatch_workq_monitor_pools`) if it cannot, for
+/// example when no file descriptor is left.
 final class SweepClock: Sendable {
     private let threads = NIOThreadPool(numberOfThreads: 1)
     private let isOver = ConditionLock(value: false)

@@ -6,20 +6,20 @@ import NIOCore
 /// On the connection's event loop.
 final class ConnectionStreams {
     var machine: ServerStreams
-    /// The steps that have not been performed. Items wait here until the read that brought them is over.
+    /// The actions that have not been performed. Items wait here until the read that brought them is over.
     var pending: [StreamAction] = []
     var isPerforming = false
-    /// Whether frames of the streams wait for the link to take more.
+    /// Whether frames of the streams wait until the link accepts more.
     var wantsRoom = false
-    /// Whether a push is leaving in pieces. Others wait.
+    /// Whether a push is being sent in pieces. Others wait.
     var isPushing = false
-    /// Whether nothing is read because the client does not take its answers.
+    /// Whether reading is suspended because the client does not take its answers.
     var isReadingSuspended = false
     /// The cost that was charged last.
     var charged = 0
     /// Ends streams that do not move.
     var alarm: SocketLoop.TimerID?
-    /// The number of bytes of pieces that have come.
+    /// The number of bytes of received pieces.
     private var pieceBytes = 0
     private var unfinished: (since: NIODeadline, bytes: Int)?
     private var parties: [StreamID: any StreamParty] = [:]
@@ -51,11 +51,11 @@ final class ConnectionStreams {
         return party
     }
 
-    /// Whether a frame that looks like a whole request may be none: the last piece of a payload, or a mistake on a
+    /// Whether a frame that looks like a whole request may not be one: the last piece of a payload, or a mistake on a
     /// stream whose answer waits behind its items. Other streams are requests in flight.
     var closesFastPath: Bool { self.machine.awaitsPieces || self.parties.count > self.runs.count }
 
-    /// The connection takes nothing more: all streams are over.
+    /// Ends all streams when the connection is lost.
     func lose() {
         self.machine.connectionLost()
         self.pending = []
@@ -83,14 +83,14 @@ final class ConnectionStreams {
     /// The number of bytes of answers and pushes that may wait before nothing more is read, as for a link.
     private static var maximumPlainBytes: Int { 1 << 20 }
 
-    /// Whether the client should take its answers before it asks for more.
+    /// Whether the client should take its answers before it sends more requests.
     var isBehind: Bool { self.machine.waitingPlainBytes >= Self.maximumPlainBytes }
 
     // MARK: Unfinished payloads
 
     func pieceCame(_ length: Int) { self.pieceBytes += length }
 
-    /// Whether payloads that have come in part do not make progress, as ``SessionWatch`` decides it for frames.
+    /// Returns whether partially received payloads make no progress, by the rules of ``SessionWatch`` for frames.
     func isStalled(_ times: SessionWatch.Times, now: NIODeadline) -> Bool {
         guard let limit = times.readStall, self.machine.hasUnfinished, !self.isWindowUsed else {
             self.unfinished = nil

@@ -12,9 +12,10 @@ public import NIOCore
 ///     return ByteBuffer()
 /// }
 /// ```
-/// A slow handler slows its client, and a slow client its handler: what waits between them is bounded by the windows of
-/// hello (``SocketServer/Configuration/streams``). A handle: copies are the same stream. Once its handler has returned,
-/// it takes and gives nothing more.
+///
+/// A slow handler slows down its client, and a slow client its handler: the windows of hello
+/// (``SocketServer/Configuration/streams``) bound the items that wait between them. A handle: copies refer to the same
+/// stream. Once its handler has returned, it neither receives nor sends.
 public struct ServerStream: Sendable {
     /// The opening: its type, its serial, and where the client sends one message that message.
     public let request: ServerRequest
@@ -31,37 +32,36 @@ public struct ServerStream: Sendable {
     /// The client's items; none where it sends one message.
     public var items: Items { Items(exchange: self.exchange) }
 
-    /// Sends an item, and returns when the next one may be sent: the client's credit reaches for all that waits, and
-    /// the connection has room. To be called by one task at a time for items to leave in a certain order.
+    /// Sends an item, and returns when the next one may be sent: the client's credit covers everything that waits, and
+    /// the connection has room. Call it from one task at a time to send items in a certain order.
     ///
     /// - Throws: `CancellationError` once the stream is over, and if the task is cancelled while it waits;
     ///   ``StatusError`` with status 301 if the item is longer than ``ServerLimits/maximumAnswerLength``, and with 303
-    ///   where the server sends one message, which is what the handler returns.
+    ///   if the server sends one message, which the handler returns.
     public nonisolated(nonsending) func send(_ body: ByteBuffer) async throws {
         guard self.kind.serverStreams else { throw StatusError(.illegalFormat) }
         try await self.exchange.send(body, type: self.request.type)
     }
 
-    /// Sends an item as ``send(_:)`` does, which is not compressed even where hello has agreed on that: for content of
-    /// which much comes, and that is mostly compressed already.
+    /// Sends an item as ``send(_:)`` does, but without compression even if hello has agreed on it: for large amounts of
+    /// content that is mostly compressed already.
     nonisolated(nonsending) func sendUncompressed(_ body: ByteBuffer) async throws {
         try await self.exchange.send(body, type: self.request.type, mayCompress: false)
     }
 
-    /// Prepares the connection for a file: reads and writes of TLS are longer, and the client may send as much as
-    /// ``/HHSocket/TransferPart/window`` before the handler has taken it. The connection's window bounds it
-    /// nonetheless.
+    /// Prepares the connection for a file: TLS reads and writes are longer, and the client may send up to
+    /// ``/HHSocket/TransferPart/window`` before the handler has taken it. The connection's window still applies.
     func carryContent() { self.exchange.carryContent(window: TransferPart.window) }
 
-    /// Whether an item is there, for which nobody need wait.
+    /// Whether an item can be taken without waiting.
     var hasItem: Bool { self.exchange.hasItem }
 
     /// The items of a client, in order.
     ///
     /// There is one reader. An item counts as taken, so that the client may send more, when the reader gets it. The
-    /// sequence ends when the client has ended its items. It throws a ``StatusError`` if the stream ends before: with
-    /// the status that the client was answered, or 409 where it has cancelled or is gone; so a half of a transfer never
-    /// passes for the whole. The same is thrown where the task is cancelled that waits.
+    /// sequence ends when the client has ended its items. If the stream ends earlier, it throws a ``StatusError``: with
+    /// the status that was sent to the client, or 409 if the client has cancelled or disconnected, so that half a
+    /// transfer never passes for the whole. It throws the same error if the waiting task is cancelled.
     public struct Items: AsyncSequence, Sendable {
         public typealias Element = ByteBuffer
         public typealias Failure = StatusError

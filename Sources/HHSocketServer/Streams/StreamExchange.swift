@@ -4,17 +4,17 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The state that the handler of a stream and the stream's connection share: the items that have come, and those that
-/// are to leave.
+/// The state that the handler of a stream shares with the stream's connection: the received items, and those that are
+/// to be sent.
 ///
-/// The handler takes and gives on any thread. The connection is told to look here once for all that happens until it
-/// does: ``ServerConnection/visit(_:in:)``.
+/// The handler takes and sends on any thread. The connection is notified once for everything that happens until it
+/// calls ``ServerConnection/visit(_:in:)``.
 final class StreamExchange: StreamParty, Sendable {
     /// An item on its way to the connection.
     private struct Outgoing {
         var payload: ByteBuffer
         var isCompressed: Bool
-        /// Whoever waits until the next item may follow.
+        /// The task that waits until the next item may follow.
         var sender: Sender?
     }
 
@@ -27,7 +27,7 @@ final class StreamExchange: StreamParty, Sendable {
         // From the client.
         /// The items that the handler is going through.
         var batch = StreamInbox()
-        /// Those that have come since it took these.
+        /// The items that have arrived since it took these.
         var inbox = StreamInbox()
         var hasInputEnded: Bool
         var reader: UnsafeContinuation<Void, Never>?
@@ -39,17 +39,17 @@ final class StreamExchange: StreamParty, Sendable {
 
         // To the client.
         var outbox: Deque<Outgoing> = []
-        /// The cost of items for which nobody need wait.
+        /// The cost of items that may be sent without waiting.
         var allowance: UInt64 = 0
-        /// Whether the connection takes no item for now.
+        /// Whether the connection accepts no items for now.
         var isBlocked = false
-        /// The sender of the last item that the connection took, until the next may follow.
+        /// The sender of the last item that the connection accepted, until the next may follow.
         var held: Sender?
         var lastTicket: UInt64 = 0
 
-        /// Whether the connection is to look here soon.
+        /// Whether a visit of the connection has been requested.
         var isVisitDue = false
-        /// Why nothing comes or leaves any more.
+        /// The reason why the stream is over.
         var end: StatusError?
     }
 
@@ -97,7 +97,7 @@ final class StreamExchange: StreamParty, Sendable {
         self.state = NIOLockedValueBox(state)
     }
 
-    /// Whether nothing comes or leaves any more.
+    /// Whether the stream is over.
     var isOver: Bool { self.state.withLockedValue { $0.end != nil } }
 
     // MARK: The handler reads
@@ -129,7 +129,7 @@ final class StreamExchange: StreamParty, Sendable {
         }
     }
 
-    /// - Returns: With it the change of what is charged: the handler does not need the item before it any more.
+    /// - Returns: The next item with the change of the charge: the handler no longer needs the previous item.
     private func takeNext() -> (Next, charge: Int) {
         self.state.withLockedValue { state in
             if state.batch.isEmpty { swap(&state.batch, &state.inbox) }
@@ -158,7 +158,7 @@ final class StreamExchange: StreamParty, Sendable {
         return charge - state.charge
     }
 
-    /// The handler has returned, and needs no item any more.
+    /// Records that the handler has returned and no longer needs an item.
     func handlerHasReturned() {
         let change = self.state.withLockedValue { state in
             state.hasHandlerReturned = true
@@ -181,7 +181,7 @@ final class StreamExchange: StreamParty, Sendable {
                     let replaced: UnsafeContinuation<Void, Never>? = self.state.withLockedValue { state in
                         let hasNews = !state.inbox.isEmpty || state.hasInputEnded || state.end != nil
                         guard !hasNews, !Task.isCancelled else { return reader }
-                        // There is one reader. If there are two, each looks again whenever the other does.
+                        // There is one reader. If there are two, each checks again whenever the other does.
                         defer { state.reader = reader }
                         return state.reader
                     }
@@ -274,11 +274,11 @@ final class StreamExchange: StreamParty, Sendable {
             await withUnsafeContinuation { (continuation: UnsafeContinuation<Bool, Never>) in
                 enum Step { case refuse, visit, none }
                 let step: Step = self.state.withLockedValue { state in
-                    // Whoever cancels the task from now on finds the sender.
+                    // A cancellation from now on finds the sender.
                     guard state.end == nil, !Task.isCancelled else { return .refuse }
                     let sender = Sender(ticket: ticket, continuation: continuation)
                     state.outbox.append(Outgoing(payload: payload, isCompressed: isCompressed, sender: sender))
-                    // One that is blocked is visited when it is not any more.
+                    // A blocked exchange is visited when it is unblocked.
                     guard !state.isBlocked, !state.isVisitDue else { return .none }
                     state.isVisitDue = true
                     return .visit
@@ -294,7 +294,7 @@ final class StreamExchange: StreamParty, Sendable {
         }
     }
 
-    /// The task of a sender was cancelled. Its item does not leave, if the connection has not got it.
+    /// Withdraws the item of a cancelled sender, if the connection has not taken it.
     private func withdraw(_ ticket: UInt64) {
         let sender: Sender? = self.state.withLockedValue { state in
             if state.held?.ticket == ticket { return state.held.take() }
@@ -326,9 +326,9 @@ final class StreamExchange: StreamParty, Sendable {
         reader?.resume()
     }
 
-    /// Tells the connection's streams what the handler has taken, and hands them what it sends.
+    /// Tells the connection's streams what the handler has taken, and hands over the items that it sends.
     ///
-    /// - Parameter isLast: Whether the handler has returned, so that all of it leaves before the answer.
+    /// - Parameter isLast: Whether the handler has returned, so that all items leave before the answer.
     func settle(_ machine: inout ServerStreams, isLast: Bool, now: NIODeadline) {
         var (taken, outbox, isBlocked) = self.state.withLockedValue { state in
             state.isVisitDue = false
@@ -355,7 +355,7 @@ final class StreamExchange: StreamParty, Sendable {
         self.leave(outbox, held, isBlocked: isBlocked, allowance: machine.allowance(self.id))
     }
 
-    /// Puts back what the connection does not take yet.
+    /// Puts back what the connection does not accept yet.
     private func leave(_ rest: Deque<Outgoing>, _ held: Sender?, isBlocked: Bool, allowance: UInt64) {
         // Nothing ends the stream meanwhile: that happens on the event loop as well.
         self.state.withLockedValue { state in
@@ -368,10 +368,10 @@ final class StreamExchange: StreamParty, Sendable {
         }
     }
 
-    /// The cost of items that a handler may send before the connection has looked here.
+    /// The cost of items that a handler may send before the connection visits.
     static let largestAllowance: UInt64 = 256 << 10
 
-    /// The connection takes items again.
+    /// Resumes sending when the connection accepts items again.
     func goOn() {
         let held = self.state.withLockedValue { state in
             state.isBlocked = false

@@ -2,13 +2,13 @@
 import HHSocket
 import NIOCore
 
-/// The items of a stream that have come whole and that its handler has not taken, in order.
+/// The complete items of a stream that its handler has not taken, in order.
 ///
 /// Small items are copied together: each would otherwise keep the whole buffer of the read that brought it.
 struct StreamInbox: Sendable {
     /// An item as its handler takes it.
     struct Item: Sendable {
-        /// The body, as it came.
+        /// The body as received.
         var body: ByteBuffer
         var isCompressed: Bool
         var receipt: ItemReceipt
@@ -26,7 +26,7 @@ struct StreamInbox: Sendable {
         var receipt: ItemReceipt
     }
 
-    /// The size from which on a chunk takes no more items.
+    /// The size from which a chunk accepts no more items.
     private static var chunkSize: Int { 64 << 10 }
 
     private var entries: [Entry] = []
@@ -54,7 +54,7 @@ struct StreamInbox: Sendable {
         return .gathered(chunk: chunk, start: start, length: length)
     }
 
-    /// Takes the first item. Nothing may be appended afterwards: what was taken shares the bytes.
+    /// Takes the first item. Nothing may be appended afterwards, because the taken item shares the bytes.
     mutating func popFirst() -> Item? {
         guard self.taken < self.entries.count else { return nil }
         let entry = self.entries[self.taken]
@@ -68,7 +68,7 @@ struct StreamInbox: Sendable {
         if self.isEmpty {
             self = StreamInbox()
         } else {
-            // The handler alone keeps it from now on.
+            // Only the handler keeps it from now on.
             self.entries[self.taken - 1].body = .own(ByteBuffer())
         }
         return Item(body: body, isCompressed: entry.isCompressed, receipt: entry.receipt)

@@ -9,17 +9,17 @@ protocol StreamParty: AnyObject {
     /// The number of the run of its handler.
     var run: UInt64 { get }
 
-    /// Items have come whole.
+    /// Called when items are complete.
     func received(_ items: [StreamItem])
-    /// The client sends no more items.
+    /// Called when the client has ended its items.
     func itemsEnded()
-    /// The connection takes items again.
+    /// Called when the connection accepts items again.
     func goOn()
-    /// Tells the streams what was taken, and hands them what is to be sent.
+    /// Tells the streams what was taken, and hands over the items to be sent.
     ///
     /// - Parameter isLast: Whether the answer follows.
     func settle(_ machine: inout ServerStreams, isLast: Bool, now: NIODeadline)
-    /// The stream is over. Told once.
+    /// Called once, when the stream is over.
     ///
     /// - Parameter error: The status that it was ended by.
     func ended(_ error: StatusError)

@@ -2,46 +2,45 @@
 public import HHSocket
 public import NIOCore
 
-/// The files that a ``TransferService`` takes and gives.
+/// The store of the files that a ``TransferService`` receives and sends.
 ///
-/// ``FolderTransferStore`` keeps them in a folder. An application can have another one, such as a database's or that of
-/// a service in the cloud: it keeps, for each id, the file that is whole, and beside it what has come of one that is
-/// not.
+/// ``FolderTransferStore`` keeps them in a folder. An application can use another store, such as a database or a cloud
+/// service: for each id it keeps the complete file, and beside it the received part of an unfinished one.
 ///
-/// Every function may be called by many tasks at the same time. What a store throws as ``/HHSocket/TransferError`` is
-/// told to the client, whose transfer is over, except for `wrongHash`: that put begins once more. A ``StatusError`` is
-/// the answer as it is; 409 and 503 (``/HHSocket/Status/overloaded``) ask the client to try again soon. Any other error
-/// is answered as `storeFailed`; the text of that one is in the server's log alone.
+/// Every function may be called by many tasks at the same time. A ``/HHSocket/TransferError`` that a store throws is
+/// sent to the client, whose transfer is over, except for `wrongHash`: that put begins once more. A ``StatusError`` is
+/// sent as the answer; 409 and 503 (``/HHSocket/Status/overloaded``) ask the client to try again soon. Any other error
+/// is answered as `storeFailed`, and its text appears only in the server's log.
 public protocol TransferStore: Sendable {
-    /// Finds the file that is whole.
+    /// Finds the complete file.
     ///
     /// - Returns: Nil if there is none.
     func find(_ id: TransferID) async throws -> StoredFile?
 
-    /// Opens the file that is whole.
+    /// Opens the complete file.
     ///
     /// - Throws: ``/HHSocket/TransferError`` with the code `notFound` if there is none.
     func open(_ id: TransferID) async throws -> any TransferReader
 
-    /// Begins to take a file, or goes on with what an earlier attempt has left.
+    /// Begins to receive a file, or continues an earlier attempt.
     ///
-    /// A store has at most one unfinished file for an id, and that has one writer. A new number ends the writer before
-    /// it: from then on that one's number is refused with the code `superseded`, at least for as long as the file is
-    /// unfinished. The same number is the same writer coming back; then the connection before it is probably lost, and
-    /// what it sends is not taken any more. Where size and hash are those of the unfinished file, the new writer goes
-    /// on where the old one stopped; otherwise at 0.
+    /// A store has at most one unfinished file for an id, which has one writer. A new number ends the writer before it:
+    /// from then on the old number is refused with the code `superseded`, at least for as long as the file is
+    /// unfinished. The same number is the same writer reconnecting; its previous connection is probably lost, and
+    /// content sent on it is no longer accepted. If size and hash match the unfinished file, the new writer continues
+    /// where the old one stopped; otherwise at 0.
     ///
     /// - Parameters:
-    ///   - put: The file to come, and who sends it.
-    ///   - onEnd: To be called, at most once, if the result is of no use any more before ``TransferWriter/close()``:
-    ///     with `TransferError(.superseded)` for another writer, with `StatusError(.cancelledByServer)` if the same
-    ///     writer came back. A store that cannot tell throws this at the next ``TransferWriter/append(_:)``.
-    /// - Returns: ``TransferBeginning/complete`` if the file that is whole has this size and hash.
+    ///   - put: The file to receive, and its sender.
+    ///   - onEnd: To be called, at most once, if the result becomes useless before ``TransferWriter/close()``: with
+    ///     `TransferError(.superseded)` for another writer, with `StatusError(.cancelledByServer)` if the same writer
+    ///     reconnected. A store that cannot detect this throws it at the next ``TransferWriter/append(_:)``.
+    /// - Returns: ``TransferBeginning/complete`` if the complete file has this size and hash.
     func begin(_ put: TransferPut, onEnd: @escaping @Sendable (any Error) -> Void) async throws -> TransferBeginning
 
-    /// Removes what has come of a file that is not whole, if the writer is the one of this number.
+    /// Removes the received part of an unfinished file, if its writer has this number.
     ///
-    /// - Returns: Whether there was something.
+    /// - Returns: Whether there was one.
     func discard(_ id: TransferID, writer: UInt64) async throws -> Bool
 }
 
@@ -53,7 +52,7 @@ public struct TransferPut: Hashable, Sendable {
     public var file: TransferFile
     /// A random number, not 0; the same in each attempt of one put.
     public var writer: UInt64
-    /// For whom limits count: the identity of the client, or its address where it has none.
+    /// The owner whose limits apply: the identity of the client, or its network if it has none.
     public var owner: String
 
     public init(id: TransferID, file: TransferFile, writer: UInt64, owner: String) {
@@ -66,18 +65,18 @@ public struct TransferPut: Hashable, Sendable {
 
 /// The result of ``TransferStore/begin(_:onEnd:)``.
 public enum TransferBeginning: Sendable {
-    /// The store has this content under this id, whole and durable.
+    /// The store has this content under this id, complete and durable.
     case complete
-    /// The rest is to come.
+    /// The rest must be sent.
     ///
-    /// - changed: Whether the store had begun to take another content under this id, and has discarded it.
+    /// - changed: Whether the store had begun to receive other content under this id, and has discarded it.
     case unfinished(any TransferWriter, changed: Bool)
 }
 
-/// A file that is whole, open to be read.
+/// A complete file, open for reading.
 ///
-/// It is the same content from beginning to end, also where another one takes its place in the store meanwhile. It is
-/// closed with the last reference to it.
+/// Its content stays the same, even if another file replaces it in the store meanwhile. It is closed when the last
+/// reference is released.
 public protocol TransferReader: Sendable {
     var stored: StoredFile { get }
 
@@ -86,31 +85,32 @@ public protocol TransferReader: Sendable {
     /// - Parameters:
     ///   - offset: Where it begins.
     ///   - count: The number of bytes, 1 MiB at most; all of them are in the file.
-    /// - Returns: So many bytes.
+    /// - Returns: Exactly `count` bytes.
     /// - Throws: `StatusError(.cancelledByServer)` if the content has changed, so that the client begins again.
     func read(at offset: UInt64, count: Int) async throws -> ByteBuffer
 }
 
-/// An unfinished file, open to be continued. One task uses it, and calls ``close()`` in the end.
+/// An unfinished file, open for appending. One task uses it, and calls ``close()`` at the end.
 public protocol TransferWriter: Sendable {
     /// The number of bytes that the store had at the beginning.
     var offset: UInt64 { get }
 
-    /// Writes what comes next. Returns when the bytes would survive the end of this process.
+    /// Writes the next parts. Returns when the bytes would survive the end of this process.
     ///
-    /// - Parameter parts: Together 2 MiB at most, and no more than the file's size leaves.
-    /// - Throws: ``/HHSocket/TransferError`` with the codes `superseded`, `noRoom` (nothing of it is left), `readOnly`,
-    ///   `quota`, `storeFailed`.
+    /// - Parameter parts: Together 2 MiB at most, and no more than the rest of the file's size.
+    /// - Throws: ``/HHSocket/TransferError`` with the codes `superseded`, `noRoom` (nothing of the file is kept),
+    ///   `readOnly`, `quota`, `storeFailed`.
     func append(_ parts: [ByteBuffer]) async throws
 
-    /// Makes the file visible under its id, in place of the one that may be there, once its hash was found to be right
-    /// and all of it is durable.
+    /// Makes the file visible under its id, replacing an existing one, once its hash is verified and its content is
+    /// durable.
     ///
-    /// - Throws: ``/HHSocket/TransferError`` with the code `wrongHash`, and then nothing of it is left; otherwise as
+    /// - Throws: ``/HHSocket/TransferError`` with the code `wrongHash`, after which nothing of it is kept; otherwise as
     ///   ``append(_:)``.
     func finish() async throws
 
-    /// Ends the work on it. What has come is kept for the next attempt, unless the file is whole or was discarded.
+    /// Ends the work on the file. The received part is kept for the next attempt, unless the file is complete or was
+    /// discarded.
     func close() async
 }
 

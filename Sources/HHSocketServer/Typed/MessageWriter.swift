@@ -25,9 +25,9 @@ public struct MessageWriter<Message: MessageBody>: Sendable {
 
     /// Sends a message, and returns when the next one may be sent.
     ///
-    /// - Throws: As ``ServerStream/send(_:)``, and what the message's writer throws:
+    /// - Throws: The errors of ``ServerStream/send(_:)``, and those of the message's writer:
     ///   ``/HHSocketMessage/MessageError`` for generated ones.
-    @inlinable  // So that the compiler can make code for the messages at hand.
+    @inlinable  // So that the compiler can specialise the code for the messages in use.
     public nonisolated(nonsending) func send(_ message: Message) async throws {
         switch self.destination {
         case .stream(let stream): try await stream.send(ByteBuffer(message: message))
@@ -48,7 +48,7 @@ public struct MessageWriter<Message: MessageBody>: Sendable {
     }
 }
 
-/// The messages that a writer of ``MessageWriter/collecting()`` was given.
+/// The messages that were sent to a writer of ``MessageWriter/collecting()``.
 public final class CollectedMessages<Message: Sendable>: Sendable {
     private let state = NIOLockedValueBox<[Message]>([])
 

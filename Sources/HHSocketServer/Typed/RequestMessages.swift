@@ -5,8 +5,9 @@ import NIOCore
 
 /// The messages of a stream's client, in order.
 ///
-/// It behaves as ``ServerStream/Items`` does. An item that is no such message is thrown as a ``StatusError`` with
-/// status 402, or 456 where it is empty and the message cannot be: a handler that lets it pass ends the stream so.
+/// It behaves like ``ServerStream/Items``. An item that is not a valid message is thrown as a ``StatusError`` with
+/// status 402, or 456 if it is empty and the message cannot be: a handler that does not catch it ends the stream with
+/// this status.
 public struct RequestMessages<Message: MessageBody>: AsyncSequence, Sendable {
     public typealias Element = Message
     public typealias Failure = StatusError
@@ -75,7 +76,7 @@ public struct RequestMessages<Message: MessageBody>: AsyncSequence, Sendable {
     }
 }
 
-/// Messages that are there from the start. Each goes to one reader, as those of a client do.
+/// Messages that are known from the start. Each goes to one reader, like those of a client.
 @usableFromInline
 final class MessageList<Message: Sendable>: Sendable {
     private let rest: NIOLockedValueBox<ArraySlice<Message>>

@@ -5,15 +5,16 @@ public import NIOCore
 extension Router {
     /// Serves a method whose server streams, in a task for each call. Generated code calls it.
     ///
-    /// An opening that is no such message is answered as with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``; why, the log
-    /// says. Otherwise as ``stream(_:_:on:limits:_:)``: a handler that returns ends the stream with status 200.
+    /// An opening request that is not a valid message is answered as with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``,
+    /// and the log gives the reason. Otherwise it behaves like ``stream(_:_:on:limits:_:)``: a handler that returns
+    /// ends the stream with status 200.
     ///
     /// - Parameters:
-    ///   - method: Which method.
-    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
-    ///   - limits: The bounds of calls of the method; by default those of the group and of the server.
+    ///   - method: The method.
+    ///   - executor: Where its tasks run; nil, the default: on ``handlerExecutor``.
+    ///   - limits: The limits on calls of the method; by default those of the group and of the server.
     ///   - handler: Serves a call.
-    @inlinable  // So that the compiler can make code for the messages at hand.
+    @inlinable  // So that the compiler can specialise the code for the messages in use.
     public mutating func handleServerStream<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         on executor: HandlerExecutor? = nil,
@@ -30,12 +31,12 @@ extension Router {
 
     /// Serves a method whose client streams, in a task for each call. Generated code calls it.
     ///
-    /// As ``stream(_:_:on:limits:_:)``; the message that `handler` returns is the answer.
+    /// It behaves like ``stream(_:_:on:limits:_:)``; the message that `handler` returns is the answer.
     ///
     /// - Parameters:
-    ///   - method: Which method.
-    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
-    ///   - limits: The bounds of calls of the method; by default those of the group and of the server.
+    ///   - method: The method.
+    ///   - executor: Where its tasks run; nil, the default: on ``handlerExecutor``.
+    ///   - limits: The limits on calls of the method; by default those of the group and of the server.
     ///   - handler: Serves a call.
     @inlinable
     public mutating func handleClientStream<Request, Response>(
@@ -50,14 +51,14 @@ extension Router {
         }
     }
 
-    /// Serves a method whose both sides stream, in a task for each call. Generated code calls it.
+    /// Serves a method whose client and server both stream, in a task for each call. Generated code calls it.
     ///
-    /// As ``stream(_:_:on:limits:_:)``: a handler that returns ends the stream with status 200.
+    /// It behaves like ``stream(_:_:on:limits:_:)``: a handler that returns ends the stream with status 200.
     ///
     /// - Parameters:
-    ///   - method: Which method.
-    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
-    ///   - limits: The bounds of calls of the method; by default those of the group and of the server.
+    ///   - method: The method.
+    ///   - executor: Where its tasks run; nil, the default: on ``handlerExecutor``.
+    ///   - limits: The limits on calls of the method; by default those of the group and of the server.
     ///   - handler: Serves a call.
     @inlinable
     public mutating func handleBidirectionalStream<Request, Response>(

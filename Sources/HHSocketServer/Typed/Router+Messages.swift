@@ -3,19 +3,19 @@ public import HHSocket
 public import NIOCore
 
 extension Router {
-    /// Answers calls of `method` in a task each. Generated code calls it for each method of a service.
+    /// Answers each call of `method` in its own task. Generated code calls it for each method of a service.
     ///
-    /// A request that is no such message is answered ``/HHSocket/Status/protobufFailed`` (402), an empty one that is
-    /// none ``/HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it: the answer's body says in
-    /// English which field is wrong and at which byte, and so does the log at level `debug`. What `handler` throws is
-    /// answered as with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``.
+    /// A request that is not a valid message is answered ``/HHSocket/Status/protobufFailed`` (402), an empty request
+    /// that is not one ``/HHSocket/Status/emptyProtobuf`` (456), without calling `handler`: the answer's body says in
+    /// English which field is wrong and at which byte, and so does the log at level `debug`. Errors that `handler`
+    /// throws are answered as with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``.
     ///
     /// - Parameters:
-    ///   - method: Which method.
-    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
-    ///   - limits: The bounds of calls of the method; by default those of the group and of the server.
+    ///   - method: The method.
+    ///   - executor: Where its tasks run; nil, the default: on ``handlerExecutor``.
+    ///   - limits: The limits on calls of the method; by default those of the group and of the server.
     ///   - handler: Answers a call.
-    @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
+    @inlinable  // So that the compiler can specialise the code for the messages in use, which is several times as fast.
     public mutating func handle<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         on executor: HandlerExecutor? = nil,
@@ -28,8 +28,8 @@ extension Router {
         }
     }
 
-    /// Answers calls of `method` on the event loop, without a task: the fastest way, for work of microseconds.
-    /// Otherwise as with a handler that is a task.
+    /// Answers calls of `method` on the event loop, without a task: the fastest way, for work that takes microseconds.
+    /// Otherwise it behaves like the handler that is a task.
     @inlinable
     public mutating func handleSynchronously<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
@@ -42,8 +42,8 @@ extension Router {
         }
     }
 
-    /// Bounds calls of one method, as ``limit(_:to:)-(UInt32,_)`` does: of a service's that are registered together one
-    /// so gets bounds of its own.
+    /// Sets limits on the calls of one method, as ``limit(_:to:)-(UInt32,_)`` does: it gives one method its own limits
+    /// where the methods of a service are registered together.
     public mutating func limit<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         to limits: RouteLimits
@@ -53,13 +53,13 @@ extension Router {
 }
 
 extension ServerRequest {
-    /// The payload as a message.
+    /// Decodes the payload as a message.
     ///
     /// - Parameters:
     ///   - type: The type of the message.
-    ///   - limits: The bounds of nesting and of memory.
-    /// - Throws: ``StatusError`` with the status 402, or 456 where the payload is empty: it is no such message. Its
-    ///   body says why, in English.
+    ///   - limits: The limits on nesting and memory.
+    /// - Throws: ``StatusError`` with the status 402, or 456 if the payload is empty, when it is not a valid message.
+    ///   Its body gives the reason, in English.
     @inlinable
     public func message<Message: MessageBody>(
         as type: Message.Type = Message.self,
@@ -77,7 +77,7 @@ extension ServerRequest {
 }
 
 extension ServerContext {
-    /// The payload as a message; where it is none, the log says why.
+    /// Decodes the payload as a message; if it is not valid, logs the reason.
     @inlinable
     func message<Message: MessageBody>(
         of request: ServerRequest,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// The request of a connection, kept while that lives: in one piece of memory, since it is hardly ever read, and a
-/// browser's many fields one by one take a lot.
+/// The request of a connection, kept for its lifetime in one piece of memory, since it is hardly ever read, and a
+/// browser's many header fields take a lot of memory one by one.
 struct KeptRequest: Sendable {
     private static let end = UInt8(ascii: "\n")
 

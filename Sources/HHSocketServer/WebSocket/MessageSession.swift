@@ -13,13 +13,13 @@ final class MessageSession: LinkHost {
     private var peer: WebSocketPeer?
     private var connection: WebSocketConnection?
     private var task: Task<Void, Never>?
-    /// Why the connection ends, once it does.
+    /// The reason why the connection ends, once it does.
     private var closeReason: ServerCloseReason?
     /// The traffic that was seen last, and when it changed.
     private var seen = Traffic()
     private var changedAt = NIODeadline.now()
     var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
-    /// The pings and pongs that the client may still send, and the number of those that were taken from it.
+    /// The pings and pongs that the client may still send, and the number that was already charged to it.
     private var controlBucket: TokenBucket?
     private var chargedControlFrames = 0
 
@@ -65,8 +65,8 @@ final class MessageSession: LinkHost {
                 }
             )
         }
-        // Not for a handler that is called for each message, which leaves the inbox empty: counting references to an
-        // object is slower once it has been referred to weakly.
+        // Not for a handler that is called for each message, which leaves the inbox empty: reference counting is slower
+        // once an object has been referenced weakly.
         if case .task = route.handler { place.session = self }
         link.host = self
     }
@@ -198,7 +198,7 @@ final class MessageSession: LinkHost {
         self.close(WebSocketClose(code: 1_001), .shutdown, in: &turn)
     }
 
-    /// Notes why the connection ends, unless it ends already.
+    /// Records why the connection ends, unless it ends already.
     private func ends(_ reason: ServerCloseReason) {
         if self.closeReason == nil { self.closeReason = reason }
     }
@@ -211,7 +211,7 @@ final class MessageSession: LinkHost {
     /// Too much is held.
     func evict(in turn: inout Turn) {
         self.loop.counters.count(\.memoryEvictions)
-        // One that does not read would not read why.
+        // A client that does not read would not read the reason either.
         self.link.kill()
     }
 
@@ -235,12 +235,12 @@ final class MessageSession: LinkHost {
         }
         let limits = self.core.limits
         let silence = Duration(turn.now - self.changedAt)
-        // What waits for our own handler does not wait for the client.
+        // Messages that wait for our own handler do not wait for the client.
         let isStalled = self.link.unfinishedBytes > 0 && !self.inbox.isFull
         if let limit = limits.readStallTimeout, isStalled, silence >= limit {
             self.loop.counters.count(\.readStalls)
             self.close(
-                WebSocketClose(code: 1_008, reason: "a message has not got on for \(limit)"),
+                WebSocketClose(code: 1_008, reason: "a message has made no progress for \(limit)"),
                 .tooSlow,
                 in: &turn
             )
@@ -287,13 +287,13 @@ final class MessageSession: LinkHost {
 
 extension MessageSession: SilentConnection {
     var bytesReceived: Int { self.link.traffic.bytesReceived }
-    /// A client that only listens shows by pings that it is there.
+    /// A client that only listens shows by its pings that it is alive.
     var isBusy: Bool { false }
 
     func closeForNewcomer(in turn: inout Turn) {
         guard self.link.phase == .open else { return self.kill() }
         self.loop.counters.count(\.silentEvictions)
-        self.close(WebSocketClose(code: 1_001, reason: "connections run short, and this one was silent"), in: &turn)
+        self.close(WebSocketClose(code: 1_001, reason: "connections are scarce, and this one was silent"), in: &turn)
         _ = self.loop.socketLoop.setTimer(turn.now + LoopSilence.lastWordTime) { _ in self.kill() }
     }
 }

@@ -14,10 +14,10 @@ extension WebSocketConnection: LedgerHolder {
 public final class WebSocketConnection: Sendable {
     /// A number that no other connection of the server has.
     public let id: UInt64
-    /// The client's address, where it is known: that of the socket's peer, or what a listed proxy has told
+    /// The client's address, if it is known: the address of the socket's peer, or the one that a listed proxy reported
     /// (``ServerListener/proxies``).
     public let remoteAddress: SocketAddress?
-    /// The client's identity, if ``ConnectionPolicy/admit`` has said it.
+    /// The client's identity, if ``ConnectionPolicy/admit`` returned one.
     public let identity: String?
     /// The request by which the client opened the WebSocket.
     public var request: WebSocketListening.Request { self.kept.request }
@@ -47,14 +47,14 @@ public final class WebSocketConnection: Sendable {
         self.session = NIOLoopBound(session, eventLoop: session.loop.eventLoop)
     }
 
-    /// The client's messages, in order; it ends when the connection does. A close frame of the client's is answered
-    /// when all messages before it have been read.
+    /// The client's messages, in order; the sequence ends when the connection does. A close frame of the client is
+    /// answered when all messages before it have been read.
     public var messages: WebSocketMessages { WebSocketMessages(self.inbox) }
 
     /// Sends a message, and returns when its last byte was handed to the system.
     ///
-    /// - Throws: ``/HHSocket/SocketError`` with code `connectionLost`, or `queueFull` if more waits than
-    ///   ``ServerLimits/maximumBufferedBytesPerConnection`` allows, since the client does not read.
+    /// - Throws: ``/HHSocket/SocketError`` with code `connectionLost`, or `queueFull` if more bytes wait than
+    ///   ``ServerLimits/maximumBufferedBytesPerConnection`` allows, because the client does not read.
     public func send(_ message: WebSocketMessage) async throws(SocketError) {
         let result = await withCheckedContinuation { (sender: CheckedContinuation<Result<Void, SocketError>, Never>) in
             self.submit(message, MessageOutcome { sender.resume(returning: $0) })
@@ -62,8 +62,8 @@ public final class WebSocketConnection: Sendable {
         try result.get()
     }
 
-    /// Sends a message without waiting. One that cannot be sent, since the connection has ended or the client does not
-    /// read, is dropped; ``send(_:)`` tells.
+    /// Sends a message without waiting. A message that cannot be sent, because the connection has ended or the client
+    /// does not read, is dropped; use ``send(_:)`` to be notified.
     public func post(_ message: WebSocketMessage) {
         self.submit(message, nil)
     }
@@ -81,11 +81,11 @@ public final class WebSocketConnection: Sendable {
         outcome?.complete(.failure(SocketError(.connectionLost, message: "the server has shut down")))
     }
 
-    /// Closes the connection behind what was sent.
+    /// Closes the connection after the messages that were sent.
     ///
     /// - Parameters:
     ///   - code: A code that may be sent, such as 1000, 1001, 1008, 1011, and 3000 to 4999; others count as 1000.
-    ///   - reason: For people to read, cut to 123 bytes of UTF-8.
+    ///   - reason: The reason, as text for people, cut to 123 bytes of UTF-8.
     public func close(code: UInt16 = 1_000, reason: String = "") {
         let close = WebSocketClose(code: WebSocketClose.isValid(code: code) ? code : 1_000, reason: reason)
         let session = self.session

@@ -20,7 +20,7 @@ public struct WebSocketRouteOptions: Sendable {
     public var maximumMessageLength = WebSocketLimits().maximumMessageLength
     /// The largest number of fragments of a message. 131,072 by default.
     public var maximumFragments = WebSocketLimits().maximumFragments
-    /// When to ping the client and when to take it for dead. Nil, the default: never.
+    /// When the server pings the client and when it considers it dead. Nil, the default: never.
     public var heartbeat: HeartbeatPolicy?
 
     public init() {}
@@ -44,7 +44,7 @@ public struct WebSocketRouteOptions: Sendable {
     }
 }
 
-/// The application's part of the WebSockets at one path. A class, since each connection has it.
+/// The application's part of the WebSockets at one path. A class, since each connection refers to it.
 final class WebSocketRoute: Sendable {
     enum Handler: Sendable {
         case task(@Sendable (WebSocketConnection) async throws -> Void)

@@ -15,10 +15,11 @@ extension HostileClient.Act {
     /// .opening().dribbled(every: .seconds(1))
     /// .opening().cut(after: 40)
     /// ```
+    ///
     /// - Parameters:
-    ///   - path: The path and the query; nil, the default, for those of the client's URL.
-    ///   - headers: Header fields, which take the place of those of the handshake with their name. None by default.
-    ///   - omitted: The names of header fields of the handshake that are left out. None by default.
+    ///   - path: The path and the query; nil, the default, uses those of the client's URL.
+    ///   - headers: Header fields, which replace those of the handshake with the same name. None by default.
+    ///   - omitted: The names of header fields of the handshake that are omitted. None by default.
     public static func opening(
         _ path: String? = nil,
         headers: KeyValuePairs<String, String> = [:],
@@ -36,7 +37,7 @@ extension HostileClient.Act {
     /// A binary message.
     public static func binary(_ bytes: some Sequence<UInt8>) -> Self { .webSocketFrame(.binary(bytes)) }
 
-    /// A frame of a WebSocket, right or wrong. It is masked, unless it says otherwise.
+    /// A frame of a WebSocket, valid or not. It is masked, unless specified otherwise.
     public static func webSocketFrame(_ frame: WebSocketFrame) -> Self { Self(.webSocket([frame])) }
 
     /// Frames of a WebSocket, right or wrong, in one write.

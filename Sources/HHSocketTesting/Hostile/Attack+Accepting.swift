@@ -63,7 +63,7 @@ extension HostileClient.Attack {
             [0x21, 0xFF, 0, 12] + addresses,
             [0x31, 0x11, 0, 12] + addresses,
             [0x2F, 0x11, 0, 12] + addresses,
-            // A field that says it is longer than the header.
+            // A field whose length exceeds the header.
             [0x21, 0x11, 0, 15] + addresses + [0x01, 0xFF, 0xFF],
             [],
         ]

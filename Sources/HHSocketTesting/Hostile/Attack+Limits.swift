@@ -5,7 +5,7 @@ import NIOCore
 extension HostileClient.Attack {
     private typealias Act = HostileClient.Act
 
-    /// Runs one of those that hold or cost what a server must bound: memory, requests, keys, hellos, time.
+    /// Runs an attack on a resource that a server must limit: memory, requests, keys, hellos, time.
     func attackLimits(
         _ target: Target,
         _ type: UInt32,
@@ -58,7 +58,7 @@ extension HostileClient.Attack {
             let beginning = Act.request(type, serial: 50, quarter)
                 .announcing(length: UInt32(Frame.defaultMaximumPayloadLength))
                 .cut(after: quarter.readableBytes)
-            // In the middle of a frame they are any 150 bytes.
+            // In the middle of a frame they are arbitrary bytes.
             let more = Act.request(type, serial: 51, ByteBuffer(repeating: 0x61, count: 134))
             return try await self.crowd(of: 8 * strength, target) { _ in
                 beginning.then(.keepSending(more, every: .seconds(1)))
@@ -101,7 +101,7 @@ extension HostileClient.Attack {
         }
     }
 
-    /// A hello and requests, each with a key of its own: `count` small ones, and then `large` ones with 4 MiB.
+    /// Returns a hello and requests, each with its own key: `count` small ones, and then `large` ones with 4 MiB.
     private static func keyed(
         _ type: UInt32,
         _ connection: Int,

@@ -10,7 +10,7 @@ extension HostileClient.Attack {
         guard self != .handshakeStorm else {
             return try await self.crowd(of: 100 * strength, target, atOnce: 8, stays: false) { _ in .close }
         }
-        // What they send takes the place of TLS, and of what TLS would carry.
+        // These attacks send their bytes in place of TLS and its content.
         var target = target
         target.endpoint = Endpoint(host: target.endpoint.host, port: target.endpoint.port)
         target.tls = nil
@@ -37,7 +37,7 @@ extension HostileClient.Attack {
         }
     }
 
-    /// Bytes that a client can send behind a ClientHello, and must not.
+    /// Bytes that a client can send after a ClientHello, and must not.
     private static var brokenTails: [[UInt8]] {
         func record(_ length: Int, _ content: [UInt8]? = nil, type: UInt8 = 0x16) -> [UInt8] {
             [type, 0x03, 0x03, UInt8(length >> 8), UInt8(length & 0xFF)]
@@ -53,13 +53,13 @@ extension HostileClient.Attack {
             // A message of 16 MiB in records of 16 KiB.
             record(4, [0x0B, 0xFF, 0xFF, 0xFF]) + repeated(record(0x4000), 64),
             repeated(self.clientHello, 1_000),
-            // Alerts, and application data where there are no keys yet.
+            // Alerts, and application data before there are keys.
             repeated(record(2, [0x01, 0x00], type: 0x15), 1_000),
             record(16, type: 0x17),
         ]
     }
 
-    /// The ClientHello of TLS 1.2 that any server can go on with: it has made its key and signature when the client
+    /// A ClientHello of TLS 1.2 that any server accepts: the server has computed its key and signature when the client
     /// falls silent.
     private static var clientHello: [UInt8] {
         let suites: [UInt16] = [0xC02B, 0xC02F, 0xC02C, 0xC030, 0xC009, 0xC013, 0x009C, 0x002F]

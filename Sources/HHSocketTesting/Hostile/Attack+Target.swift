@@ -59,12 +59,13 @@ extension HostileClient.Attack {
         return clients
     }
 
-    /// Has many clients, some at once, who throw away what comes, until the Swift task is cancelled.
+    /// Runs many clients, some concurrently, which discard what they receive, until the Swift task is cancelled.
     ///
     /// - Parameters:
     ///   - width: The number of clients that connect or act at the same time.
-    ///   - stays: Whether they stay connected. Of those that do not, one is returned that does nothing.
-    ///   - act: What a client does; its number begins with 0.
+    ///   - stays: Whether they stay connected. If they do not, one idle client is returned.
+    ///   - act: The actions of a client, whose number begins with 0.
+    ///
     /// - Throws: The error of one that could not connect, if none could.
     func crowd(
         of count: Int,

@@ -9,7 +9,7 @@ extension HostileClient.Attack {
     func attackWebSockets(_ target: Target, _ strength: Int) async throws -> [HostileClient] {
         var target = target
         target.opensWebSocket = false
-        // Nor do they read what comes back, which they would have to keep.
+        // They do not read the server's answers either, which they would have to keep.
         var deaf = target
         deaf.reads = false
         let few = Array(1...(4 * strength))
@@ -84,7 +84,7 @@ extension HostileClient.Attack {
         }
     }
 
-    /// Frames, each row of which is illegal.
+    /// Illegal sequences of frames, one in each row.
     private static var forbiddenFrames: [[WebSocketFrame]] {
         let long = ByteBuffer(repeating: 0x61, count: 126)
         return [

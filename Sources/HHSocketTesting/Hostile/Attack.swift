@@ -7,8 +7,9 @@ import NIOCore
 extension HostileClient {
     /// A complete, reproducible attack on a server. Cases may be added.
     ///
-    /// Against the URL of a WebSocket those of frames send their frames in its messages. Those in ``onWebSockets``
-    /// attack WebSockets themselves, of frames or of messages; a port that speaks no HTTP finds garbage in them.
+    /// Against the URL of a WebSocket, attacks that consist of frames send them in its messages. The attacks in
+    /// ``onWebSockets`` are on WebSockets themselves, with frames or with messages; a port that does not speak HTTP
+    /// receives them as garbage.
     ///
     /// ```swift
     /// @Test(arguments: HostileClient.Attack.allCases)
@@ -21,9 +22,9 @@ extension HostileClient {
     public enum Attack: String, CaseIterable, Sendable, CustomStringConvertible {
         /// Frames that end in the header or in the payload, and then nothing.
         case halfFrames
-        /// A header that comes byte by byte and is never finished.
+        /// A header that is sent byte by byte and never finished.
         case slowHeader
-        /// A payload that comes byte by byte and mostly never.
+        /// A payload that is sent byte by byte and in most cases never finished.
         case slowBody
         /// Headers that announce up to 4 GiB.
         case wildLengths
@@ -49,8 +50,8 @@ extension HostileClient {
         case halfCloseInMidFrame
         /// Random bytes.
         case garbage
-        /// After hello, requests whose bodies are a thousand times as large once they are decompressed: some of 900 KB,
-        /// some of 64 MiB.
+        /// After hello, requests whose bodies are a thousand times as large when decompressed: some of 900 KB, some of
+        /// 64 MiB.
         case compressionBombs
         /// Requests with bodies of 64 KiB, whose answers are read too slowly ever to finish, but never not at all.
         case tricklingReaders
@@ -71,8 +72,8 @@ extension HostileClient {
         /// 8 KiB a second, with a heartbeat ten times a second: they make progress, and hold all that they may. `type`
         /// should be answered after some seconds, with 1 KiB or more.
         case hoardingReaders
-        /// Requests with empty bodies on sixteen connections, thousands on each, up to 65,000. `type` should take its
-        /// time.
+        /// Requests with empty bodies on sixteen connections, thousands on each, up to 65,000. The handler of `type`
+        /// should be slow.
         case emptyRequests
         /// After hello, requests with a deadline in an hour on eight connections, which are then closed or reset.
         case abandonedDeadlines
@@ -80,16 +81,16 @@ extension HostileClient {
         case helloCrowd
         /// A hello on the same connection again and again.
         case repeatedHello
-        /// Connections that are closed once they have said hello, with a token that the server may have to check.
+        /// Connections that are closed after they have said hello, with a token that the server may have to check.
         case abandonedHellos
         /// After hello, requests without a pause for answers that are compressed. `type` should be answered on the
         /// event loop, with 60 KiB that can be compressed.
         case compressibleAnswers
-        /// A thousand connections on which nothing happens; fewer if the system or the server has no more.
+        /// A thousand idle connections; fewer if the system or the server does not allow more.
         case idleCrowd
         /// Connections that are closed or reset after a heartbeat, one after the other, as fast as they can be made.
         case connectionStorm
-        /// Frames of 16 MiB of which a quarter comes at once, and the rest at 150 bytes a second.
+        /// Frames of 16 MiB of which a quarter is sent immediately, and the rest at 150 bytes a second.
         case barelyMovingFrames
         /// Frames that a limit on the rate of requests may overlook, without end: heartbeats, cancels, unknown types,
         /// reserved serials, and two wrong checksums before a right one.
@@ -100,39 +101,39 @@ extension HostileClient {
         /// Hundreds of requests at a time, again and again. `type` should be slow: where the limit on concurrent
         /// requests adapts, it falls.
         case slowCalls
-        /// After hello, thousands of requests each of which has an idempotency key of its own, and a few with such a
-        /// key and a body of 4 MiB.
+        /// After hello, thousands of requests with different idempotency keys, and a few with such a key and a body of
+        /// 4 MiB.
         case keptAnswers
         /// Connections that once sent a mebibyte of requests, hundreds of empty ones and heartbeats, and then nothing.
         case onceBusy
         /// Connections whose first bytes are no frame: each may cause a line in the server's log.
         case protocolErrors
-        /// Headers of the PROXY protocol, right and wrong, with addresses that the client does not have, and a request
-        /// behind each.
+        /// Headers of the PROXY protocol, valid and invalid, with addresses that the client does not have, and a
+        /// request after each.
         case proxyHeaders
         /// TLS handshakes that stop after a part of their first message, or after all of it.
         case abandonedHandshakes
-        /// TLS handshakes that go on with garbage, announce much, or consist of the same message without end.
+        /// TLS handshakes that continue with garbage, announce large messages, or repeat the same message without end.
         case brokenHandshakes
         /// TLS handshakes, complete if `tls` is given, on connections that are then closed, one after the other.
         case handshakeStorm
-        /// Requests to open a WebSocket that come byte by byte and are never finished.
+        /// Requests to open a WebSocket that are sent byte by byte and never finished.
         case slowOpenings
-        /// Many requests to open a WebSocket: a third whole, a third cut, a third reset once they are sent.
+        /// Many requests to open a WebSocket: a third whole, a third cut, a third reset after they are sent.
         case openingFlood
         /// Requests to open a WebSocket with a header field of 4 MiB.
         case largeOpenings
         /// A message in empty fragments without end: on some connections 131,072, which a server may allow, on the
         /// others more.
         case endlessFragments
-        /// Messages that announce up to 2^64 - 1 bytes, and some of 16 MiB that come nearly whole.
+        /// Messages that announce up to 2^64 - 1 bytes, and some of 16 MiB that are sent almost completely.
         case hugeMessages
         /// Messages that are a thousand times as long once they are inflated: some of 900 KB, some of 64 MiB.
         case deflateBombs
         /// Pings of WebSocket, whose pongs are never read.
         case webSocketPings
-        /// Frames that RFC 6455 forbids, each behind a message: unmasked, with reserved bits and opcodes, out of order,
-        /// in a wrong form.
+        /// Frames that RFC 6455 forbids, each after a message: unmasked, with reserved bits and opcodes, out of order,
+        /// malformed.
         case illegalFrames
         /// Close frames without end, and never the end of TCP.
         case closeFlood
@@ -152,17 +153,18 @@ extension HostileClient {
 
         /// Runs the attack and returns when it is at its height.
         ///
+        /// When the Swift task is cancelled the attack soon returns, short of its height.
+        ///
         /// - Parameters:
         ///   - endpoint: The server; for ``onWebSockets`` the URL of a WebSocket.
         ///   - type: A type that the server handles, preferably with answers as large as the requests.
         ///   - format: The layout of frames; the standard format by default.
-        ///   - strength: Multiplies the number of connections or frames: 1, the default, takes a second or so.
+        ///   - strength: Multiplies the number of connections or frames: 1, the default, takes about a second.
         ///   - seed: The seed for random bytes; 0 by default.
         ///   - tls: TLS; nil, the default, for none.
-        ///   - sources: The IP addresses that the attackers have, in turn. Empty, the default, for the system's choice:
-        ///     a server that shares out by address then takes them and other clients of this machine for one.
+        ///   - sources: The IP addresses that the attackers use in turn. Empty, the default, for the system's choice: a
+        ///     server that has limits by address then takes them and other clients of this machine for one.
         ///
-        /// When the Swift task is cancelled the attack soon returns, short of its height.
         /// - Returns: The attackers. Unless the server closed them they stay connected while they are referenced.
         /// - Throws: NIO's error when one cannot connect; where many connect, only if none can.
         public func run(

@@ -10,7 +10,7 @@ struct Flaws: Sendable {
     /// The number of bytes after which the frame is cut.
     var keptBytes: Int?
 
-    /// Returns bytes without those behind the cut.
+    /// Returns bytes without those after the cut.
     func cut(_ bytes: ByteBuffer) -> ByteBuffer {
         guard let kept = self.keptBytes else { return bytes }
         return bytes.getSlice(at: bytes.readerIndex, length: min(max(0, kept), bytes.readableBytes)) ?? bytes
@@ -32,7 +32,7 @@ struct FrameForge: Sendable {
 
     func append(_ frame: Frame, _ flaws: Flaws, to buffer: inout ByteBuffer) {
         var bytes = ByteBuffer()
-        // What a codec announces, only the codec knows.
+        // Only the codec knows what length it announces.
         if let length = flaws.announcedLength, !self.format.hasCodec {
             self.encoder.encodeHeader(of: frame, announcing: length, into: &bytes)
             bytes.writeImmutableBuffer(frame.payload)

@@ -4,25 +4,29 @@ import NIOConcurrencyHelpers
 public import NIOCore
 import NIOPosix
 
-/// A client for testing servers, which sends what the test says, right or wrong, and decodes the frames that come.
+/// A client for testing servers, which sends what the test specifies, valid or not, and decodes the frames that it
+/// receives.
 ///
 /// ```swift
 /// let client = try await HostileClient(to: endpoint)
 /// await client.perform(.request(101, serial: 50, "hello").corrupted())
 /// #expect(try await client.response().status == .lostPacket)
 /// ```
+///
 /// ``Attack`` has complete attacks, ready to run against a server.
 ///
 /// If the server's address is the URL of a WebSocket, the client opens it, offers the subprotocol of its frames, and
 /// sends them in binary messages:
+///
 /// ```swift
 /// let client = try await HostileClient(to: try Endpoint(url: "ws://127.0.0.1:7001/chat"))
 /// await client.perform(.text("hello").then(.webSocketFrame(.ping().unmasked())))
 /// #expect(try await client.message().text == "hello")
 /// #expect(try await client.message().closeCode == 1002)
 /// ```
-/// It connects only once, sends no pings and answers none, nor close frames. The connection is closed with the last
-/// reference.
+///
+/// It connects only once, sends no pings, and answers neither pings nor close frames. The connection is closed when the
+/// last reference is released.
 public final class HostileClient: Sendable {
     /// The outcome of an ``Act``.
     public enum Outcome: Sendable, Hashable {
@@ -140,7 +144,8 @@ public final class HostileClient: Sendable {
     /// - Parameters:
     ///   - act: The act.
     ///   - time: The time for which the server may read none of our bytes before the act is given up; 60 s by default.
-    /// - Returns: The outcome. A server that ends the connection of a hostile client is not an error.
+    ///
+    /// - Returns: The outcome. It is not an error if the server ends the connection of a hostile client.
     @discardableResult
     public func perform(_ act: Act, within time: Duration = .seconds(60)) async -> Outcome {
         var gathered = ByteBuffer()
@@ -212,13 +217,13 @@ public final class HostileClient: Sendable {
         return channel.eventLoop.submit { inbox.value.keepSending(bytes, to: channel, every: TimeAmount(interval)) }
     }
 
-    /// Reads what comes from now on without keeping it: ``response(within:)`` and its like never return.
+    /// Discards everything received from now on: ``response(within:)`` and similar functions never return.
     func discardWhatComes() {
         let inbox = self.inbox
         self.channel.eventLoop.execute { inbox.value.isDiscarding = true }
     }
 
-    /// Appends what an act sends, as it leaves.
+    /// Appends the bytes that an act sends.
     private func append(_ sending: Act.Sending, to buffer: inout ByteBuffer) {
         let (bytes, isCarried) = self.bytes(sending)
         buffer.writeImmutableBuffer(isCarried ? Self.carry(bytes) : bytes)
@@ -233,7 +238,7 @@ public final class HostileClient: Sendable {
         return out
     }
 
-    /// Returns what an act sends, and whether a WebSocket carries it in messages.
+    /// Returns the bytes that an act sends, and whether a WebSocket carries them in messages.
     private func bytes(_ sending: Act.Sending) -> (ByteBuffer, isCarried: Bool) {
         var buffer = ByteBuffer()
         switch sending.source {
@@ -350,7 +355,7 @@ public final class HostileClient: Sendable {
         return frames
     }
 
-    /// Returns when the server has closed the connection, or its direction.
+    /// Returns when the server has closed the connection, or its direction of it.
     ///
     /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
     public func ended(within time: Duration = .seconds(60)) async throws {
@@ -371,7 +376,7 @@ public final class HostileClient: Sendable {
     }
 
     /// Returns the next message or control frame of a WebSocket. Binary messages are among them only if the server has
-    /// not selected the subprotocol of frames; else they are read by ``response(within:)``.
+    /// not selected the subprotocol of frames; otherwise ``response(within:)`` reads them.
     ///
     /// - Throws: ``NothingHappened`` if none comes in time (60 s by default), or if the server has ended the connection
     ///   and all of them were returned.
@@ -389,7 +394,7 @@ public final class HostileClient: Sendable {
         /// The header fields, in their order.
         public var headers: [(name: String, value: String)]
 
-        /// The value of the first header field called `name`, in whatever case.
+        /// The value of the first header field called `name`, ignoring case.
         public func header(_ name: String) -> String? {
             self.headers.first { $0.name.lowercased() == name.lowercased() }?.value
         }
@@ -452,7 +457,7 @@ public final class HostileClient: Sendable {
         var waitingForContent: [Waiter<WebSocketContent?>] = []
 
         private let isWebSocket: Bool
-        /// The beginning of the answer to an opening, until it is whole.
+        /// The beginning of the answer to an opening, until it is complete.
         private var head = ByteBuffer()
         private var answer: OpeningAnswer?
         /// Nil until the WebSocket is open, and after a violation.
@@ -562,7 +567,7 @@ public final class HostileClient: Sendable {
             }
         }
 
-        /// Writes these bytes after each interval at which the system takes some, until the channel's end.
+        /// Writes these bytes after each interval at which the system accepts some, until the channel is closed.
         func keepSending(_ bytes: ByteBuffer, to channel: any Channel, every interval: TimeAmount) {
             self.sending?.cancel()
             guard channel.isActive else { return }

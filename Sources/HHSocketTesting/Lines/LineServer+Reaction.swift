@@ -2,9 +2,10 @@
 import NIOCore
 
 extension LineServer {
-    /// An action of a ``LineServer`` upon a line, a connection, or a test's demand.
+    /// A reaction of a ``LineServer`` to a line, a connection, or a test's request.
     ///
-    /// Composed of simple ones, modified by adverbs, and put in a row:
+    /// Reactions are composed of simple ones, modified, and combined in sequence:
+    ///
     /// ```swift
     /// .echo
     /// .line("fine").delayed(by: .seconds(2))
@@ -12,11 +13,12 @@ extension LineServer {
     /// .line("half of it").cut(after: 4).then(.disconnect)
     /// .raw([0xFF, 0x0A])
     /// ```
+    ///
     /// Lines that a reaction sends without a wait in between go out in one write, so that a client finds them in one
     /// read. A reaction that requires a line, such as ``echo``, sends nothing without one.
     public struct Reaction: Sendable {
         enum Source: Sendable {
-            /// The line that came.
+            /// The received line.
             case echo
             case line(ByteBuffer)
             case raw(ByteBuffer)
@@ -43,7 +45,7 @@ extension LineServer {
 
         // MARK: Lines
 
-        /// Sends the line that came.
+        /// Sends the received line back.
         public static var echo: Reaction { Reaction(.echo) }
 
         /// Sends a line of text.
@@ -52,11 +54,11 @@ extension LineServer {
         /// Sends a line of bytes.
         public static func line(_ bytes: some Sequence<UInt8>) -> Reaction { Reaction(.line(ByteBuffer(bytes: bytes))) }
 
-        /// Sends bytes as they are, without a delimiter.
+        /// Sends bytes unchanged, without a delimiter.
         public static func raw(_ bytes: some Sequence<UInt8>) -> Reaction { Reaction(.raw(ByteBuffer(bytes: bytes))) }
 
-        /// Decides upon what came: `{ $0.connection == 0 ? .disconnect : .echo }`. Runs on the server's event loop, in
-        /// the order in which lines come, and must not block.
+        /// Chooses a reaction to the received line: `{ $0.connection == 0 ? .disconnect : .echo }`. Runs on the
+        /// server's event loop, in the order in which lines arrive, and must not block.
         public static func respond(_ decide: @escaping @Sendable (Received) -> Reaction) -> Reaction {
             Reaction([.decide { decide($0).steps }])
         }
@@ -71,13 +73,13 @@ extension LineServer {
 
         // MARK: What is done to the connection
 
-        /// Ends TCP after what was sent before.
+        /// Closes TCP after everything that was sent before.
         public static var disconnect: Reaction { Reaction([.close]) }
 
         /// Resets the connection (RST), which may discard bytes that were sent but not read yet.
         public static var reset: Reaction { Reaction([.reset]) }
 
-        /// Ends the server's direction of TCP, after what was sent before, and continues reading.
+        /// Closes the server's direction of TCP, after everything that was sent before, and continues reading.
         public static var halfClose: Reaction { Reaction([.halfClose]) }
 
         /// Stops reading and sending on this connection without closing it, like a machine with an unplugged cable.
@@ -95,7 +97,7 @@ extension LineServer {
         public func delayed(by duration: Duration) -> Reaction { Reaction([.wait(duration)] + self.steps) }
 
         /// Waits until `count` lines, on any connections, have reached this reaction; then they are reacted to in this
-        /// order, those of one connection in one write. The next `count` make the next group.
+        /// order, those of one connection in one write. The next `count` lines form the next group.
         public func held(until count: Int, release order: MockServer.ReleaseOrder = .inOrder) -> Reaction {
             Reaction([.hold(MockGate(count: count, order: order))] + self.steps)
         }
@@ -117,10 +119,10 @@ extension LineServer {
 
         // MARK: Rows
 
-        /// Does this, then `next`. A wait in either delays what comes after it.
+        /// Performs this reaction, then `next`. A wait in either delays everything after it.
         public func then(_ next: Reaction) -> Reaction { Reaction(self.steps + next.steps) }
 
-        /// Does all of them in this order. Lines that they send without waiting go out in one write.
+        /// Performs all of them in this order. Lines that they send without waiting go out in one write.
         public static func glued(_ reactions: Reaction...) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
 
         private func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {

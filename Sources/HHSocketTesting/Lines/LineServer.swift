@@ -4,7 +4,7 @@ public import HHSocket
 import NIOConcurrencyHelpers
 public import NIOCore
 
-/// A server of lines for tests, over real TCP on 127.0.0.1, which does what the test says, right or wrong.
+/// A server of lines for tests, over real TCP on 127.0.0.1, which does what the test specifies, valid or not.
 ///
 /// ```swift
 /// let server = try await LineServer(.echo)
@@ -16,11 +16,14 @@ public import NIOCore
 /// #expect(try await server.received(1)[0].text == "how are you?")
 /// await server.perform(.line("news"))
 /// ```
+///
 /// A fault that occurs once:
+///
 /// ```swift
 /// server.once(.line("never whole").cut(after: 5).then(.disconnect))
 /// ```
-/// The server ends with ``shutdown()`` or with the last reference to it.
+///
+/// The server ends with ``shutdown()`` or when the last reference to it is released.
 public final class LineServer: Sendable {
     let core: LineServerCore
 
@@ -123,13 +126,14 @@ public final class LineServer: Sendable {
     /// All lines that were received, in order.
     public var received: [Received] { self.core.received.events }
 
-    /// Returns the first `count` lines, waiting for those that have not come yet.
+    /// Returns the first `count` lines, waiting for those that have not arrived yet.
     ///
     /// - Parameters:
     ///   - count: The number of lines to wait for.
     ///   - number: The number of the connection; nil, the default, counts all connections.
     ///   - time: The time to wait; 60 s by default.
-    /// - Throws: ``NothingHappened`` if they do not come in time; it describes what came.
+    ///
+    /// - Throws: ``NothingHappened`` if they do not arrive in time; it describes what arrived.
     @discardableResult
     public func received(
         _ count: Int,
@@ -176,7 +180,7 @@ extension LineServer {
         public var description: String { "connection \(self.number)" }
     }
 
-    /// A line that came from a client.
+    /// A line received from a client.
     public struct Received: Sendable, Hashable, CustomStringConvertible {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
         public var connection: Int
@@ -234,7 +238,7 @@ final class LineServerCore: Sendable {
 final class LineServerSession: MockLine {
     typealias Reaction = LineServer.Reaction
 
-    /// The server; nil once the connection is gone, so that a reference to a connection does not keep the server.
+    /// The server; nil once the connection is closed, so that a reference to a connection does not keep the server.
     private var core: LineServerCore?
     private let delimiter: LineDelimiter
     /// Without a limit, so that everything that can be read is recorded.

@@ -3,7 +3,9 @@ public import HHSocket
 public import NIOCore
 
 extension HostileClient {
-    /// An action of a ``HostileClient``: composed of simple ones, modified by adverbs, and put in a row.
+    /// An action of a ``HostileClient``.
+    ///
+    /// Acts are composed of simple ones, modified, and combined in sequence:
     ///
     /// ```swift
     /// .request(101, serial: 50, "hello")
@@ -13,13 +15,14 @@ extension HostileClient {
     /// .requests(101, serials: 50..<10_050)
     /// .garbage(10_000, seed: 7)
     /// ```
+    ///
     /// Bytes that are sent without a wait in between go out in one write.
     public struct Act: Sendable {
         enum Source: Sendable {
             case frame(Frame)
             /// One request for each of these serials.
             case requests(Frame, Range<UInt32>)
-            /// A cancel of the request with this serial, in the format's way.
+            /// A cancel of the request with this serial, in the encoding of the format.
             case cancel(UInt32)
             /// A heartbeat; nil for the serial of the format's pings.
             case ping(UInt32?)
@@ -79,7 +82,7 @@ extension HostileClient {
             Act(.requests(Frame(type: type, serial: 0, payload: body), serials))
         }
 
-        /// A frame as it is; its status is not sent.
+        /// Sends a frame unchanged, except that its status is not sent.
         public static func frame(_ frame: Frame) -> Act { Act(.frame(frame)) }
 
         /// A cancel of the request with this serial; nothing in a format without cancels.
@@ -90,7 +93,7 @@ extension HostileClient {
         /// - Parameter serial: By default the serial of the format's pings, 0 in the standard format.
         public static func ping(serial: UInt32? = nil) -> Act { Act(.ping(serial)) }
 
-        /// Arbitrary bytes; over WebSocket as they are, in no message.
+        /// Sends arbitrary bytes; over WebSocket directly, not in a message.
         public static func raw(_ bytes: ByteBuffer) -> Act { Act(.raw(bytes)) }
 
         /// Arbitrary bytes.
@@ -116,20 +119,21 @@ extension HostileClient {
         /// give the client a small `receiveBuffer`.
         ///
         /// - Parameters:
-        ///   - bytes: The largest number of bytes in one read; 1 at least.
-        ///   - interval: The time between two reads; 1 ms at least.
+        ///   - bytes: The largest number of bytes in one read; at least 1.
+        ///   - interval: The time between two reads; at least 1 ms.
         public static func readSlowly(bytes: Int, every interval: Duration) -> Act {
             Act([.readSlowly(bytes: max(1, bytes), every: max(.milliseconds(1), interval))])
         }
-        /// Sends what `act` sends again after each interval from now on, until the connection ends or another such act
-        /// takes its place. Nothing waits for it.
+        /// Repeats the sends of `act` after each interval from now on, until the connection ends or another such act
+        /// replaces it. Nothing waits for it.
         ///
-        /// The interval is in real time, whatever the client's clock. What cannot be written at its time is left out.
+        /// The interval is in real time, whatever the client's clock. A write that is not possible at its time is
+        /// skipped.
         ///
         /// - Parameters:
-        ///   - act: What is sent in one write. Its waits, adverbs of time and whatever else is done to the connection
-        ///     are left out.
-        ///   - interval: The time between two writes; 1 ms at least.
+        ///   - act: The act, whose bytes are sent in one write. Its waits, timing modifiers and other actions on the
+        ///     connection are ignored.
+        ///   - interval: The time between two writes; at least 1 ms.
         public static func keepSending(_ act: Act, every interval: Duration) -> Act {
             let sendings = act.steps.compactMap { step in
                 if case .send(let sending) = step { sending } else { nil }
@@ -148,7 +152,8 @@ extension HostileClient {
         /// Waits first, by the client's clock.
         public func delayed(by duration: Duration) -> Act { Act([.wait(duration)] + self.steps) }
 
-        /// Sends a few bytes at a time, in separate writes. Over WebSocket frames leave a few bytes in each message.
+        /// Sends a few bytes at a time, in separate writes. Over WebSocket frames are sent with a few bytes in each
+        /// message.
         ///
         /// - Parameters:
         ///   - bytes: The number of bytes in one write; 1 by default.
@@ -160,8 +165,8 @@ extension HostileClient {
         /// Sends frames with a wrong checksum. A format without checksums has nothing to corrupt.
         public func corrupted() -> Act { self.changingSends { $0.flaws.corruptsChecksum = true } }
 
-        /// Sends headers that announce a payload of `length` bytes, whatever follows. A codec's frames stay as they
-        /// are.
+        /// Sends headers that announce a payload of `length` bytes, regardless of its actual length. A codec's frames
+        /// are unchanged.
         public func announcing(length: UInt32) -> Act { self.changingSends { $0.flaws.announcedLength = length } }
 
         /// Sends only the first `bytes` bytes of each frame, or of an opening.
@@ -172,13 +177,13 @@ extension HostileClient {
 
         // MARK: Rows
 
-        /// Does this, then `next`.
+        /// Performs this act, then `next`.
         public func then(_ next: Act) -> Act { Act(self.steps + next.steps) }
 
-        /// Does all of them in this order.
+        /// Performs all of them in this order.
         public static func glued(_ acts: Act...) -> Act { Act(acts.flatMap(\.steps)) }
 
-        /// Does all of them in this order.
+        /// Performs all of them in this order.
         public static func glued(_ acts: [Act]) -> Act { Act(acts.flatMap(\.steps)) }
 
         private func changingSends(_ change: (inout Sending) -> Void) -> Act {

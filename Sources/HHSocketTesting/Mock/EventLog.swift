@@ -5,7 +5,7 @@ import NIOPosix
 
 /// The error of a test that waited in vain.
 public struct NothingHappened: Error, CustomStringConvertible {
-    /// A description of what was awaited, for how long, and what came instead.
+    /// A description of the expected event, the waiting time, and the events that occurred instead.
     public var description: String
 }
 

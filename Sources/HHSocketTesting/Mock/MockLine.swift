@@ -13,8 +13,8 @@ import Darwin
 import Android
 #endif
 
-/// One connection of a mock server: its life, and what leaves. Subclasses know what it speaks. Confined to the server's
-/// event loop.
+/// One connection of a mock server: its life cycle and its output. Subclasses implement the protocols. Confined to the
+/// server's event loop.
 class MockLine: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -22,17 +22,17 @@ class MockLine: ChannelInboundHandler {
     /// An item of the outbox, which is written in order.
     enum Output {
         case bytes(ByteBuffer)
-        /// Bytes that leave a few at a time, each time as `wrap` returns them.
+        /// Bytes that are sent a few at a time, each part wrapped by `wrap`.
         case dribble(ByteBuffer, Dribble, wrap: (ByteBuffer) -> ByteBuffer)
         case halfClose
-        /// Ends our direction, and closes once the client has ended its own, or after a second: a connection that is
-        /// closed while bytes wait to be read is reset, and the client may lose what was sent before.
+        /// Closes our direction, and closes the connection once the client has closed its own, or after a second:
+        /// closing a connection with unread bytes would reset it, and the client might lose what was sent before.
         case linger
         case close
         case reset
     }
 
-    /// The server's port; nil once the connection is gone, so that a reference to a connection does not keep the
+    /// The server's port; nil once the connection is closed, so that a reference to a connection does not keep the
     /// server.
     private(set) var port: MockPort?
     private(set) var number = -1
@@ -40,7 +40,7 @@ class MockLine: ChannelInboundHandler {
     private var outbox: Deque<Output> = []
     private var isDribbling = false
     private var isSilent = false
-    /// Whether what comes is decoded. Bytes that arrive all the same, such as when the client closes, are kept.
+    /// Whether input is decoded. Bytes that arrive nonetheless, for example when the client closes, are kept.
     private(set) var isReading = true
     private var hasEnded = false
 
@@ -53,13 +53,13 @@ class MockLine: ChannelInboundHandler {
     /// The connection has its number.
     func begin() {}
 
-    /// Bytes have come.
+    /// Handles received bytes.
     func receive(_ bytes: ByteBuffer) {}
 
-    /// Decodes what was kept while it did not read.
+    /// Decodes the bytes that were kept while it did not read.
     func goOnReading() {}
 
-    /// The connection is gone.
+    /// Handles the end of the connection.
     func leave() {}
 
     // MARK: The connection's life
@@ -215,7 +215,7 @@ class MockLine: ChannelInboundHandler {
             if dribble.interval > .zero, rest.readableBytes > 0 {
                 self.port?.after(dribble.interval) { bound.value.0.dribble(rest, dribble, bound.value.1) }
             } else {
-                // In another turn, which avoids recursion: a write that succeeds at once completes at once.
+                // In another turn, which avoids recursion: a write that succeeds immediately completes immediately.
                 bound.eventLoop.execute { bound.value.0.dribble(rest, dribble, bound.value.1) }
             }
         }

@@ -5,8 +5,8 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// The port of a mock server with the connections that it has accepted, whatever they speak, and the server's time and
-/// chance. Everything happens on one event loop, so that the order of requests determines the outcome.
+/// The port of a mock server with the connections that it has accepted, for any protocol, and the server's clock and
+/// random numbers. Everything happens on one event loop, so that the order of requests determines the outcome.
 final class MockPort: Sendable {
     typealias MakeLine = @Sendable (MockPort) -> MockLine?
 
@@ -24,7 +24,7 @@ final class MockPort: Sendable {
     private struct LoopState {
         var makeLine: MakeLine?
         var listener: (any Channel)?
-        /// The reservation of the port while the server does not listen, but may again.
+        /// The reservation of the port while the server does not listen but may listen again.
         var reservation: PortReservation?
         var port = 0
         var isOver = false
@@ -171,7 +171,7 @@ final class MockPort: Sendable {
         return number
     }
 
-    /// Removes a connection that is gone.
+    /// Removes a connection that is closed.
     func remove(number: Int) {
         guard self.state.value.lines.removeValue(forKey: number) != nil else { return }
         for gate in self.state.value.held.keys {

@@ -5,9 +5,10 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A server for tests, over real TCP on 127.0.0.1, which does what the test says, right or wrong.
+/// A server for tests, over real TCP on 127.0.0.1, which does what the test specifies, valid or not.
 ///
 /// Answers by type, and a check of the requests received:
+///
 /// ```swift
 /// let server = try await MockServer()
 /// server.on(101, .answer("hello"))
@@ -19,22 +20,24 @@ import NIOPosix
 /// ```
 ///
 /// A failure that happens once:
+///
 /// ```swift
 /// server.once(101, .echo.cut(after: 10).then(.reset))   // in the middle of the answer
 /// server.on(101, .echo)
 /// ```
 ///
 /// Answers out of order, a push between them, all in one write:
+///
 /// ```swift
 /// server.on(101, .echo.held(until: 3, release: .reversed))
 /// server.on(102, .glued(.push(2001, "news"), .echo))
 /// ```
 ///
 /// A request of a type without a rule is answered with status 401, a heartbeat as the protocol specifies, and a cancel
-/// not at all; `on` changes that too. Rules can be changed at any time, and apply to every request that comes after the
-/// call has returned. Randomness is seeded and time is that of a clock, so that tests are reproducible.
+/// not at all; `on` changes that too. Rules can be changed at any time, and apply to every request that arrives after
+/// the call has returned. Randomness is seeded and delays follow a clock, so that tests are reproducible.
 ///
-/// The server ends with ``shutdown()`` or with the last reference to it.
+/// The server ends with ``shutdown()`` or when the last reference to it is released.
 public final class MockServer: Sendable {
     let core: MockServerCore
 
@@ -110,7 +113,9 @@ public final class MockServer: Sendable {
     /// ```swift
     /// server.acceptHello(streams: StreamPolicy(streamWindow: 1_000, maximumStreams: 2))
     /// ```
-    /// On a connection with streams payloads come in pieces. One is recorded, and gets its reaction, once it is whole.
+    ///
+    /// On a connection with streams, payloads may arrive in pieces. A payload is recorded, and gets its reaction, once
+    /// it is complete.
     ///
     /// - Parameters:
     ///   - features: The accepted features; all but streams by default.
@@ -167,11 +172,11 @@ public final class MockServer: Sendable {
     }
 
     /// Announces on every open connection that this server is about to end. Connections stay open; the rules decide on
-    /// further requests, such as `onAnyOther(.draining)`. Returns when the frames have been sent. In a format whose
+    /// further requests, for example `onAnyOther(.draining)`. Returns when the frames have been sent. In a format whose
     /// applications use type 4 themselves the frame means nothing to clients.
     ///
     /// - Parameters:
-    ///   - reason: The reason, for people to read; empty by default.
+    ///   - reason: The reason, as text for people; empty by default.
     ///   - retryAfter: The time that clients should stay away, in whole milliseconds; zero by default.
     ///   - endpoints: Servers that may be used instead, best first; none by default.
     public func sendGoAway(
@@ -204,14 +209,15 @@ public final class MockServer: Sendable {
     /// All frames received, in order, including control frames.
     public var received: [Received] { self.core.received.events }
 
-    /// Returns the first `count` frames of `type`, or of any type, waiting for those that have not come yet.
+    /// Returns the first `count` frames of `type`, or of any type, waiting for those that have not arrived yet.
     ///
     /// - Parameters:
     ///   - count: The number of frames.
     ///   - type: The type; nil, the default, counts all frames, including control frames.
     ///   - number: The number of the connection; nil, the default, counts all connections.
     ///   - time: The time to wait; 60 s by default.
-    /// - Throws: ``NothingHappened`` if they do not come in time; it describes what came.
+    ///
+    /// - Throws: ``NothingHappened`` if they do not arrive in time; it describes what arrived.
     @discardableResult
     public func received(
         _ count: Int,
@@ -225,14 +231,15 @@ public final class MockServer: Sendable {
         }
     }
 
-    /// Returns the first `count` items of the streams of `type`, waiting for those that have not come yet.
+    /// Returns the first `count` items of the streams of `type`, waiting for those that have not arrived yet.
     ///
     /// - Parameters:
     ///   - count: The number of items.
     ///   - type: The type of the streams.
     ///   - serial: The serial of the stream; nil, the default, counts those of all.
     ///   - time: The time to wait; 60 s by default.
-    /// - Throws: ``NothingHappened`` if they do not come in time; it describes what came.
+    ///
+    /// - Throws: ``NothingHappened`` if they do not arrive in time; it describes what arrived.
     @discardableResult
     public func receivedItems(
         _ count: Int,
@@ -245,9 +252,9 @@ public final class MockServer: Sendable {
         }
     }
 
-    /// Returns the request to open the WebSocket on the connection with this number, once it has come.
+    /// Returns the request to open the WebSocket on the connection with this number, once it has arrived.
     ///
-    /// - Throws: ``NothingHappened`` if it does not come in time, 60 s by default; at once over plain TCP.
+    /// - Throws: ``NothingHappened`` if it does not arrive in time, 60 s by default; immediately over plain TCP.
     @discardableResult
     public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
         guard let openings = self.core.openings else {
@@ -259,7 +266,7 @@ public final class MockServer: Sendable {
     /// Returns the close frame, or the violation of RFC 6455, by which the client ended the WebSocket on the connection
     /// with this number.
     ///
-    /// - Throws: ``NothingHappened`` if none comes in time, 60 s by default.
+    /// - Throws: ``NothingHappened`` if neither arrives in time, 60 s by default.
     @discardableResult
     public func closeFrame(
         onConnection number: Int = 0,

@@ -23,7 +23,7 @@ final class MockServerCore: Sendable {
 
     let port: MockPort
     let format: WireFormat
-    /// The openings of WebSockets; nil if frames come over plain TCP.
+    /// The openings of WebSockets; nil if frames are exchanged over plain TCP.
     let openings: MockOpenings?
     let rules = NIOLockedValueBox(Rules())
     let received = EventLog<MockServer.Received>()

@@ -6,7 +6,7 @@ import NIOCore
 final class MockSession: MockLine {
     typealias Reaction = MockServer.Reaction
 
-    /// The server; nil once the connection is gone, so that a reference to a connection does not keep the server.
+    /// The server; nil once the connection is closed, so that a reference to a connection does not keep the server.
     private var core: MockServerCore?
     private let format: WireFormat
     private let forge: FrameForge
@@ -143,7 +143,7 @@ final class MockSession: MockLine {
         self.perform(.answer(answer.payload, status: answer.status), for: request)
     }
 
-    /// Opens the envelope of a frame with flags; returns the frame as it came if that fails.
+    /// Opens the envelope of a frame with flags; returns the frame unchanged if that fails.
     private func opened(_ received: MockServer.Received) -> MockServer.Received {
         guard let agreement = self.agreement, !received.isCorrupt, received.type & FrameType.allFlags != 0,
             let (frame, metadata) = try? Envelope.open(
@@ -244,7 +244,7 @@ final class MockSession: MockLine {
         return bytes
     }
 
-    /// Returns an item or a credit of the request's stream, or of that whose serial is given; nil without either.
+    /// Returns an item or a credit of the request's stream, or of the stream with the given serial; nil without either.
     private func frameOfStream(_ sending: Reaction.Sending, for request: MockServer.Received?) -> Frame? {
         guard let serial = sending.serial ?? request?.serial else { return nil }
         let windows = self.streams?.terms.client ?? StreamWindows()
@@ -273,7 +273,7 @@ final class MockSession: MockLine {
         return type.map { Frame(type: $0, serial: serial, status: .partial, payload: body) }
     }
 
-    /// The type of an answer: the request's, but that of the stream where the request is a frame of one.
+    /// The type of an answer: the request's, or, for a frame of a stream, the stream's.
     private func typeOfAnswer(to request: MockServer.Received) -> UInt32 { request.streamType ?? request.type }
 
     private func frame(answering request: MockServer.Received, _ status: Status, _ body: ByteBuffer) -> Frame {
@@ -285,7 +285,7 @@ final class MockSession: MockLine {
 }
 
 extension MockServer.Reaction.Sending {
-    /// Whether it is an answer after which no more comes.
+    /// Whether it is the last frame of an answer.
     fileprivate var isFinalAnswer: Bool {
         switch self.source {
         case .echo: !self.isUnfinished
@@ -294,7 +294,7 @@ extension MockServer.Reaction.Sending {
         }
     }
 
-    /// Returns the frame in its envelope; nil if it needs none, or cannot have it.
+    /// Returns the frame in its envelope; nil if it needs none, or cannot have one.
     fileprivate func sealed(_ frame: Frame) -> Frame? {
         guard self.metadata != nil || self.isCompressed else { return nil }
         return try? Envelope.seal(

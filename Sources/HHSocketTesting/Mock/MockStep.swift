@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// A number of bytes that leave at a time, in writes of their own.
+/// A number of bytes that are sent at a time, in separate writes.
 struct Dribble: Sendable {
     var bytes: Int
     var interval: Duration
@@ -57,8 +57,8 @@ final class MockScript<Sending: Sendable, Received: Sendable> {
     private let waitForCancel: (Received, Steps) -> Void
 
     /// - Parameters:
-    ///   - send: Puts what is sent into the line's outbox.
-    ///   - waitForCancel: Keeps the steps that follow until what was received is cancelled.
+    ///   - send: Adds output to the line's outbox.
+    ///   - waitForCancel: Holds the following steps until the request is cancelled.
     init(
         _ line: MockLine,
         send: @escaping (Sending, Received?) -> Void,

@@ -2,24 +2,24 @@
 import HHSocket
 import NIOCore
 
-/// The streams of one connection of a ``MockServer``, once hello has agreed on them: the credit for what comes, and
+/// The streams of one connection of a ``MockServer``, once hello has agreed on them: the credit for received items, and
 /// payloads in pieces. Does no I/O.
 ///
-/// The server takes items as they come, and grants as much again, but for streams that are stalled. Nothing here
-/// depends on what a script sends: that may be wrong.
+/// The server takes items as they arrive, and grants the same amount again, except for streams that are stalled.
+/// Nothing here depends on what a script sends, because that may be wrong.
 struct MockStreams {
-    /// A call that may be a stream: the opening does not tell.
+    /// A call that may be a stream: its opening does not tell.
     private struct Call {
         /// The type of the opening.
         let type: UInt32
-        /// The window of the items that come; nil before the first.
+        /// The window of the received items; nil before the first.
         var window: ReceiveWindow?
         var isStalled = false
         /// Whether it was cancelled, or has its final answer.
         var isOver = false
     }
 
-    /// A payload whose last piece has not come.
+    /// A payload whose last piece has not arrived.
     private struct Unfinished {
         var bytes: ByteBuffer
         var count: Int
@@ -36,7 +36,7 @@ struct MockStreams {
         self.connection = ReceiveWindow(terms.server.connection)
     }
 
-    /// The type of the opening with this serial; nil if none has come.
+    /// Returns the type of the opening with this serial; nil if there was none.
     func type(of serial: UInt32) -> UInt32? { self.calls[serial]?.type }
 
     /// Whether items and the end of them get no reaction.
@@ -49,9 +49,9 @@ struct MockStreams {
 
     // MARK: What comes
 
-    /// Takes a frame as it came, and completes it.
+    /// Takes a received frame, and completes it.
     ///
-    /// - Returns: Whether it is whole, which a piece is not; and the credits that are due.
+    /// - Returns: Whether it is complete, which a piece is not; and the credits that are due.
     mutating func receive(_ received: inout MockServer.Received) -> (isWhole: Bool, credits: [Frame]) {
         let (type, serial) = (received.frame.type & ~FrameType.allFlags, received.frame.serial)
         var credits =
@@ -67,7 +67,7 @@ struct MockStreams {
     }
 
     private mutating func grant(_ cost: UInt64, on serial: UInt32) -> [Frame] {
-        // What is over the window stays a matter between the client and its test.
+        // Bytes beyond the window remain a matter between the client and its test.
         _ = self.connection.receive(cost)
         var credits: [Frame] = []
         if let call = self.calls[serial], !call.isOver {
@@ -99,7 +99,7 @@ struct MockStreams {
             self.unfinished[serial] = whole
             return false
         }
-        // A credit, a cancel or the end of the items is no piece of what is unfinished.
+        // A credit, a cancel or the end of the items is not a piece of the unfinished payload.
         let type = frame.type & ~FrameType.allFlags
         guard whole.count > 0, type == FrameType.item || !FrameType.control.contains(type) else { return true }
         self.unfinished[serial] = nil
@@ -112,7 +112,8 @@ struct MockStreams {
 
     // MARK: What scripts do
 
-    /// The final answer is sent, or the client has cancelled: what a stalled stream has not taken is dropped.
+    /// Ends a stream whose final answer is sent, or that the client has cancelled: untaken items of a stalled stream
+    /// are dropped.
     ///
     /// - Returns: The credits that are due.
     mutating func end(_ serial: UInt32) -> [Frame] {
@@ -122,11 +123,11 @@ struct MockStreams {
         return self.take(call.window?.untaken ?? 0)
     }
 
-    /// Takes nothing more of a stream.
+    /// Stops taking items of a stream.
     mutating func stall(_ serial: UInt32) { self.calls[serial]?.isStalled = true }
 
-    /// A payload that costs one more than a window, whatever was granted and taken since the beginning: it is more than
-    /// the client has granted.
+    /// A payload that costs one more than a window, regardless of earlier grants: it is more than the client has
+    /// granted.
     static func excess(_ window: UInt32) -> ByteBuffer {
         ByteBuffer(repeating: UInt8(ascii: "x"), count: Int(window) + 1 - min(Int(window), Int(StreamFrames.overhead)))
     }

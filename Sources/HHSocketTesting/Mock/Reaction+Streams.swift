@@ -9,8 +9,9 @@ public import NIOCore
 /// server.onItem(of: 1012, .respond { .item($0.body) })                // an echo
 /// server.onItemsEnded(of: 1011, .answer("sum").withMetadata(["count": "3"]))
 /// ```
-/// The server takes items as they come, and grants credit for more; a script has to do so only where it grants wrongly.
-/// Items and final answers are sent whatever the client has granted.
+///
+/// The server takes items as they arrive, and grants credit for more; a script has to do so only to grant wrong credit.
+/// Items and final answers are sent regardless of the client's credit.
 extension MockServer.Reaction {
     /// A place at which ``dieInMidStream(afterItems:_:)`` ends the connection.
     public enum MidStream: Sendable, Hashable, CaseIterable {
@@ -53,8 +54,8 @@ extension MockServer.Reaction {
 
     // MARK: Wrong behaviour
 
-    /// Takes nothing more of the request's stream, and has no reaction to its items: no credit comes, on the stream or
-    /// for its share of the connection's window, and nothing else. What a test performs is still sent.
+    /// Takes nothing more of the request's stream, and does not react to its items: the client receives no more credit,
+    /// on the stream or for its share of the connection's window. Frames that a test sends explicitly are still sent.
     public static var stall: Self { Self(.stall) }
 
     /// Sends one item, in one frame, that is larger than the client's window of a stream.
@@ -69,8 +70,8 @@ extension MockServer.Reaction {
     /// Sends items, and closes the connection without an answer.
     ///
     /// - Parameters:
-    ///   - count: The number of whole items that come before, with the texts `1`, `2`, …
-    ///   - place: Where the stream breaks off; by default after a whole item.
+    ///   - count: The number of complete items that are sent before, with the texts `1`, `2`, …
+    ///   - place: Where the stream breaks off; by default after a complete item.
     public static func dieInMidStream(afterItems count: Int, _ place: MidStream = .betweenItems) -> Self {
         let items = Self.glued((0..<max(0, count)).map { .item("\($0 + 1)") })
         return switch place {
@@ -94,12 +95,12 @@ extension MockServer.Reaction {
 
     /// Sends the payload of each frame in pieces, as a server does with more than 65,536 bytes.
     ///
-    /// - Parameter length: The most bytes of a piece, at least 1.
+    /// - Parameter length: The greatest number of bytes of a piece, at least 1.
     public func inPieces(of length: Int) -> Self {
         self.changingSends { $0.pieceLength = max(1, length) }
     }
 
-    /// Sends each frame as a piece that others follow, which do not come: the payload stays unfinished.
+    /// Sends each frame as a piece that announces further pieces, which are not sent: the payload stays unfinished.
     public func unfinished() -> Self { self.changingSends { $0.isUnfinished = true } }
 }
 

@@ -3,9 +3,10 @@ public import HHSocket
 public import NIOCore
 
 extension MockServer {
-    /// An action of a ``MockServer`` upon a request, a new connection, or a test's demand.
+    /// A reaction of a ``MockServer`` to a request, a new connection, or a test's request.
     ///
-    /// Composed of simple ones, modified by adverbs, and put in a row:
+    /// Reactions are composed of simple ones, modified, and combined in sequence:
+    ///
     /// ```swift
     /// .echo
     /// .answer("hello").delayed(by: .seconds(2))
@@ -15,6 +16,7 @@ extension MockServer {
     /// .glued(.push(2001, "news"), .echo, .push(2001, "more"))
     /// .echo.held(until: 3, release: .reversed)
     /// ```
+    ///
     /// Frames that a reaction sends without a wait in between go out in one write, so that a client finds them in one
     /// read. A reaction that requires a request, such as ``echo``, sends nothing without one.
     public struct Reaction: Sendable {
@@ -36,7 +38,7 @@ extension MockServer {
             case excess(ofConnection: Bool)
             /// A credit of the request's stream with this payload.
             case credit(ByteBuffer)
-            /// A credit of so much more, or less, than was granted.
+            /// A credit that exceeds the granted amount by this number, which may be negative.
             case creditBeyond(Int)
             /// Nothing; the request's stream is stalled.
             case stall
@@ -52,7 +54,7 @@ extension MockServer {
             var isCompressed = false
             /// The most bytes of the payload in one frame; nil for all.
             var pieceLength: Int?
-            /// Whether the last piece says that others follow.
+            /// Whether the last piece announces further pieces.
             var isUnfinished = false
         }
 
@@ -134,7 +136,7 @@ extension MockServer {
         /// Sends a go-away: the server is about to end.
         ///
         /// - Parameters:
-        ///   - reason: The reason, for people to read; empty by default.
+        ///   - reason: The reason, as text for people; empty by default.
         ///   - retryAfter: The time that clients should stay away, in whole milliseconds; zero by default.
         ///   - endpoints: Servers that may be used instead, best first; none by default.
         public static func goAway(
@@ -145,10 +147,10 @@ extension MockServer {
             .frame(GoAway(reason: reason, retryAfter: retryAfter, endpoints: endpoints).frame)
         }
 
-        /// Sends a frame as it is, whatever the request.
+        /// Sends a frame unchanged, regardless of the request.
         public static func frame(_ frame: Frame) -> Reaction { Reaction(.frame(frame)) }
 
-        /// Sends arbitrary bytes; over WebSocket as they are, in no message.
+        /// Sends arbitrary bytes; over WebSocket directly, not in a message.
         public static func raw(_ bytes: ByteBuffer) -> Reaction { Reaction(.raw(bytes)) }
 
         /// Sends arbitrary bytes.
@@ -160,13 +162,13 @@ extension MockServer {
 
         // MARK: What is done to the connection
 
-        /// Closes the connection after what was sent before; over WebSocket without a close frame.
+        /// Closes the connection after everything that was sent before; over WebSocket without a close frame.
         public static var close: Reaction { Reaction([.close]) }
 
         /// Resets the connection (RST), which may discard bytes that were sent but not read yet.
         public static var reset: Reaction { Reaction([.reset]) }
 
-        /// Closes the server's direction, after what was sent before, and continues reading.
+        /// Closes the server's direction, after everything that was sent before, and continues reading.
         public static var halfClose: Reaction { Reaction([.halfClose]) }
 
         /// Stops reading and sending on this connection without closing it, like a machine with an unplugged cable.
@@ -185,14 +187,14 @@ extension MockServer {
             Reaction([.wait(duration)] + self.steps)
         }
 
-        /// Waits for the client's cancel of this request first: a late answer that depends on no clock. In a format
-        /// without cancels it never comes.
+        /// First waits until the client cancels this request: a late answer that does not depend on a clock. In a
+        /// format without cancels it is never sent.
         public func late() -> Reaction {
             Reaction([.waitForCancel] + self.steps)
         }
 
         /// Waits until `count` requests, on any connections, have reached this reaction; then they are answered in this
-        /// order, those of one connection in one write. The next `count` make the next group.
+        /// order, those of one connection in one write. The next `count` requests form the next group.
         public func held(until count: Int, release order: ReleaseOrder = .inOrder) -> Reaction {
             Reaction([.hold(MockGate(count: count, order: order))] + self.steps)
         }
@@ -211,8 +213,8 @@ extension MockServer {
             self.changingSends { $0.flaws.corruptsChecksum = true }
         }
 
-        /// Sends headers that announce a payload of `length` bytes, whatever follows. A codec's frames stay as they
-        /// are.
+        /// Sends headers that announce a payload of `length` bytes, regardless of its actual length. A codec's frames
+        /// are unchanged.
         public func announcing(length: UInt32) -> Reaction {
             self.changingSends { $0.flaws.announcedLength = length }
         }
@@ -242,25 +244,25 @@ extension MockServer {
             self.changingSends { $0.metadata = values }
         }
 
-        /// Sends frames with a compressed body, whether or not that was agreed on by hello. A body that does not become
-        /// smaller is sent as it is.
+        /// Sends frames with a compressed body, whether or not hello agreed on it. A body that does not become smaller
+        /// is sent uncompressed.
         public func compressed() -> Reaction {
             self.changingSends { $0.isCompressed = true }
         }
 
         // MARK: Rows
 
-        /// Does this, then `next`. A wait in either delays what comes after it.
+        /// Performs this reaction, then `next`. A wait in either delays everything after it.
         public func then(_ next: Reaction) -> Reaction {
             Reaction(self.steps + next.steps)
         }
 
-        /// Does all of them in this order. Frames that they send without waiting go out in one write.
+        /// Performs all of them in this order. Frames that they send without waiting go out in one write.
         public static func glued(_ reactions: Reaction...) -> Reaction {
             Reaction(reactions.flatMap(\.steps))
         }
 
-        /// Does all of them in this order.
+        /// Performs all of them in this order.
         public static func glued(_ reactions: [Reaction]) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
 
         func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {
@@ -270,7 +272,7 @@ extension MockServer {
 
     /// The order in which held requests are answered.
     public enum ReleaseOrder: Sendable, Hashable {
-        /// The order in which they came.
+        /// The order in which they arrived.
         case inOrder
         /// The last one first.
         case reversed
@@ -278,7 +280,7 @@ extension MockServer {
         case shuffled
     }
 
-    /// A frame that came from a client.
+    /// A frame received from a client.
     public struct Received: Sendable, Hashable, CustomStringConvertible {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
         public var connection: Int
@@ -294,11 +296,11 @@ extension MockServer {
         public var idempotencyKey: String?
         /// Whether its body was compressed.
         public var isCompressed = false
-        /// The type of the stream that an item, the end of the items, a credit or a cancel belongs to, and nil for
-        /// whatever else. Their own types are control types.
+        /// The type of the stream that an item, the end of the items, a credit or a cancel belongs to; nil for any
+        /// other frame. Their own types are control types.
         public var streamType: UInt32?
-        /// The number of frames that it came in: more than 1 if its payload came in pieces, which connections with
-        /// streams have.
+        /// The number of frames that it was received in: more than 1 if its payload was sent in pieces, which requires
+        /// a connection with streams.
         public var pieces = 1
 
         public var type: UInt32 { self.frame.type }

@@ -26,7 +26,7 @@ extension BrokerCore {
         }
     }
 
-    /// The value of a header that must be there.
+    /// Returns the value of a required header.
     func required(_ name: String, _ frame: STOMPFrame) throws(Fault) -> String {
         guard let value = frame.headers[name] else {
             throw Fault("missing header", "\(frame.command) must have the header \(name).")
@@ -54,7 +54,7 @@ extension BrokerCore {
         }
         let ours = self.configuration.heartBeat
         var headers: STOMPHeaders = [:]
-        // A client of 1.0 alone has no accept-version, and its server no version.
+        // A client that speaks only 1.0 sends no accept-version, and its server no version.
         if frame.headers.contains(name: "accept-version") { headers["version"] = version.rawValue }
         headers["heart-beat"] = "\(ours)"
         headers["server"] = "MockBroker"
@@ -81,7 +81,7 @@ extension BrokerCore {
 
     // MARK: Sending
 
-    /// Whether there is such a destination; any name behind the kind is one.
+    /// Returns whether a destination is valid; any name after the kind is.
     static func isDestination(_ destination: String) -> Bool {
         ["/queue/", "/topic/"].contains { destination.hasPrefix($0) && destination.utf8.count > $0.utf8.count }
     }

@@ -3,7 +3,7 @@ import DequeModule
 import HHSocketSTOMP
 import NIOCore
 
-/// Messages on their way: queues, deliveries, acknowledgements, transactions.
+/// The processing of messages: queues, deliveries, acknowledgements, transactions.
 extension BrokerCore {
     /// Puts a message where it belongs: into a queue, or before each subscription of a topic.
     mutating func route(_ message: Message) {
@@ -21,7 +21,7 @@ extension BrokerCore {
         }
     }
 
-    /// Delivers messages while there is a consumer that takes one.
+    /// Delivers messages while there is a consumer that accepts one.
     mutating func dispatch(_ id: MailboxID) {
         while let turn = self.nextTurn(id), let consumer = self.mailboxes[id]?.consumers[turn],
             let message = self.mailboxes[id]?.messages.popFirst()
@@ -74,7 +74,7 @@ extension BrokerCore {
         }
     }
 
-    /// Returns messages that were not acknowledged to the front of where they came from.
+    /// Returns messages that were not acknowledged to the front of their mailbox.
     mutating func requeue(_ deliveries: [Delivery], of subscriptions: [Subscription]) {
         var mailboxes: Set<MailboxID> = []
         for delivery in deliveries.reversed() {
@@ -122,7 +122,7 @@ extension BrokerCore {
         } else {
             let id = try self.required("message-id", frame)
             var named = peer.subscriptions
-            // In 1.0 it may be left out.
+            // In 1.0 it may be omitted.
             let subscription =
                 version == .v1_1 ? try self.required("subscription", frame) : frame.headers["subscription"]
             if let subscription {

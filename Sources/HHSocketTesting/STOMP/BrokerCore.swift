@@ -3,13 +3,13 @@ import DequeModule
 package import HHSocketSTOMP
 package import NIOCore
 
-/// The rules of a broker of STOMP: what leaves for what comes. It does what the specification demands, and demands what
-/// the specification demands.
+/// The rules of a STOMP broker: the actions that each received frame causes. It does what the specification requires,
+/// and demands the same of clients.
 ///
-/// Destinations are `/queue/…`, whose messages are kept for one of the consumers, and `/topic/…`, whose messages go to
-/// all that subscribe at the time.
+/// Destinations are `/queue/…`, whose messages are each kept for one of the consumers, and `/topic/…`, whose messages
+/// go to all current subscribers.
 package struct BrokerCore: Sendable {
-    /// Something to be done, in this order.
+    /// The actions to perform, in this order.
     package enum Action: Hashable, Sendable {
         case send(STOMPFrame, to: Int)
         /// A connection is read and written in this version from now on.
@@ -17,7 +17,7 @@ package struct BrokerCore: Sendable {
         /// Heart-beats were agreed on: the intervals, in milliseconds, at which the broker sends and expects them; nil
         /// for never.
         case beat(on: Int, sends: Int?, expects: Int?)
-        /// The connection is closed, once what was sent has left.
+        /// Close the connection after everything that was sent.
         case close(Int)
     }
 
@@ -37,7 +37,7 @@ package struct BrokerCore: Sendable {
     /// The messages of a queue, or those of a topic that wait for one subscription.
     enum MailboxID: Hashable {
         case queue(String)
-        /// That of the subscription with this number.
+        /// The mailbox of the subscription with this number.
         case subscription(Int)
     }
 
@@ -51,7 +51,7 @@ package struct BrokerCore: Sendable {
 
     struct Mailbox {
         var messages: Deque<Message> = []
-        /// Those who take messages in turn, the next one first.
+        /// The consumers that take messages in turn, the next one first.
         var consumers: Deque<Consumer> = []
     }
 
@@ -77,7 +77,7 @@ package struct BrokerCore: Sendable {
     }
 
     struct Subscription {
-        /// Unique among those of all connections.
+        /// A number that is unique among those of all connections.
         var number: Int
         var id: String?
         var destination: String
@@ -103,7 +103,7 @@ package struct BrokerCore: Sendable {
     }
 
     let configuration: MockBroker.Configuration
-    /// The connections that may send; those that have failed or said goodbye are gone.
+    /// The connections that may send; those that have failed or disconnected are removed.
     var peers: [Int: Peer] = [:]
     var mailboxes: [MailboxID: Mailbox] = [:]
     var actions: [Action] = []
@@ -130,7 +130,7 @@ package struct BrokerCore: Sendable {
         self.peers[connection] = Peer()
     }
 
-    /// A frame has come.
+    /// Handles a received frame.
     ///
     /// - Parameter confirms: Whether its receipt is sent; true by default.
     package mutating func received(_ frame: STOMPFrame, on connection: Int, confirms: Bool = true) -> [Action] {
@@ -148,14 +148,14 @@ package struct BrokerCore: Sendable {
         return self.takeActions()
     }
 
-    /// Bytes have come that are no frame.
+    /// Handles bytes that are not a frame.
     package mutating func received(_ violation: STOMPViolation, on connection: Int) -> [Action] {
         guard self.peers[connection] != nil else { return [] }
         self.fail(connection, Fault("malformed frame", violation.description), receipt: nil, closes: true)
         return self.takeActions()
     }
 
-    /// No heart-beat has come for too long.
+    /// Handles missing heart-beats.
     package mutating func missedHeartBeats(of connection: Int) -> [Action] {
         guard self.peers[connection] != nil else { return [] }
         self.end(connection)
@@ -239,7 +239,7 @@ package struct BrokerCore: Sendable {
 }
 
 extension BrokerCore.Message {
-    /// The headers that do not depend on who receives it.
+    /// The headers that do not depend on the receiver.
     var fields: STOMPHeaders {
         var headers: STOMPHeaders = ["destination": self.destination, "message-id": "message-\(self.number)"]
         if self.isRedelivered { headers.add(name: "redelivered", value: "true") }

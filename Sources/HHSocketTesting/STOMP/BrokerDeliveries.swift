@@ -5,7 +5,7 @@ import DequeModule
 struct BrokerDeliveries: Sendable {
     typealias Delivery = BrokerCore.Delivery
 
-    /// Acknowledgements mostly come in order, so that what is looked for is mostly at the front.
+    /// Acknowledgements mostly arrive in order, so a delivery is mostly found at the front.
     private var all: Deque<Delivery> = []
 
     mutating func append(_ delivery: Delivery) { self.all.append(delivery) }
@@ -38,7 +38,7 @@ struct BrokerDeliveries: Sendable {
         }
     }
 
-    /// Removes deliveries, and returns those that there were, in order.
+    /// Removes deliveries, and returns those that existed, in order.
     mutating func remove(_ numbers: [Int]) -> [Delivery] {
         numbers.sorted().compactMap { number in self.index(of: number).map { self.all.remove(at: $0) } }
     }

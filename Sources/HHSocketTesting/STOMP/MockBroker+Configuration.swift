@@ -9,20 +9,20 @@ extension MockBroker {
         public var versions: Set<STOMPVersion> = Set(STOMPVersion.allCases)
         /// The passcodes by their logins; nil, the default, admits everyone.
         public var logins: [String: String]?
-        /// The values of `host` that exist; nil, the default, for any. In 1.1 and 1.2 the header must be there in any
+        /// The accepted values of `host`; nil, the default, accepts any. In 1.1 and 1.2 the header is required in any
         /// case.
         public var virtualHosts: Set<String>?
-        /// The smallest interval at which it can send heart-beats, to whole milliseconds; 1 ms by default, so that the
+        /// The smallest interval at which it can send heart-beats, in whole milliseconds; 1 ms by default, so that the
         /// client's wish decides. Zero for none.
         public var heartBeatInterval: Duration = .milliseconds(1)
-        /// The interval at which it wishes heart-beats, to whole milliseconds; 1 ms by default, so that what the client
-        /// can do decides. Zero for none. After twice the interval that was agreed on without a byte the connection is
-        /// closed.
+        /// The interval at which it wishes to receive heart-beats, in whole milliseconds; 1 ms by default, so that the
+        /// client's ability decides. Zero for none. The connection is closed after twice the agreed interval without a
+        /// byte.
         public var expectedHeartBeatInterval: Duration = .milliseconds(1)
-        /// Whether a connection is closed after ERROR, as the specification demands; true by default. RabbitMQ often
-        /// does not.
+        /// Whether a connection is closed after ERROR, as the specification requires; true by default. RabbitMQ often
+        /// does not close it.
         public var closesAfterErrors = true
-        /// The limits on frames that come.
+        /// The limits on received frames.
         public var limits = STOMPLimits()
 
         /// The default configuration.
@@ -45,11 +45,11 @@ extension MockBroker {
     public struct WebSocket: Sendable {
         /// The path of its URL; `/ws` by default.
         public var path: String
-        /// Whether the broker's messages are text, also where they are not UTF-8, as those of RabbitMQ are; true by
-        /// default. Otherwise they are binary. Both kinds are received, text only if it is UTF-8.
+        /// Whether the broker sends text messages, even if the content is not UTF-8, as RabbitMQ does; true by default.
+        /// Otherwise they are binary. It accepts both kinds, but text only if it is UTF-8.
         public var sendsText = true
-        /// The largest number of bytes in a message. What leaves at one time is joined, whatever the ends of frames,
-        /// and cut after this length. Nil, the default: each frame is a message of its own.
+        /// The largest number of bytes in a message. Frames that are sent at the same time are joined, and split after
+        /// this length, regardless of their ends. Nil, the default: each frame is a separate message.
         public var messageLength: Int?
 
         /// Creates the options for a path.
@@ -71,7 +71,7 @@ extension MockBroker {
         public var unacknowledged: Int
     }
 
-    /// A frame that came from a client.
+    /// A frame received from a client.
     public struct Received: Sendable, Hashable, CustomStringConvertible {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
         public var connection: Int

@@ -3,9 +3,10 @@ public import HHSocketSTOMP
 import NIOCore
 
 extension MockBroker {
-    /// An action of a ``MockBroker`` upon a frame, a connection, or a test's demand.
+    /// A reaction of a ``MockBroker`` to a frame, a connection, or a test's request.
     ///
-    /// Composed of simple ones, modified by adverbs, and put in a row:
+    /// Reactions are composed of simple ones, modified, and combined in sequence:
+    ///
     /// ```swift
     /// .handle
     /// .handle.delayed(by: .seconds(2))
@@ -15,6 +16,7 @@ extension MockBroker {
     /// .endsOfLines(3)
     /// .raw("MESSAGE\nno colon\n\n\0")
     /// ```
+    ///
     /// Frames that a reaction sends without a wait in between go out in one write, so that a client finds them in one
     /// read. A reaction that requires a frame, such as ``handle``, does nothing without one.
     public struct Reaction: Sendable {
@@ -22,9 +24,9 @@ extension MockBroker {
             /// The answer by the rules of a broker.
             case handle(confirms: Bool)
             case frame(STOMPFrame)
-            /// ERROR, with the receipt of what came.
+            /// ERROR, with the receipt that the frame asks for.
             case error(STOMPFrame)
-            /// The receipt that was asked for.
+            /// The receipt that the frame asks for.
             case receipt
             case raw(ByteBuffer)
         }
@@ -50,10 +52,10 @@ extension MockBroker {
 
         // MARK: A broker's
 
-        /// Does what a broker does. Adverbs about bytes do not apply to its answers.
+        /// Behaves like a broker. Modifiers of bytes do not apply to its answers.
         public static var handle: Reaction { Reaction(.handle(confirms: true)) }
 
-        /// Does what a broker does, but loses the receipt.
+        /// Behaves like a broker, but loses the receipt.
         public static var handleWithoutReceipt: Reaction { Reaction(.handle(confirms: false)) }
 
         /// Sends the receipt that the frame asks for, and does nothing else: the frame is lost.
@@ -65,7 +67,7 @@ extension MockBroker {
         // MARK: Frames
 
         /// Sends ERROR, with the id of the receipt that the frame asks for. The connection stays open;
-        /// `.then(.disconnect)` closes it, as the specification demands.
+        /// `.then(.disconnect)` closes it, as the specification requires.
         ///
         /// - Parameters:
         ///   - message: The header `message`.
@@ -77,7 +79,7 @@ extension MockBroker {
             return Reaction(.error(frame))
         }
 
-        /// Sends a frame, in the version of the connection, whatever a broker may send.
+        /// Sends a frame, in the version of the connection, whether or not a broker may send it.
         public static func frame(_ frame: STOMPFrame) -> Reaction { Reaction(.frame(frame)) }
 
         /// Sends ends of lines, which are heart-beats.
@@ -85,14 +87,14 @@ extension MockBroker {
             .raw([UInt8](repeating: STOMPEncoder.endOfLine, count: max(0, count)))
         }
 
-        /// Sends bytes as they are.
+        /// Sends bytes unchanged.
         public static func raw(_ bytes: some Sequence<UInt8>) -> Reaction { Reaction(.raw(ByteBuffer(bytes: bytes))) }
 
         /// Sends this text's UTF-8.
         public static func raw(_ text: String) -> Reaction { .raw(text.utf8) }
 
-        /// Decides upon what came: `{ $0.headers["destination"] == "/queue/a" ? .drop : .handle }`. Runs on the
-        /// broker's event loop, in the order in which frames come, and must not block.
+        /// Chooses a reaction to the received frame: `{ $0.headers["destination"] == "/queue/a" ? .drop : .handle }`.
+        /// Runs on the broker's event loop, in the order in which frames arrive, and must not block.
         public static func respond(_ decide: @escaping @Sendable (Received) -> Reaction) -> Reaction {
             Reaction([.decide { decide($0).steps }])
         }
@@ -104,13 +106,13 @@ extension MockBroker {
 
         // MARK: What is done to the connection
 
-        /// Ends the connection after what was sent before.
+        /// Closes the connection after everything that was sent before.
         public static var disconnect: Reaction { Reaction([.close]) }
 
         /// Resets the connection (RST), which may discard bytes that were sent but not read yet.
         public static var reset: Reaction { Reaction([.reset]) }
 
-        /// Ends the broker's direction of TCP, after what was sent before, and continues reading.
+        /// Closes the broker's direction of TCP, after everything that was sent before, and continues reading.
         public static var halfClose: Reaction { Reaction([.halfClose]) }
 
         /// Stops reading and sending on this connection, heart-beats included, without closing it, like a machine with
@@ -147,15 +149,15 @@ extension MockBroker {
         /// Sends only the first `bytes` bytes of each frame.
         public func cut(after bytes: Int) -> Reaction { self.changingSends { $0.keptBytes = bytes } }
 
-        /// Does everything that sends `count` times.
+        /// Repeats every send `count` times.
         public func times(_ count: Int) -> Reaction { self.changingSends { $0.copies = max(0, count) } }
 
         // MARK: Rows
 
-        /// Does this, then `next`. A wait in either delays what comes after it.
+        /// Performs this reaction, then `next`.
         public func then(_ next: Reaction) -> Reaction { Reaction(self.steps + next.steps) }
 
-        /// Does all of them in this order. Frames that they send without waiting go out in one write.
+        /// Performs all of them in this order. Frames that they send without waiting go out in one write.
         public static func glued(_ reactions: Reaction...) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
 
         private func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {

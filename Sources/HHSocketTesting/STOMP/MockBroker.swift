@@ -6,8 +6,8 @@ import NIOConcurrencyHelpers
 public import NIOCore
 import NIOSSL
 
-/// A broker of STOMP for tests, over real TCP or WebSocket on 127.0.0.1, which behaves as a strict one does until the
-/// test says otherwise.
+/// A STOMP broker for tests, over real TCP or WebSocket on 127.0.0.1, which behaves like a strict broker unless the
+/// test specifies otherwise.
 ///
 /// ```swift
 /// let broker = try await MockBroker()
@@ -17,25 +17,29 @@ import NIOSSL
 /// try await broker.received(1, .ack)
 /// #expect(broker.messages(in: "/queue/greetings").isEmpty)
 /// ```
+///
 /// A fault that occurs once:
+///
 /// ```swift
-/// broker.once(.send, .handleWithoutReceipt)                  // it arrived, and the sender does not know
+/// broker.once(.send, .handleWithoutReceipt)                  // it arrived, but the sender is not told
 /// broker.once(.subscribe, .error("no permission"))
 /// broker.once(.send, .reset)
 /// broker.once(.connect, .handle.delayed(by: .seconds(2)))
 /// ```
+///
 /// The behaviour of the broker:
-/// - `/queue/…` keeps each message until one of its consumers, who take turns, has acknowledged it; `/topic/…` copies
-///   it to all that subscribe at the time.
+///
+/// - `/queue/…` keeps each message until one of its consumers, which take turns, has acknowledged it; `/topic/…` copies
+///   it to all current subscribers.
 /// - Subscriptions have the modes `auto`, `client` and `client-individual`, and `prefetch-count`. NACK returns a
-///   message to the front of its queue; so do the end of a connection and UNSUBSCRIBE. Messages that come again have
+///   message to the front of its queue; so do the end of a connection and UNSUBSCRIBE. Redelivered messages have
 ///   the header `redelivered:true`.
 /// - Transactions hold SEND, ACK and NACK back until COMMIT. The end of the connection aborts them.
-/// - Whatever the specification forbids, or does not mention, is answered with ERROR and the end of the connection:
-///   headers that are missing, unknown destinations, ids in use, and acknowledgements of messages that do not wait for
-///   one.
+/// - Everything that the specification forbids or does not mention is answered with ERROR and the end of the
+///   connection: missing headers, unknown destinations, ids in use, and acknowledgements of messages that do not wait
+///   for one.
 ///
-/// The broker ends with ``shutdown()`` or with the last reference to it.
+/// The broker ends with ``shutdown()`` or when the last reference to it is released.
 public final class MockBroker: Sendable {
     let core: MockBrokerCore
 
@@ -157,20 +161,21 @@ public final class MockBroker: Sendable {
         for connection in self.connections { await connection.perform(reaction) }
     }
 
-    /// Sends a message to a destination, as a client would. Returns when it has been put into its queue, or on its way.
+    /// Sends a message to a destination, as a client would. Returns when it has been queued or sent.
     ///
     /// - Parameters:
     ///   - body: The body.
     ///   - destination: `/queue/…` or `/topic/…`.
     ///   - headers: Further headers that receivers see; none by default.
-    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for a destination that is none.
+    ///
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for an invalid destination.
     public func publish(_ body: ByteBuffer, to destination: String, headers: STOMPHeaders = [:]) async throws {
         let core = self.core
         let hasBegun = try await core.port.loop.submit { core.publish(body, to: destination, headers: headers) }.get()
         guard hasBegun else {
             throw SocketError(
                 .invalidArgument,
-                message: "\(destination) is no destination: it is neither /queue/… nor /topic/…"
+                message: "\(destination) is not a destination: it is neither /queue/… nor /topic/…"
             )
         }
     }
@@ -222,14 +227,15 @@ extension MockBroker {
         self.core.received.events.filter { $0.connection == number }.map(\.frame)
     }
 
-    /// Returns the first `count` frames with a command, or of any, waiting for those that have not come yet.
+    /// Returns the first `count` frames with a command, or of any, waiting for those that have not arrived yet.
     ///
     /// - Parameters:
     ///   - count: The number of frames to wait for.
     ///   - command: The command; nil, the default, counts all frames.
     ///   - number: The number of the connection; nil, the default, counts all connections.
     ///   - time: The time to wait; 60 s by default.
-    /// - Throws: ``NothingHappened`` if they do not come in time; it describes what came.
+    ///
+    /// - Throws: ``NothingHappened`` if they do not arrive in time; it describes what arrived.
     @discardableResult
     public func received(
         _ count: Int,
@@ -243,10 +249,9 @@ extension MockBroker {
         }
     }
 
-    /// Returns once `count` heart-beats, which are ends of lines that come apart from frames, have come on a
-    /// connection.
+    /// Returns once `count` heart-beats, which are line ends between frames, have arrived on a connection.
     ///
-    /// - Throws: ``NothingHappened`` if they do not come in time, 60 s by default.
+    /// - Throws: ``NothingHappened`` if they do not arrive in time, 60 s by default.
     public func receivedHeartBeats(
         _ count: Int,
         onConnection number: Int = 0,
@@ -255,18 +260,18 @@ extension MockBroker {
         try await self.core.beats.wait(count, within: time, "\(count) heart-beats") { $0 == number }
     }
 
-    /// Returns what was wrong on a connection, once it was: with a frame that came, with WebSocket, or with a frame
-    /// that a reaction was to send.
+    /// Returns the first error on a connection: in a received frame, in the use of WebSocket, or in a frame that a
+    /// reaction should send.
     ///
-    /// - Throws: ``NothingHappened`` if nothing is in time, 60 s by default.
+    /// - Throws: ``NothingHappened`` if there is none in time, 60 s by default.
     @discardableResult
     public func violation(onConnection number: Int = 0, within time: Duration = .seconds(60)) async throws -> String {
         try await self.core.violations.wait(1, within: time, "a violation") { $0.connection == number }[0].text
     }
 
-    /// Returns the request to open the WebSocket on the connection with this number, once it has come.
+    /// Returns the request to open the WebSocket on the connection with this number, once it has arrived.
     ///
-    /// - Throws: ``NothingHappened`` if it does not come in time, 60 s by default; at once over plain TCP.
+    /// - Throws: ``NothingHappened`` if it does not arrive in time, 60 s by default; immediately over plain TCP.
     @discardableResult
     public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
         guard let openings = self.core.openings else {
@@ -278,7 +283,7 @@ extension MockBroker {
     /// The number of connections accepted so far.
     public var acceptedCount: Int { self.core.port.accepted.events.count }
 
-    /// Returns the connection with this number, counted from 0, once it is accepted, and over WebSocket opened.
+    /// Returns the connection with this number, counted from 0, once it is accepted and, over WebSocket, opened.
     ///
     /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
     @discardableResult

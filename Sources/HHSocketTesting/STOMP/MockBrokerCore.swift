@@ -19,8 +19,8 @@ final class MockBrokerCore: Sendable {
 
     private struct LoopState {
         var sessions: [Int: MockBrokerSession] = [:]
-        /// The connections with output that leaves once the frame that caused it is recorded; nil where it leaves at
-        /// once.
+        /// The connections whose output is held until the frame that caused it is recorded; nil if output is sent
+        /// immediately.
         var delayed: Set<Int>?
     }
 
@@ -40,7 +40,7 @@ final class MockBrokerCore: Sendable {
     let rules = NIOLockedValueBox(Rules())
     let received = EventLog<MockBroker.Received>()
     let opened = EventLog<MockBroker.Connection>()
-    /// The connections on which ends of lines came between frames.
+    /// The connections on which line ends arrived between frames.
     let beats = EventLog<Int>()
     let violations = EventLog<Violation>()
     private let state: NIOLoopBoundBox<LoopState>
@@ -77,7 +77,7 @@ final class MockBrokerCore: Sendable {
         self.perform(self.broker.withLockedValue { $0.ended(number) })
     }
 
-    /// Reacts to a frame, and records it: after the broker's state has changed, and before others can know.
+    /// Reacts to a frame, and records it: after the broker's state has changed, and before others can see it.
     func received(_ frame: STOMPFrame, on session: MockBrokerSession) {
         let received = MockBroker.Received(connection: session.number, frame: frame)
         self.state.value.delayed = []

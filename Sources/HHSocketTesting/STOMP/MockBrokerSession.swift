@@ -7,13 +7,13 @@ import NIOCore
 final class MockBrokerSession: MockLine {
     typealias Reaction = MockBroker.Reaction
 
-    /// The broker; nil once the connection is gone, so that a reference to a connection does not keep the broker.
+    /// The broker; nil once the connection is closed, so that a reference to a connection does not keep the broker.
     private var core: MockBrokerCore?
     private var decoder: STOMPDecoder
     private var version: STOMPVersion?
     private var carriage: MockCarriage?
     private var hasFailed = false
-    /// Bytes that are joined into messages, where their length is given.
+    /// The bytes that are joined into messages, if a message length is configured.
     private var gathered = ByteBuffer()
     /// The number of reads.
     private var reads = 0
@@ -141,7 +141,7 @@ final class MockBrokerSession: MockLine {
         self.script.perform(reaction.steps, for: received)
     }
 
-    /// Performs a reaction without letting its output leave.
+    /// Performs a reaction without sending its output.
     func proceed(_ reaction: Reaction, for received: MockBroker.Received) {
         self.script.proceed(reaction.steps[...], for: received)
     }
@@ -203,7 +203,7 @@ final class MockBrokerSession: MockLine {
         }
     }
 
-    /// Sends what was gathered, in messages of the length that is given.
+    /// Sends the gathered bytes, in messages of the configured length.
     private func sendGathered() {
         guard self.gathered.readableBytes > 0, let length = self.core?.webSocket?.messageLength else { return }
         var bytes = self.gathered
@@ -226,7 +226,7 @@ final class MockBrokerSession: MockLine {
         super.flush()
     }
 
-    /// Closes after what was sent before, over WebSocket with a close frame.
+    /// Closes after everything that was sent before, over WebSocket with a close frame.
     func close() {
         guard let carriage = self.carriage else { return self.append(.close) }
         self.sendGathered()

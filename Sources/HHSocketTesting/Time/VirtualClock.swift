@@ -12,7 +12,8 @@ public import NIOCore
 /// try await clock.waitForSleepers()      // the server is about to wait
 /// clock.advance(by: .seconds(30))        // and has waited
 /// ```
-/// Sleepers are woken in the order of their deadlines; those with equal deadlines in the order in which they went to
+///
+/// Sleepers are woken in the order of their deadlines; those with equal deadlines in the order in which they began to
 /// sleep. Once awake they run as tasks, so wait for their effects before you advance the clock again.
 public final class VirtualClock: Clock, Sendable {
     /// A moment: the time since the clock's beginning.
@@ -62,8 +63,8 @@ public final class VirtualClock: Clock, Sendable {
     /// A nanosecond.
     public var minimumResolution: Duration { .nanoseconds(1) }
 
-    /// The present as `NIODeadline`, for code that takes the time as an argument: the beginning is one hour after NIO's
-    /// zero, so that times before it can be expressed too.
+    /// The current time as `NIODeadline`, for code that takes the time as an argument: the beginning is one hour after
+    /// NIO's zero, so that earlier times can be expressed too.
     public var deadline: NIODeadline {
         NIODeadline.uptimeNanoseconds(0) + .hours(1) + TimeAmount(self.now.offset)
     }

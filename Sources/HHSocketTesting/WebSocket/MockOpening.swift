@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The answer of a mock to a request to open a WebSocket, right or wrong.
+/// A mock's answer to a request to open a WebSocket, valid or not.
 ///
-/// Composed of simple ones, modified by adverbs, and put in a row:
+/// Answers are composed of simple ones, modified, and combined in sequence:
+///
 /// ```swift
 /// .accept
 /// .refuse(status: 503, headers: ["Retry-After": "2"])
@@ -17,20 +18,20 @@ import NIOCore
 /// .silence
 /// ```
 public struct MockOpening: Sendable {
-    /// A request to open a WebSocket that came to a mock.
+    /// A request to open a WebSocket that a mock received.
     public struct Request: Sendable {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
         public var connection: Int
         /// The path, without the query.
         public var path: String
-        /// The query, as it was written; nil if there is none.
+        /// The query, unparsed; nil if there is none.
         public var query: String?
         /// The header fields, in their order.
         public var headers: [(name: String, value: String)]
         /// The subprotocols that the client offers, the preferred one first.
         public var subprotocols: [String]
 
-        /// The value of the first header field called `name`, in whatever case.
+        /// The value of the first header field called `name`, ignoring case.
         public func header(_ name: String) -> String? {
             self.headers.first { $0.name.lowercased() == name.lowercased() }?.value
         }
@@ -66,7 +67,7 @@ public struct MockOpening: Sendable {
 
     // MARK: Answers
 
-    /// Opens the WebSocket. A request that is none of a WebSocket, or has another path, is refused as a server does:
+    /// Opens the WebSocket. A request that is not for a WebSocket, or has another path, is refused as a server does:
     /// with 400, 404, 426 or 431.
     public static var accept: MockOpening { MockOpening([.send(Sending(source: .acceptance([])))]) }
 
@@ -78,8 +79,8 @@ public struct MockOpening: Sendable {
     /// Answers with a status, and closes the connection.
     ///
     /// - Parameters:
-    ///   - status: The status of HTTP, such as 403.
-    ///   - headers: Header fields beside those of the body; none by default.
+    ///   - status: The HTTP status, such as 403.
+    ///   - headers: Header fields in addition to those of the body; none by default.
     ///   - body: The body; empty by default.
     public static func refuse(
         status: Int,
@@ -121,7 +122,7 @@ public struct MockOpening: Sendable {
     /// Answers with this text's UTF-8.
     public static func raw(_ text: String) -> MockOpening { .raw(text.utf8) }
 
-    /// Closes the connection after what was sent before.
+    /// Closes the connection after everything that was sent before.
     public static var close: MockOpening { MockOpening([.close]) }
 
     /// Resets the connection (RST).
@@ -144,16 +145,16 @@ public struct MockOpening: Sendable {
     /// Sends only the first `bytes` bytes of the answer.
     public func cut(after bytes: Int) -> MockOpening { self.changingSends { $0.keptBytes = max(0, bytes) } }
 
-    /// Opens the WebSocket without this header field, such as `Upgrade`, in whatever case.
+    /// Opens the WebSocket without this header field, such as `Upgrade`, ignoring case.
     public func without(_ name: String) -> MockOpening { self.edited(.remove(name)) }
 
     /// Opens the WebSocket with this value of a header field instead of the right one, or with another header field.
     public func with(_ name: String, _ value: String) -> MockOpening { self.edited(.set(name, value)) }
 
-    /// Opens the WebSocket with one header field more, even if there is one with its name.
+    /// Opens the WebSocket with an additional header field, even if one with its name exists.
     public func adding(_ name: String, _ value: String) -> MockOpening { self.edited(.add(name, value)) }
 
-    /// Does this, then `next`. A wait in either delays what comes after it.
+    /// Performs this answer, then `next`.
     public func then(_ next: MockOpening) -> MockOpening { MockOpening(self.steps + next.steps) }
 
     private func edited(_ edit: Edit) -> MockOpening {

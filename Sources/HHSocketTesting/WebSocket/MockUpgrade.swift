@@ -3,7 +3,7 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The openings of a mock server's WebSockets: how they are answered, and which came.
+/// The openings of a mock server's WebSockets: the received requests and their answers.
 final class MockOpenings: Sendable {
     private struct Answers {
         var general = MockOpening.accept
@@ -73,7 +73,7 @@ final class MockUpgrade {
         self.opened = opened
     }
 
-    /// Takes bytes of the request, or bytes that came behind it.
+    /// Handles bytes of the request, and bytes after it.
     func receive(_ bytes: ByteBuffer) {
         self.reader.append(bytes)
         guard self.head == nil, !self.isRejected else { return }
@@ -94,7 +94,7 @@ final class MockUpgrade {
         }
     }
 
-    /// Takes the bytes that came behind the request.
+    /// Returns the bytes after the request.
     func takeRest() -> ByteBuffer { self.reader.takeRest() }
 
     private func reject(_ rejection: OpeningRejection) {
@@ -161,8 +161,8 @@ final class MockUpgrade {
     }
 }
 
-/// The WebSocket that carries the frames of one connection of a mock, as a server that does nothing wrong: it answers
-/// pings and close frames, and closes upon violations. Confined to the server's event loop.
+/// The WebSocket that carries the frames of one connection of a mock. It behaves like a correct server: it answers
+/// pings and close frames, and closes on violations. Confined to the server's event loop.
 final class MockCarriage {
     private unowned let line: MockLine
     private var upgrade: MockUpgrade?
@@ -174,7 +174,7 @@ final class MockCarriage {
     private let closed: (WebSocketContent) -> Void
 
     /// - Parameters:
-    ///   - mode: Whether bytes come in messages that are kept whole; not by default, and then text is a violation.
+    ///   - mode: Whether bytes arrive in messages that are kept whole; not by default, and then text is a violation.
     ///   - sendsText: Whether ``carry(_:)`` makes text messages; false by default.
     ///   - opened: Called when the acceptance has been put into the outbox.
     ///   - closed: Called with the client's close frame, or its violation.

@@ -3,9 +3,10 @@ public import HHSocket
 import NIOCore
 
 extension MockWebSocketServer {
-    /// An action of a ``MockWebSocketServer`` upon a message, a control frame, an opening, or a test's demand.
+    /// A reaction of a ``MockWebSocketServer`` to a message, a control frame, an opening, or a test's request.
     ///
-    /// Composed of simple ones, modified by adverbs, and put in a row:
+    /// Reactions are composed of simple ones, modified, and combined in sequence:
+    ///
     /// ```swift
     /// .echo
     /// .text("fine").delayed(by: .seconds(2))
@@ -15,16 +16,17 @@ extension MockWebSocketServer {
     /// .close(code: 1012, reason: "restart")
     /// .disconnect
     /// ```
+    ///
     /// Frames that a reaction sends without a wait in between go out in one write, so that a client finds them in one
     /// read. A reaction that requires a message, such as ``echo``, sends nothing without one.
     public struct Reaction: Sendable {
         enum Source: Sendable {
-            /// The message that came.
+            /// The received message.
             case echo
             case message(WebSocketMessage)
-            /// A pong with the payload of the ping that came.
+            /// A pong with the payload of the received ping.
             case pong
-            /// A close frame with the code of the one that came, unless one was sent before.
+            /// A close frame with the code of the received one, unless one was sent before.
             case answeredClose
             case frame(WebSocketFrame)
             case raw(ByteBuffer)
@@ -53,7 +55,7 @@ extension MockWebSocketServer {
 
         // MARK: Messages
 
-        /// Sends the message that came.
+        /// Sends the received message back.
         public static var echo: Reaction { Reaction(.echo) }
 
         /// Sends a text message.
@@ -65,8 +67,8 @@ extension MockWebSocketServer {
         /// Sends a message; a text may be one that is not UTF-8.
         public static func message(_ message: WebSocketMessage) -> Reaction { Reaction(.message(message)) }
 
-        /// Decides upon what came: `{ $0.connection == 0 ? .disconnect : .echo }`. Runs on the server's event loop, in
-        /// the order in which messages come, and must not block.
+        /// Chooses a reaction to the received message: `{ $0.connection == 0 ? .disconnect : .echo }`. Runs on the
+        /// server's event loop, in the order in which messages arrive, and must not block.
         public static func respond(_ decide: @escaping @Sendable (Received) -> Reaction) -> Reaction {
             Reaction([.decide { decide($0).steps }])
         }
@@ -84,7 +86,7 @@ extension MockWebSocketServer {
         /// Sends a ping.
         public static func ping(_ payload: String = "") -> Reaction { .frame(.ping(ByteBuffer(string: payload))) }
 
-        /// Sends a pong with the payload of the ping that came; without a ping an empty one.
+        /// Sends a pong with the payload of the received ping; without a ping, an empty one.
         public static var pong: Reaction { Reaction(.pong) }
 
         /// Sends a close frame, with any code. The client's answer ends TCP.
@@ -103,13 +105,13 @@ extension MockWebSocketServer {
 
         // MARK: What is done to the connection
 
-        /// Ends TCP after what was sent before, without a close frame.
+        /// Closes TCP after everything that was sent before, without a close frame.
         public static var disconnect: Reaction { Reaction([.close]) }
 
         /// Resets the connection (RST), which may discard bytes that were sent but not read yet.
         public static var reset: Reaction { Reaction([.reset]) }
 
-        /// Ends the server's direction of TCP, after what was sent before, and continues reading.
+        /// Closes the server's direction of TCP, after everything that was sent before, and continues reading.
         public static var halfClose: Reaction { Reaction([.halfClose]) }
 
         /// Stops reading and sending on this connection without closing it, like a machine with an unplugged cable.
@@ -127,7 +129,7 @@ extension MockWebSocketServer {
         public func delayed(by duration: Duration) -> Reaction { Reaction([.wait(duration)] + self.steps) }
 
         /// Waits until `count` messages, on any connections, have reached this reaction; then they are reacted to in
-        /// this order, those of one connection in one write. The next `count` make the next group.
+        /// this order, those of one connection in one write. The next `count` messages form the next group.
         public func held(until count: Int, release order: MockServer.ReleaseOrder = .inOrder) -> Reaction {
             Reaction([.hold(MockGate(count: count, order: order))] + self.steps)
         }
@@ -146,7 +148,7 @@ extension MockWebSocketServer {
             self.changingSends { $0.fragmentLength = max(1, length) }
         }
 
-        /// Sends messages compressed, whether or not that was agreed on. An empty one is sent as it is.
+        /// Sends messages compressed, whether or not that was agreed on. An empty message is sent uncompressed.
         public func compressed() -> Reaction { self.changingSends { $0.isCompressed = true } }
 
         /// Sends only the first `bytes` bytes of each frame.
@@ -160,13 +162,13 @@ extension MockWebSocketServer {
 
         // MARK: Rows
 
-        /// Does this, then `next`. A wait in either delays what comes after it.
+        /// Performs this reaction, then `next`. A wait in either delays everything after it.
         public func then(_ next: Reaction) -> Reaction { Reaction(self.steps + next.steps) }
 
-        /// Does all of them in this order. Frames that they send without waiting go out in one write.
+        /// Performs all of them in this order. Frames that they send without waiting go out in one write.
         public static func glued(_ reactions: Reaction...) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
 
-        /// Does all of them in this order.
+        /// Performs all of them in this order.
         public static func glued(_ reactions: [Reaction]) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
 
         private func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {

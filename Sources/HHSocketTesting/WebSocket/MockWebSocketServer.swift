@@ -4,7 +4,8 @@ public import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A server of WebSocket messages for tests, over real TCP on 127.0.0.1, which does what the test says, right or wrong.
+/// A server of WebSocket messages for tests, over real TCP on 127.0.0.1, which does what the test specifies, valid or
+/// not.
 ///
 /// ```swift
 /// let server = try await MockWebSocketServer(.echo)
@@ -16,16 +17,19 @@ import NIOCore
 /// #expect(try await server.received(1)[0].text == "how are you?")
 /// await server.perform(.text("news"))
 /// ```
+///
 /// A fault that occurs once:
+///
 /// ```swift
 /// server.once(.frame(.text("not for us").masked()))
 /// server.onOpening(number: 0, .refuse(status: 503, headers: ["Retry-After": "1"]))
 /// server.onPing(.drop)
 /// ```
-/// Pings are answered, and close frames, after which TCP ends; a client that breaks RFC 6455 is told with a close
+///
+/// Pings and close frames are answered, the latter before TCP is closed; a client that breaks RFC 6455 is sent a close
 /// frame. For frames of HHSocket over WebSocket there is ``MockServer``.
 ///
-/// The server ends with ``shutdown()`` or with the last reference to it.
+/// The server ends with ``shutdown()`` or when the last reference to it is released.
 public final class MockWebSocketServer: Sendable {
     let core: MockWebSocketCore
 
@@ -43,14 +47,16 @@ public final class MockWebSocketServer: Sendable {
     ///   - reaction: The reaction to messages without a rule. Nothing by default; `MockWebSocketServer(.echo)` is an
     ///     echo server.
     ///   - path: The path of the WebSocket; nil, the default, for any.
-    ///   - subprotocols: Of those that a client offers the first that is among these is selected. None by default.
-    ///   - compression: The compression that clients may ask for; their messages then are compressed by the same rules
+    ///   - subprotocols: The supported subprotocols: the first one offered by a client that is among them is selected.
+    ///     None by default.
+    ///   - compression: The compression that clients may ask for; their messages are then compressed by the same rules
     ///     as a server's. Nil, the default, for none.
     ///   - port: The TCP port on 127.0.0.1; 0, the default, picks a free one.
     ///   - seed: The seed of ``Reaction/oneOf(_:)`` and ``MockServer/ReleaseOrder/shuffled``; 0 by default.
     ///   - clock: The clock of delays; with a ``VirtualClock`` they wait only for the test. Real time by default.
-    /// - Throws: NIO's error if the port is in use; ``/HHSocket/SocketError`` with code `invalidArgument` for
-    ///   subprotocols that are none.
+    ///
+    /// - Throws: NIO's error if the port is in use; ``/HHSocket/SocketError`` with code `invalidArgument` for invalid
+    ///   subprotocols.
     public init(
         _ reaction: Reaction = .drop,
         path: String? = nil,
@@ -122,7 +128,7 @@ public final class MockWebSocketServer: Sendable {
         self.core.openings.set(answer, number: number)
     }
 
-    /// Sets the reaction to each WebSocket that is open. What it sends leaves in one write with the answer to the
+    /// Sets the reaction to each WebSocket that is opened. Its output is sent in one write with the answer to the
     /// opening, unless that is dribbled. Nothing by default.
     public func onOpen(_ reaction: Reaction) {
         self.core.rules.withLockedValue { $0.open = reaction }
@@ -169,13 +175,14 @@ public final class MockWebSocketServer: Sendable {
     /// All that was received, in order, including control frames.
     public var received: [Received] { self.core.received.events }
 
-    /// Returns the first `count` messages, waiting for those that have not come yet.
+    /// Returns the first `count` messages, waiting for those that have not arrived yet.
     ///
     /// - Parameters:
     ///   - count: The number of messages; control frames and violations do not count.
     ///   - number: The number of the connection; nil, the default, counts all connections.
     ///   - time: The time to wait; 60 s by default.
-    /// - Throws: ``NothingHappened`` if they do not come in time; it describes what came.
+    ///
+    /// - Throws: ``NothingHappened`` if they do not arrive in time; it describes what arrived.
     @discardableResult
     public func received(
         _ count: Int,
@@ -187,8 +194,7 @@ public final class MockWebSocketServer: Sendable {
         }
     }
 
-    /// Returns the first `count` items received that `matches` likes, such as control frames, waiting for those that
-    /// have not come yet.
+    /// Returns the first `count` received items for which `matches` returns true, such as control frames.
     ///
     /// - Parameters:
     ///   - count: The number of items to wait for.
@@ -196,7 +202,8 @@ public final class MockWebSocketServer: Sendable {
     ///   - number: The number of the connection; nil, the default, counts all connections.
     ///   - time: The time to wait; 60 s by default.
     ///   - matches: Whether an item counts.
-    /// - Throws: ``NothingHappened`` if it does not come in time; it describes what came.
+    ///
+    /// - Throws: ``NothingHappened`` if they do not arrive in time; it describes what arrived.
     @discardableResult
     public func received(
         _ count: Int,
@@ -210,9 +217,9 @@ public final class MockWebSocketServer: Sendable {
         }
     }
 
-    /// Returns the close frame that came first on the connection with this number.
+    /// Returns the first close frame on the connection with this number.
     ///
-    /// - Throws: ``NothingHappened`` if none comes in time, 60 s by default; it describes what came.
+    /// - Throws: ``NothingHappened`` if none arrives in time, 60 s by default; it describes what arrived.
     @discardableResult
     public func closeFrame(
         onConnection number: Int = 0,
@@ -223,9 +230,9 @@ public final class MockWebSocketServer: Sendable {
         }[0]
     }
 
-    /// Returns the request to open a WebSocket on the connection with this number, once it has come.
+    /// Returns the request to open a WebSocket on the connection with this number, once it has arrived.
     ///
-    /// - Throws: ``NothingHappened`` if it does not come in time, 60 s by default.
+    /// - Throws: ``NothingHappened`` if it does not arrive in time, 60 s by default.
     @discardableResult
     public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
         try await self.core.openings.received(number: number, within: time)
@@ -266,7 +273,7 @@ extension MockWebSocketServer {
         public var description: String { "connection \(self.number)" }
     }
 
-    /// A message or a control frame that came from a client.
+    /// A message or a control frame received from a client.
     public struct Received: Sendable, Hashable, CustomStringConvertible {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
         public var connection: Int
@@ -316,7 +323,7 @@ final class MockWebSocketCore: Sendable {
         return self.rules.withLockedValue { $0.openByNumber[number] ?? $0.open }
     }
 
-    /// Returns the reaction to what has come; nil if there is none.
+    /// Returns the reaction to received content; nil if there is none.
     func reaction(to content: WebSocketContent) -> Reaction? {
         self.rules.withLockedValue { rules in
             switch content {
@@ -336,7 +343,7 @@ final class MockWebSocketCore: Sendable {
 final class MockWebSocketSession: MockLine {
     typealias Reaction = MockWebSocketServer.Reaction
 
-    /// The server; nil once the connection is gone, so that a reference to a connection does not keep the server.
+    /// The server; nil once the connection is closed, so that a reference to a connection does not keep the server.
     private var core: MockWebSocketCore?
     private var upgrade: MockUpgrade?
     /// Nil until the WebSocket is open.

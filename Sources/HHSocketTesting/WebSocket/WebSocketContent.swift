@@ -2,7 +2,7 @@
 public import HHSocket
 public import NIOCore
 
-/// A message or a control frame of a WebSocket that has come to a mock or to a hostile client.
+/// A message or a control frame of a WebSocket that a mock or a hostile client has received.
 public enum WebSocketContent: Hashable, Sendable {
     case text(String)
     case binary(ByteBuffer)
@@ -10,7 +10,7 @@ public enum WebSocketContent: Hashable, Sendable {
     case pong(ByteBuffer)
     /// A close frame; the code is nil if it has none.
     case close(code: UInt16?, reason: String)
-    /// Bytes that break RFC 6455, and how. Nothing behind them is read.
+    /// A description of bytes that break RFC 6455. Nothing after them is read.
     case violation(String)
 
     /// The text of a text message; nil for anything else.

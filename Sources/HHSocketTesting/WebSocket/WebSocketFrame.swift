@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
-/// A frame of a WebSocket to be sent (RFC 6455, section 5.2), right or wrong.
+/// A frame of a WebSocket to be sent (RFC 6455, section 5.2), valid or not.
 ///
 /// ```swift
 /// .text("hello")
-/// .text("hello").masked()                              // by a server, who must not
+/// .text("hello").masked()                              // by a server, which must not mask
 /// .text("part").unfinished()
 /// .continuation("and the rest")
 /// .ping(ByteBuffer(repeating: 0, count: 126))          // one byte too long
@@ -50,7 +50,7 @@ public struct WebSocketFrame: Hashable, Sendable {
     public var isFinal = true
     /// The three reserved bits, 0 to 7; 0 by default.
     public var reservedBits: UInt8 = 0
-    /// Whether the payload is masked; nil, the default, as RFC 6455 has it: a client's is, a server's is not.
+    /// Whether the payload is masked; nil, the default, follows RFC 6455: a client's is, a server's is not.
     public var isMasked: Bool?
     /// The length that the header announces, in bytes; nil, the default, for the payload's.
     public var announcedLength: UInt64?
@@ -103,19 +103,20 @@ public struct WebSocketFrame: Hashable, Sendable {
     /// More frames of its message follow.
     public func unfinished() -> Self { self.changing { $0.isFinal = false } }
 
-    /// With reserved bits, 0 to 7.
+    /// Returns the frame with reserved bits, 0 to 7.
     public func reserving(bits: UInt8) -> Self { self.changing { $0.reservedBits = bits } }
 
-    /// Masked, whoever sends it.
+    /// Returns the frame masked, even if a server sends it.
     public func masked() -> Self { self.changing { $0.isMasked = true } }
 
-    /// Unmasked, whoever sends it.
+    /// Returns the frame unmasked, even if a client sends it.
     public func unmasked() -> Self { self.changing { $0.isMasked = false } }
 
-    /// With a header that announces `length` bytes, whatever follows. From 2^63 on the length has its top bit set.
+    /// Returns the frame with a header that announces `length` bytes, regardless of its payload. From 2^63 on the
+    /// length has its top bit set.
     public func announcing(length: UInt64) -> Self { self.changing { $0.announcedLength = length } }
 
-    /// With its length in this form, which may be longer than it needs.
+    /// Returns the frame with its length in this form, which may be longer than necessary.
     public func measured(in form: LengthForm) -> Self { self.changing { $0.lengthForm = form } }
 
     private func changing(_ change: (inout Self) -> Void) -> Self {
@@ -146,7 +147,7 @@ public struct WebSocketFrame: Hashable, Sendable {
 
     /// Encodes the frame.
     ///
-    /// - Parameter masks: Whether it is masked if ``isMasked`` does not say.
+    /// - Parameter masks: Whether it is masked if ``isMasked`` is nil.
     func encode(masks: Bool, into out: inout ByteBuffer) {
         let isMasked = self.isMasked ?? masks
         let length = self.announcedLength ?? UInt64(self.payload.readableBytes)

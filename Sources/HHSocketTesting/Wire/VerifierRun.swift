@@ -10,7 +10,7 @@ struct VerifierRun {
     private struct Decoded {
         var outputs: [FrameDecoder.Output] = []
         var error: FrameError?
-        /// The bytes that are left.
+        /// The number of remaining bytes.
         var rest = 0
 
         var summary: String {
@@ -91,7 +91,7 @@ struct VerifierRun {
         }
     }
 
-    /// The beginning of a stream is the frames that are whole in it.
+    /// Checks that the beginning of a stream decodes to the frames that are complete in it.
     mutating func truncation(_ frames: [Frame], _ bytes: [[UInt8]]) throws {
         let stream = bytes.flatMap { $0 }
         let ends = self.ends(bytes)
@@ -103,7 +103,7 @@ struct VerifierRun {
         }
     }
 
-    /// Beginnings of a stream again, with memory behind them that is not theirs.
+    /// Checks beginnings of a stream again, followed by foreign memory.
     mutating func bytesBehind(_ bytes: [[UInt8]]) throws {
         let stream = bytes.flatMap { $0 }
         for place in self.places(bytes) {
@@ -149,7 +149,7 @@ struct VerifierRun {
     mutating func damage(_ stream: [UInt8]) throws {
         for _ in 0..<100 {
             let start = Int.random(in: 0..<max(1, stream.count - 512), using: &self.random)
-            // From the beginning of a frame, as a rule.
+            // Usually from the beginning of a frame.
             var bytes = Array(stream[(Bool.random(using: &self.random) ? 0 : start)...].prefix(2_048))
             for _ in 0..<Int.random(in: 1...8, using: &self.random) {
                 guard let index = bytes.indices.randomElement(using: &self.random) else { continue }
@@ -161,7 +161,7 @@ struct VerifierRun {
 
     mutating func garbage() throws {
         for round in 0..<100 {
-            // Small numbers are lengths that come to something.
+            // Small numbers are plausible lengths.
             let largest: UInt8 = [255, 127, 57, 8, 1][round % 5]
             let bytes = (0..<1_024).map { _ in UInt8.random(in: 0...largest, using: &self.random) }
             try self.isSame(bytes, .garbage)
@@ -222,7 +222,7 @@ struct VerifierRun {
             }
         }
         let (first, second) = (seconds(small), seconds(large))
-        // 8 times the time, and 64 times where every piece is a look at all that came before.
+        // 8 times the time is expected, and 64 times if every piece causes all earlier bytes to be examined.
         guard second > 0.05, second > first * 24 else { return }
         throw self.failure(
             .time,
@@ -288,7 +288,7 @@ struct VerifierRun {
         }
     }
 
-    /// Custom fields are compared where they are given: a frame without them gets zeros.
+    /// Compares frames. Custom fields are compared only if they are given: a frame without them gets zeros.
     private static func areSame(_ found: Frame, _ expected: Frame) -> Bool {
         found.type == expected.type && found.serial == expected.serial && found.status == expected.status
             && found.payload == expected.payload

@@ -2,8 +2,8 @@
 public import HHSocket
 public import NIOCore
 
-/// Finds the usual faults of a ``/HHSocket/FrameCodec``: of one that is made for a day when every read brings whole
-/// frames and every peer means well. It needs no test framework, and takes any ``/HHSocket/WireFormat``.
+/// Finds the usual errors of a ``/HHSocket/FrameCodec``: those of a codec that assumes that every read brings complete
+/// frames and every peer behaves well. It needs no test framework, and accepts any ``/HHSocket/WireFormat``.
 ///
 /// ```swift
 /// try WireFormatVerifier(format).verify(
@@ -12,8 +12,8 @@ public import NIOCore
 /// )
 /// ```
 ///
-/// Everything is repeatable: random numbers come from a seed. A codec that traps ends the process, which is how that is
-/// found; the last line of the stack that is the codec's says where.
+/// Everything is repeatable: random numbers come from a seed. A codec that traps ends the process, which reveals the
+/// error; the last line of the stack trace that belongs to the codec shows its place.
 public struct WireFormatVerifier: Sendable {
     /// A fault that was found in a format.
     public struct Failure: Error, Sendable, CustomStringConvertible {
@@ -39,33 +39,32 @@ public struct WireFormatVerifier: Sendable {
 
         public var description: String { self.name.rawValue }
 
-        /// A frame that is encoded is decoded as the same frame, and leaves nothing; encoded again it has the same
-        /// bytes.
+        /// An encoded frame is decoded as the same frame, with no bytes left; encoded again it has the same bytes.
         public static let roundTrip = Self(.roundTrip)
         /// Frames that stick together are the same ones, however they are split: at every place, byte by byte, at
         /// random.
         public static let pieces = Self(.pieces)
         /// The beginning of a frame is no frame, and no error.
         public static let truncation = Self(.truncation)
-        /// The memory behind the bytes that have come makes no difference.
+        /// The memory after the received bytes makes no difference.
         public static let bytesBehind = Self(.bytesBehind)
-        /// A payload over the limit does not come out.
+        /// A payload over the limit is not returned.
         public static let limit = Self(.limit)
         /// Frames in which bytes were changed mean the same however they are split.
         public static let damage = Self(.damage)
-        /// Random bytes mean the same however they are split, and a frame takes at least one of them.
+        /// Random bytes decode the same however they are split, and a frame takes at least one of them.
         public static let garbage = Self(.garbage)
         /// The memory for an endless stream is bounded.
         public static let memory = Self(.memory)
-        /// A large frame in small pieces takes time in proportion to its length.
+        /// The time for a large frame in small pieces is proportional to its length.
         public static let time = Self(.time)
     }
 
-    /// Makes frames to examine, of which the codec may refuse some.
+    /// Makes frames to examine; the codec may refuse some of them.
     ///
     /// - Parameters:
-    ///   - direction: Which kind of frame.
-    ///   - payload: Random bytes, for those codecs that take any.
+    ///   - direction: The kind of frame.
+    ///   - payload: Random bytes, for codecs that accept any payload.
     ///   - number: A random number, for type and serial.
     public typealias Maker =
         @Sendable (_ direction: FrameDirection, _ payload: ByteBuffer, _ number: UInt64) -> Frame
@@ -77,28 +76,29 @@ public struct WireFormatVerifier: Sendable {
 
     /// - Parameters:
     ///   - format: The format to examine.
-    ///   - seed: The seed for all that is random; 1 by default.
+    ///   - seed: The seed for all random choices; 1 by default.
     ///   - maker: Makes random frames. Nil, the default: their types and serials are those of applications and of
-    ///     requests, their payloads are any bytes.
+    ///     requests, their payloads are arbitrary bytes.
     public init(_ format: WireFormat, seed: UInt64 = 1, maker: Maker? = nil) {
         self.format = format
         self.seed = seed
         self.maker = maker
     }
 
-    /// Examines the format: with these frames, with random ones, and with bytes that are none. Takes a second or so in
-    /// a debug build.
+    /// Examines the format: with these frames, with random ones, and with bytes that are not frames. Takes about a
+    /// second in a debug build.
     ///
     /// - Parameters:
-    ///   - frames: Frames as they occur, with what is special about the format: at least one. Statuses are
-    ///     ``/HHSocket/Status/ok`` where the format has none, and types those of applications where it has none.
-    ///   - direction: Which kind of frame they are.
+    ///   - frames: Typical frames, with the special features of the format: at least one. Statuses are
+    ///     ``/HHSocket/Status/ok`` if the format has none, and types those of applications if it has none.
+    ///   - direction: The kind of frame.
+    ///
     /// - Throws: ``Failure``, the first that is found.
     public func verify(_ frames: [Frame], direction: FrameDirection) throws {
         var run = VerifierRun(format: self.format, direction: direction, random: SplitMix(seed: self.seed))
         guard !frames.isEmpty else { throw run.failure(.roundTrip, "there are no frames to examine") }
         let bytes = try run.roundTrip(frames)
-        // A codec that reads beyond its bytes fails by chance where they are split: the check made for it comes first.
+        // A codec that reads beyond its bytes fails by chance where they are split, so the check for this comes first.
         try run.bytesBehind(bytes)
         try run.pieces(frames, bytes)
         try run.truncation(frames, bytes)
@@ -120,7 +120,7 @@ public struct WireFormatVerifier: Sendable {
     }
 
     private func randomFrames(_ run: inout VerifierRun) throws -> [Frame] {
-        // Where lengths take one byte more, in the ways that there are to write them.
+        // If lengths take one byte more, in all the ways to write them.
         let lengths = [
             0, 1, 2, 9, 10, 99, 100, 125, 126, 127, 128, 129, 254, 255, 256, 257, 999, 1_000, 1_024, 1_025, 16_383,
             16_384, 65_535, 65_536, 65_537,

@@ -88,7 +88,9 @@ import Testing
         #expect(outcome.text == #"{"aInt32":1,"at":{"seconds":"4398046511103"}}"# + "\n")
         #expect(outcome.errorLines.count == 1)
         #expect(
-            outcome.errors.hasPrefix("error: A part of the answer cannot be put into JSON: $.at: 4398046511103 s"),
+            outcome.errors.hasPrefix(
+                "error: A part of the answer cannot be represented in JSON: $.at: 4398046511103 s"
+            ),
             "\(outcome.errors)"
         )
     }

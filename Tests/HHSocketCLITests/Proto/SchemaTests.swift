@@ -78,7 +78,7 @@ import Testing
                 $0.nestedType = [entry]
                 $0.field = [self.field("a", 1, .message, typeName: ".A.E")]
                 $0.field[0].label = .repeated
-            } == "A.a is no map as protobuf has them"
+            } == "A.a is not a valid protobuf map"
         )
     }
 

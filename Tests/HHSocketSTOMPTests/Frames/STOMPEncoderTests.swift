@@ -148,19 +148,19 @@ import Testing
             all,
             STOMPFrame(.init(rawValue: "")),
             .invalidCommand,
-            "\"\" is no command: one has upper-case letters, digits, - and _, and begins with a letter"
+            "\"\" is not a command, which has upper-case letters, digits, - and _, and begins with a letter"
         ),
         Refused(
             all,
             STOMPFrame(.init(rawValue: "SEND\nx:y")),
             .invalidCommand,
-            "\"SEND\\nx:y\" is no command: one has upper-case letters, digits, - and _, and begins with a letter"
+            "\"SEND\\nx:y\" is not a command, which has upper-case letters, digits, - and _, and begins with a letter"
         ),
         Refused(
             all,
             STOMPFrame(.init(rawValue: "send")),
             .invalidCommand,
-            "\"send\" is no command: one has upper-case letters, digits, - and _, and begins with a letter"
+            "\"send\" is not a command, which has upper-case letters, digits, - and _, and begins with a letter"
         ),
         Refused(all, STOMPFrame(.send, ["": "x"]), .emptyHeaderName, "", "a header has no name"),
         Refused(

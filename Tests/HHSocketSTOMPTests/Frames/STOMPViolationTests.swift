@@ -27,25 +27,25 @@ import Testing
             nil,
             "HTTP/1.1 400 Bad Request\r\nA: b\r\n\r\n",
             .malformedCommand,
-            "a frame begins with \"HTTP/1.1 400 Bad Request\", which is no command: a command is in upper-case letters"
+            "a frame begins with \"HTTP/1.1 400 Bad Request\", which is not a command: commands are in upper-case letters"
         ),
         Wrong(
             nil,
             "\u{15}\u{3}\u{1}",
             .malformedCommand,
-            "a frame begins with \"\\u{15}\", which is no command: a command is in upper-case letters"
+            "a frame begins with \"\\u{15}\", which is not a command: commands are in upper-case letters"
         ),
         Wrong(
             .v1_2,
             "\n\rRECEIPT\n\n\0",
             .malformedCommand,
-            "a frame begins with \"\\r\", which is no command: a command is in upper-case letters"
+            "a frame begins with \"\\r\", which is not a command: commands are in upper-case letters"
         ),
         Wrong(
             .v1_1,
             "RECEIPT\r\n\n\0",
             .malformedCommand,
-            "a frame begins with \"RECEIPT\\r\", which is no command: a command is in upper-case letters"
+            "a frame begins with \"RECEIPT\\r\", which is not a command: commands are in upper-case letters"
         ),
         Wrong(
             .v1_2,
@@ -57,7 +57,7 @@ import Testing
             .v1_0,
             "MESSAGE\r\n\r\n\0",
             .malformedCommand,
-            "a frame begins with \"MESSAGE\\r\", which is no command: a command is in upper-case letters"
+            "a frame begins with \"MESSAGE\\r\", which is not a command: commands are in upper-case letters"
         ),
         Wrong(
             .v1_1,
@@ -100,43 +100,43 @@ import Testing
             .v1_2,
             "RECEIPT\nreceipt-id:1\n\0",
             .nulInHeaders,
-            "a zero byte comes behind \"\", before the blank line that ends the headers"
+            "a zero byte follows \"\", before the blank line that ends the headers"
         ),
         Wrong(
             .v1_2,
             "RECEIPT\nreceipt-id:1\0",
             .nulInHeaders,
-            "a zero byte comes behind \"receipt-id:1\", before the blank line that ends the headers"
+            "a zero byte follows \"receipt-id:1\", before the blank line that ends the headers"
         ),
         Wrong(
             nil,
             "CONNECT\npasscode:secret\0",
             .nulInHeaders,
-            "a zero byte comes behind \"passcode:…\", before the blank line that ends the headers"
+            "a zero byte follows \"passcode:…\", before the blank line that ends the headers"
         ),
         Wrong(
             nil,
             "CONNECTED\0\n\n\0",
             .nulInHeaders,
-            "a zero byte comes behind \"CONNECTED\", before the blank line that ends the headers"
+            "a zero byte follows \"CONNECTED\", before the blank line that ends the headers"
         ),
         Wrong(
             .v1_2,
             "MESSAGE\ncontent-length: 1\n\na\0",
             .malformedContentLength,
-            "the content-length \" 1\" is no number in decimal digits"
+            "the content-length \" 1\" is not a decimal number"
         ),
         Wrong(
             .v1_0,
             "MESSAGE\ncontent-length:-1\n\na\0",
             .malformedContentLength,
-            "the content-length \"-1\" is no number in decimal digits"
+            "the content-length \"-1\" is not a decimal number"
         ),
         Wrong(
             .v1_1,
             "MESSAGE\ncontent-length:\n\na\0",
             .malformedContentLength,
-            "the content-length \"\" is no number in decimal digits"
+            "the content-length \"\" is not a decimal number"
         ),
         Wrong(
             .v1_2,

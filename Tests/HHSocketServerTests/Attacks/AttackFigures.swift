@@ -21,7 +21,7 @@ struct AttackFigures: Codable, Sendable {
     var calmLongest = 0.0
     var p99 = 0.0
     var longest = 0.0
-    /// How long one who came during the attack has waited for the first answer; nil if none came in time.
+    /// How long one who came during the attack has waited for the first answer; nil if none arrived in time.
     var newcomer: Double?
     /// What was wrong with honest clients' answers, and how often.
     var faults: [String: Int] = [:]

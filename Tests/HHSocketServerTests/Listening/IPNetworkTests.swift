@@ -45,7 +45,7 @@ import Testing
     func anythingElseIsNoNetwork(text: String) {
         let error = #expect(throws: SocketError.self) { try IPNetwork(text) }
         #expect(error?.code == .invalidArgument)
-        #expect(error?.message.hasPrefix("\"\(text)\" is no network: ") == true)
+        #expect(error?.message.hasPrefix("\"\(text)\" is not a network: ") == true)
     }
 
     @Test func noNetworksHaveNobody() throws {

@@ -14,7 +14,9 @@ import Testing
     }
 
     @Test func everyFileOfTheMapDeclaresItsName() throws {
-        let rows = try self.rows(ofSection: "Where it is done").filter { $0.last?.hasSuffix(".swift") == true }
+        let rows = try self.rows(ofSection: "Where the protocol is implemented").filter {
+            $0.last?.hasSuffix(".swift") == true
+        }
         #expect(rows.count > 40)
         for row in rows {
             let (name, file) = (row[row.count - 2], row[row.count - 1])
@@ -29,7 +31,7 @@ import Testing
             guard line.hasPrefix("## ") || line.hasPrefix("### ") else { return nil }
             return String(line.drop { $0 == "#" }.dropFirst())
         }
-        let mapped = try self.rows(ofSection: "Where it is done").compactMap(\.first)
+        let mapped = try self.rows(ofSection: "Where the protocol is implemented").compactMap(\.first)
         // A list for those who write another implementation, and the layouts of presets, which are data.
         let others: Set = ["Minimum implementation", "`plain`", "`tgcd`", "`mars`", "`separated`"]
         for heading in headings where !others.contains(heading) {

@@ -105,6 +105,26 @@ import Testing
         #expect(checked > 100)
     }
 
+    /// A separator too many hides the end of its row.
+    @Test func everyRowOfATableHasTheColumnsOfItsHeading() throws {
+        var checked = 0
+        for path in try DocumentationPage.paths + ["CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md"] {
+            var columns: Int?
+            for line in try DocumentationPage(path).prose.split(separator: "\n", omittingEmptySubsequences: false) {
+                guard line.hasPrefix("|") else {
+                    columns = nil
+                    continue
+                }
+                let count = line.replacing("\\|", with: "").split(separator: "|", omittingEmptySubsequences: false)
+                    .count
+                #expect(count == columns ?? count, "\(path): \(line)")
+                columns = columns ?? count
+                checked += 1
+            }
+        }
+        #expect(checked > 500)
+    }
+
     @Test func noPageIsLeftOutOfTheIndex() throws {
         let index = try DocumentationPage("Docs/README.md").text
         let others = ["Docs/README.md", "README.md", "Outbox/README.md", "Docs/PerformanceNotes.md"]

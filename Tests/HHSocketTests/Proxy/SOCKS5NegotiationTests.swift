@@ -114,7 +114,7 @@ import Testing
             expected: Negotiated(
                 sent: Self.greetingWithPassword,
                 end: .failed(.authenticationRequired),
-                text: "the proxy wants to know who we are in another way than by a user and a password"
+                text: "the proxy requires authentication other than by a user and a password"
             )
         ),
         Golden(
@@ -159,8 +159,8 @@ import Testing
         arguments: [
             (1, .refused(1), "it failed"), (2, .refused(2), "rules"), (3, .serverUnreachable, "no network"),
             (4, .serverUnreachable, "host"), (5, .serverUnreachable, "refused"), (6, .serverUnreachable, "too far"),
-            (7, .refused(7), "CONNECT"), (8, .refused(8), "kind of address"), (9, .refused(9), "does not know"),
-            (255, .refused(255), "does not know"),
+            (7, .refused(7), "CONNECT"), (8, .refused(8), "kind of address"), (9, .refused(9), "does not define"),
+            (255, .refused(255), "does not define"),
         ] as [(UInt8, ProxyFailure.Reason, String)]
     )
     func replyIsToldInWords(code: UInt8, reason: ProxyFailure.Reason, words: String) throws {

@@ -3,9 +3,9 @@ import HHSocketRPC
 
 /// The reaction of an app to an error of a call.
 package enum Advice: Hashable, Sendable {
-    /// Nothing: the call was given up on purpose.
+    /// Do nothing: the call was cancelled on purpose.
     case ignore
-    /// Keep the request for the next connection. The banner says the rest.
+    /// Keep the request for the next connection. The banner shows the reason.
     case waitForConnection
     /// Offer to try again, with the same idempotency key.
     case offerRetry
@@ -30,7 +30,7 @@ package enum Advice: Hashable, Sendable {
             self = .signIn
         case .noData, .noMoreData, .notModified:
             self = .showEmpty
-        // Codes may be added, and a server has statuses of its own.
+        // Codes may be added, and a server may define its own statuses.
         default:
             self = .report
         }

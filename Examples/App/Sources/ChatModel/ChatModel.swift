@@ -54,7 +54,7 @@ import Observation
         catchingUp?.cancel()
     }
 
-    /// Loads what was said without a connection, since the server does not repeat pushes, and sends what waits.
+    /// Loads the messages missed without a connection, since the server does not repeat pushes, and sends unsent ones.
     private func catchUp() async {
         do throws(SocketError) {
             self.merge(try await self.chat.recall(Google_Protobuf_Empty()).notes)
@@ -72,7 +72,7 @@ import Observation
 
     // MARK: Sending
 
-    /// Sends the draft: at once, or when the connection is back.
+    /// Sends the draft: immediately, or when the connection is back.
     package func send() async {
         guard !self.draft.isEmpty else { return }
         self.unsent.append(UnsentMessage(self.draft))
@@ -89,7 +89,7 @@ import Observation
         await self.sendUnsent()
     }
 
-    /// Sends what waits, one message after the other. Returns when nothing waits, or nothing can be sent now.
+    /// Sends the unsent messages, one after the other. Returns when none is left, or none can be sent now.
     package func sendUnsent() async {
         self.sendingRequests += 1
         guard !self.isSending else { return }

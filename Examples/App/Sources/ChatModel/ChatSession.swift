@@ -24,7 +24,7 @@ import HHSocketRPC
     /// Connects, and follows the connection until ``close()``. Each window may call it: only the first call counts.
     package func start() {
         guard self.running == nil else { return }
-        // Each access makes a stream of its own, which has all events from now on.
+        // Each access creates a new stream, which has all events from now on.
         let (forModel, forTokens) = (self.client.events, self.client.events)
         self.client.connect()
         self.running = Task {
@@ -34,7 +34,7 @@ import HHSocketRPC
         }
     }
 
-    /// Disconnects, as when the user signs out. Returns when the connection is closed.
+    /// Disconnects, for example when the user signs out. Returns when the connection is closed.
     package func close() async {
         self.running?.cancel()
         await self.running?.value
@@ -51,13 +51,13 @@ import HHSocketRPC
         }
     }
 
-    /// Called when the app has gone into the background. Returns when what could be sent has been sent.
+    /// Called when the app has entered the background. Returns when everything that could be sent has been sent.
     package func didEnterBackground() async {
         self.client.applicationDidEnterBackground()
         await self.model.sendUnsent()
     }
 
-    /// Called when the app is about to return: a connection that died meanwhile is replaced at once.
+    /// Called when the app is about to return: a connection that was lost meanwhile is replaced immediately.
     package func willEnterForeground() {
         self.client.applicationWillEnterForeground()
     }

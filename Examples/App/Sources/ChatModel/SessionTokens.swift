@@ -4,7 +4,7 @@
 import Foundation
 import HHSocketRPC
 
-/// The user's access token. A new one is fetched once, however many ask for it at the same time.
+/// The user's access token. A new one is fetched only once, even for concurrent requests.
 package actor SessionTokens {
     package struct Token: Hashable, Sendable {
         package var text: String

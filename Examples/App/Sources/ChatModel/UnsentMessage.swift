@@ -7,7 +7,7 @@ package struct UnsentMessage: Codable, Hashable, Sendable, Identifiable {
     /// The idempotency key: however often the message is sent, the server takes it once.
     package var id = UUID().uuidString
     package var text: String
-    /// The reason why it is not sent by itself any more; nil while it waits.
+    /// The reason why it is no longer sent automatically; nil while it waits.
     package var failure: String?
 
     package init(_ text: String) {

@@ -28,7 +28,7 @@ struct ChatView: View {
 
     private var sendButton: some View {
         Button("Send") {
-            // A button's action is synchronous. What it begins goes on when the view has gone.
+            // A button's action is synchronous. The task that it starts continues after the view has disappeared.
             Task { await self.model.send() }
         }
         .disabled(self.model.draft.isEmpty)

@@ -37,13 +37,13 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
     /// The newest version of the protocol that the client speaks; the first is 1.
     package var version: UInt32 = 0
 
-    /// What the client can do beyond the first version, by name. Those that the server does not know it does not accept.
+    /// The names of the features that the client supports beyond the first version. The server accepts those it knows.
     package var features: [String] = []
 
-    /// Who the client is, as the application means it: such as what it was given when it signed in.
+    /// The identity of the client in the application's terms, such as the token that it was given when it signed in.
     package var sessionToken: Data = Data()
 
-    /// The last push that the client has received, where pushes are numbered; so that the server sends those after it.
+    /// The last push that the client has received, where pushes are numbered. The server sends the pushes after it.
     package var resumeFrom: UInt64 {
         get { self._resumeFrom ?? 0 }
         set { self._resumeFrom = newValue }
@@ -56,10 +56,10 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
     /// The oldest version that the client speaks; 0 means 1.
     package var minimumVersion: UInt32 = 0
 
-    /// With streams: what the client is ready to receive on one stream, in bytes; 0 means 262,144.
+    /// With streams: the amount that the client is ready to receive on one stream, in bytes; 0 means 262,144.
     package var streamWindow: UInt32 = 0
 
-    /// With streams: what the client is ready to receive on all streams together, in bytes; 0 means 4,194,304.
+    /// With streams: the amount that the client is ready to receive on all streams, in bytes; 0 means 4,194,304.
     package var connectionWindow: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -108,22 +108,22 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
         6 maximum_streams uint32
         """)
 
-    /// The version that both speak from now on: not above the client's.
+    /// The version that both sides speak from now on, at most the client's.
     package var version: UInt32 = 0
 
-    /// Those of the client's features that are used from now on.
+    /// The client's features that are used from now on.
     package var features: [String] = []
 
-    /// Whether the client is still the session that its token speaks of, and every push after `resume_from` will come.
+    /// Whether the session of the token is continued, so that every push after `resume_from` is sent.
     package var resumed: Bool = false
 
-    /// With streams: what the server is ready to receive on one stream, in bytes; 0 means 262,144.
+    /// With streams: the amount that the server is ready to receive on one stream, in bytes; 0 means 262,144.
     package var streamWindow: UInt32 = 0
 
-    /// With streams: what the server is ready to receive on all streams together, in bytes; 0 means 4,194,304.
+    /// With streams: the amount that the server is ready to receive on all streams, in bytes; 0 means 4,194,304.
     package var connectionWindow: UInt32 = 0
 
-    /// With streams: how many streams the client may have open at a time; 0 means 100.
+    /// With streams: the number of streams that the client may have open at a time; 0 means 100.
     package var maximumStreams: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -156,7 +156,7 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// What stands before the body of a frame whose type has bit 31 set, after its length in 4 bytes.
+/// The envelope of a frame whose type has bit 31 set: it precedes the body, after its length in 4 bytes.
 package struct WireMetadata: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.Metadata", """
         1 values map<string,string>
@@ -164,10 +164,10 @@ package struct WireMetadata: HHSocketMessage.ProtobufMessage {
         3 idempotency_key string
         """)
 
-    /// What the application says beside the body, by name; tracing puts its context here too. Names are lower-case ASCII.
+    /// The application's values beside the body, by name; tracing adds its context. Names are lower-case ASCII.
     package var values: [String: String] = [:]
 
-    /// In requests: how many milliseconds are left until the answer is of no use, counted from the request's leaving.
+    /// In requests: the milliseconds until the answer is useless, counted from the time at which the request is sent.
     package var deadline: UInt64 {
         get { self._deadline ?? 0 }
         set { self._deadline = newValue }
@@ -177,7 +177,7 @@ package struct WireMetadata: HHSocketMessage.ProtobufMessage {
     /// Leaves `deadline` without a value.
     package mutating func clearDeadline() { self._deadline = nil }
 
-    /// In requests: what names this request among its client's; a repeat of it gets the first answer.
+    /// In requests: a name that is unique among the client's requests; a repeat of the request gets the first answer.
     package var idempotencyKey: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -206,7 +206,8 @@ package struct WireMetadata: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// The payload of the server's frame of type 4: finish what is in flight here, and make new calls elsewhere.
+/// The payload of the server's frame of type 4: the client should finish the calls in flight here, and make new calls
+/// elsewhere.
 package struct WireGoAway: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.GoAway", """
         1 reason string
@@ -214,10 +215,10 @@ package struct WireGoAway: HHSocketMessage.ProtobufMessage {
         3 endpoints string repeated
         """)
 
-    /// Why, for people to read.
+    /// The reason, as text for people.
     package var reason: String = ""
 
-    /// So many milliseconds from now this server should be left alone; other ones need not wait.
+    /// The milliseconds for which clients should not reconnect to this server; they may use others immediately.
     package var retryAfter: UInt32 = 0
 
     /// Servers that may be used instead, best first, as "host:port" with IPv6 addresses in brackets.

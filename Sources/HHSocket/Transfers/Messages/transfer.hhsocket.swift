@@ -38,7 +38,7 @@ package enum Hhsocket_TransferCode: HHSocketMessage.ProtobufEnum {
         """)
 
     case unspecified
-    /// The id is no id, or one that the store cannot keep apart from another.
+    /// The id is invalid, or the store cannot distinguish it from another one.
     case invalidID
     /// There is no such file.
     case notFound
@@ -52,7 +52,7 @@ package enum Hhsocket_TransferCode: HHSocketMessage.ProtobufEnum {
     case readOnly
     /// It would exceed the store's limits.
     case quota
-    /// The content that came has another SHA-256 than was announced; what the server had of it is discarded.
+    /// The received content has another SHA-256 than announced; the server has discarded it.
     case wrongHash
     /// A message breaks the rules of this file.
     case invalidRequest
@@ -100,7 +100,7 @@ package enum Hhsocket_TransferCode: HHSocketMessage.ProtobufEnum {
     package static let allCases: [Hhsocket_TransferCode] = [.unspecified, .invalidID, .notFound, .denied, .superseded, .noRoom, .readOnly, .quota, .wrongHash, .invalidRequest, .storeFailed]
 }
 
-/// What a file contains.
+/// The content of a file.
 package struct Hhsocket_TransferFile: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.TransferFile", """
         1 size fixed64
@@ -110,7 +110,7 @@ package struct Hhsocket_TransferFile: HHSocketMessage.ProtobufMessage {
     /// Its length in bytes.
     package var size: UInt64 = 0
 
-    /// The SHA-256 of the whole, 32 bytes.
+    /// The SHA-256 of the whole content, 32 bytes.
     package var sha256: Data = Data()
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -142,7 +142,7 @@ package struct Hhsocket_TransferContent: HHSocketMessage.ProtobufMessage {
         2 bytes bytes
         """)
 
-    /// Where in the file it begins.
+    /// The offset in the file at which it begins.
     package var offset: UInt64 = 0
 
     /// 1 MiB at most.
@@ -170,7 +170,7 @@ package struct Hhsocket_TransferContent: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Why a transfer has ended for good. Sent as the last item, before a status that is not to be tried again.
+/// The reason why a transfer has failed for good. Sent as the last item, before a status that must not be retried.
 package struct Hhsocket_TransferFailure: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.TransferFailure", """
         1 code enum
@@ -179,7 +179,7 @@ package struct Hhsocket_TransferFailure: HHSocketMessage.ProtobufMessage {
 
     package var code: Hhsocket_TransferCode = .unspecified
 
-    /// For the person who reads it.
+    /// A text for people.
     package var message: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -321,13 +321,13 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
         5 busy bool
         """, types: [Hhsocket_TransferFailure.self])
 
-    /// How much of the file the server has, from its beginning: content goes on from here.
+    /// The number of bytes of the file that the server has: content continues from here.
     package var offset: UInt64 = 0
 
-    /// In the first: the server had begun to receive another content under this id, and has discarded it.
+    /// In the first report: the server had begun to receive other content under this id, and has discarded it.
     package var changed: Bool = false
 
-    /// The file is whole, written to the disk, and visible under its id.
+    /// The file is complete, written to the disk, and visible under its id.
     package var complete: Bool = false
 
     package var failure: Hhsocket_TransferFailure {
@@ -340,8 +340,8 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
     /// Leaves `failure` without a value.
     package mutating func clearFailure() { self._failure = nil }
 
-    /// The server is still at work, such as on the hash of what it has; nothing else is set. Sent every 5 s, lest the client
-    /// takes the connection for dead.
+    /// The server is still working, for example on the hash of the part that it has; nothing else is set. Sent every
+    /// 5 s, so that the client does not consider the connection dead.
     package var busy: Bool = false
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -383,10 +383,10 @@ package struct Hhsocket_GetRequest: HHSocketMessage.ProtobufMessage {
 
     package var id: String = ""
 
-    /// How much of `begun` the client has, from its beginning.
+    /// The number of bytes of `begun` that the client has, from the beginning of the file.
     package var offset: UInt64 = 0
 
-    /// The file that the client has begun to fetch; none: it has nothing yet.
+    /// The file that the client has begun to fetch; not set if it has nothing yet.
     package var begun: Hhsocket_TransferFile {
         get { self._begun ?? Hhsocket_TransferFile() }
         set { self._begun = newValue }
@@ -449,7 +449,7 @@ package struct Hhsocket_GetItem: HHSocketMessage.ProtobufMessage {
         set { self.kind = .failure(newValue) }
     }
 
-    /// The server is still at work, and has no kind to say. As in PutReport.
+    /// The server is still working, and no kind is set. See PutReport.
     package var busy: Bool = false
 
     package enum OneOf_Kind: Hashable, Sendable {
@@ -515,7 +515,7 @@ package struct Hhsocket_GetBegin: HHSocketMessage.ProtobufMessage {
     /// Leaves `file` without a value.
     package mutating func clearFile() { self._file = nil }
 
-    /// Where content begins: at 0 where the client had begun another file than this.
+    /// The offset at which content begins: 0 if the client had begun to fetch another file.
     package var offset: UInt64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -586,7 +586,7 @@ package struct Hhsocket_FindReply: HHSocketMessage.ProtobufMessage {
     /// Leaves `file` without a value.
     package mutating func clearFile() { self._file = nil }
 
-    /// When it became visible, in nanoseconds since 1970.
+    /// The time at which it became visible, in nanoseconds since 1970.
     package var modified: UInt64 = 0
 
     package var failure: Hhsocket_TransferFailure {
@@ -664,7 +664,7 @@ package struct Hhsocket_DiscardReply: HHSocketMessage.ProtobufMessage {
         2 failure message optional
         """, types: [Hhsocket_TransferFailure.self])
 
-    /// Whether there was something of this writer.
+    /// Whether there was an unfinished file of this writer.
     package var discarded: Bool = false
 
     package var failure: Hhsocket_TransferFailure {

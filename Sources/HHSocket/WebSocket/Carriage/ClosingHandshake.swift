@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The closing handshake of a WebSocket, and the end of TCP behind it (RFC 6455, section 7). No I/O, no clock.
+/// The closing handshake of a WebSocket, and the end of TCP after it (RFC 6455, section 7). No I/O, no clock.
 ///
 /// The server ends TCP first. Each side waits for the other no longer than ``patience``.
 struct ClosingHandshake: Hashable, Sendable {
     enum Action: Hashable, Sendable {
         case send(WebSocketClose)
-        /// Half-close TCP behind what was sent.
+        /// Half-close TCP after all sent bytes.
         case closeOutput
-        /// Close TCP once what was sent has left.
+        /// Close TCP once all bytes have been sent.
         case closeChannel
         /// Close TCP after ``patience``, unless it has ended by then.
         case awaitPeer
@@ -21,7 +21,7 @@ struct ClosingHandshake: Hashable, Sendable {
     private(set) var hasSent = false
     /// The peer's close frame.
     private(set) var received: WebSocketClose?
-    /// Whether the peer's bytes make no sense any more, its close frame included.
+    /// Whether the peer's bytes are invalid, including any later close frame.
     private var isBroken = false
     private var inputHasEnded = false
 
@@ -38,15 +38,15 @@ struct ClosingHandshake: Hashable, Sendable {
         return [.send(close)] + self.next
     }
 
-    /// We close for a violation of the peer's, behind which nothing can be read.
+    /// Closes because of the peer's violation, after which nothing can be read.
     mutating func fail(_ close: WebSocketClose) -> [Action] {
         self.isBroken = true
         self.received = nil
         return self.close(close)
     }
 
-    /// The peer's close frame has arrived. If ours was not sent, ``close(_:)`` is to follow once what came before it
-    /// has been answered.
+    /// The peer's close frame has arrived. If ours was not sent, call ``close(_:)`` once the earlier messages have been
+    /// answered.
     mutating func receive(_ close: WebSocketClose) -> [Action] {
         self.received = close
         return self.hasSent ? self.next : []
@@ -58,7 +58,7 @@ struct ClosingHandshake: Hashable, Sendable {
         return self.hasSent ? self.next : []
     }
 
-    /// The steps behind our close frame.
+    /// The steps after our close frame.
     private var next: [Action] {
         if self.inputHasEnded || (self.received != nil && self.role == .server) { return [.closeChannel] }
         return self.isBroken ? [.closeOutput, .awaitPeer] : [.awaitPeer]

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
-/// Carries the bytes of a link as the binary messages of a WebSocket. Stands between TLS and the link, which neither
-/// sees nor pays for it elsewhere.
+/// Carries the bytes of a link as the binary messages of a WebSocket. It is between TLS and the link, which does not
+/// know it; other links have no cost from it.
 ///
-/// The opening handshake is over when it is added. The link's end of output becomes our close frame, and the peer's
-/// close frame the end of a link's input at a server, and of the link at a client.
+/// It is added when the opening handshake is over. The link's end of output becomes our close frame, and the peer's
+/// close frame becomes the end of the link's input at a server, and the end of the link at a client.
 package final class WebSocketCarriage: ChannelDuplexHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = ByteBuffer
     package typealias OutboundIn = ByteBuffer
     package typealias OutboundOut = ByteBuffer
 
-    /// The number of bytes that are gathered before they are passed on unflushed, so that the channel notices when it
-    /// holds too many: two messages of the greatest length, in which two bodies of 64 KiB leave before a link flushes.
+    /// The number of gathered bytes above which they are passed on unflushed, so that the channel can report when it
+    /// holds too many: two messages of the largest length, in which two bodies of 64 KiB are sent before a link
+    /// flushes.
     private static let gatherLimit = 2 * WebSocketEncoder.maximumStreamMessageLength
 
     /// The memory of contexts of compression is freed when it was not used for this time, or up to twice as long.
@@ -26,7 +27,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     private var encoder: WebSocketEncoder
     private var writer = WebSocketStreamWriter()
     private var out = SendBytes()
-    /// Completes with the next write, for those who asked.
+    /// Completes with the next write, for writes without bytes.
     private var promise: EventLoopPromise<Void>?
     /// The payload of the last ping that is not answered.
     private var ping: ByteBuffer?
@@ -36,7 +37,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     /// The reason that the link has given for its end.
     private var reason: CloseReason?
     private var violation: WebSocketViolation?
-    /// The meaning of the peer's last bytes for the link, which is told when it has dealt with those before.
+    /// The meaning of the peer's last bytes for the link, which is notified when it has handled the earlier ones.
     private var news: News?
     private var timer: Scheduled<Void>?
     /// Frees the memory of contexts that are not used.
@@ -46,12 +47,12 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     /// The state of inflating in slices: the event loop's other connections have their turn in between.
     private struct Work {
-        /// Whether the link has asked for bytes, of which there are some already.
+        /// Whether the link has requested bytes while some are available.
         var isReadHeld = false
-        /// The peer has closed its direction, behind what is still to be inflated.
+        /// Whether the peer has closed its direction, after bytes that remain to be inflated.
         var isInputClosed = false
         var timer: Scheduled<Void>?
-        /// The time between two slices, in which the event loop looks at its channels.
+        /// The time between two slices, in which the event loop polls its channels.
         static let pause = TimeAmount.microseconds(50)
     }
 
@@ -67,7 +68,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     ///   - compression: Our settings for it.
     ///   - buffers: Memory for masked and unmasked bytes, which the connections of an event loop may share; by default
     ///     its own.
-    ///   - receiveBuffers: Where the channel's reads come from; nil, the default: from the channel's own buffers.
+    ///   - receiveBuffers: The source of the channel's read buffers; nil, the default, for the channel's own.
     package init(
         role: WebSocketRole,
         acceptsText: Bool = false,
@@ -105,7 +106,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         self.promise = nil
     }
 
-    /// Sends bytes that the link has written before the carriage was there.
+    /// Sends bytes that the link had written before the carriage was added.
     package func send(_ bytes: [ByteBuffer]) {
         guard !bytes.isEmpty, let context = self.context else { return }
         for bytes in bytes { self.writer.append(bytes) }
@@ -127,9 +128,9 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         if self.decoder.hasMoreWork { self.leaveWork(context) }
     }
 
-    /// Hands the link what there is, up to the slice that is inflated at once.
+    /// Delivers the available bytes to the link, up to the slice that is inflated at once.
     ///
-    /// - Returns: Whether there was anything.
+    /// - Returns: Whether there were any.
     private func deliver(_ context: ChannelHandlerContext) -> Bool {
         var hasDelivered = false
         do throws(WebSocketViolation) {
@@ -160,7 +161,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         self.leaveWork(context)
     }
 
-    /// Goes on in another turn of the event loop, and while the link wants to read.
+    /// Continues in another turn of the event loop, and while the link reads.
     private func leaveWork(_ context: ChannelHandlerContext) {
         guard self.work.timer == nil else { return }
         self.work.timer = context.eventLoop.assumeIsolated().scheduleTask(in: Work.pause) {
@@ -169,8 +170,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         }
     }
 
-    /// Whether the link takes more: it has not suspended reading, and a server's client takes its answers. Otherwise a
-    /// read follows, or the channel becomes writable.
+    /// Whether the link accepts more: it has not suspended reading, and a server's client reads its answers. Otherwise
+    /// a read follows, or the channel becomes writable.
     private func takesMore(_ context: ChannelHandlerContext) -> Bool {
         guard self.role == .client || context.channel.isWritable else { return false }
         let isReading = try? context.channel.syncOptions?.getOption(.autoRead)
@@ -194,7 +195,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         }
     }
 
-    /// Hands the link all that is left, since the connection is gone. At a server nobody waits for the answers.
+    /// Delivers all remaining bytes to the link, since the connection was lost. At a server the answers are not needed
+    /// any more.
     private func deliverRest(_ context: ChannelHandlerContext) {
         guard self.role == .client, self.decoder.hasMoreWork else { return }
         while self.decoder.hasMoreWork {
@@ -219,7 +221,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     }
 
     private func finishReading(_ context: ChannelHandlerContext) {
-        // The link answers what has come.
+        // The link answers the delivered messages.
         context.fireChannelReadComplete()
         self.age(context)
         self.answerPing(context)
@@ -286,7 +288,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         context.fireChannelWritabilityChanged()
     }
 
-    /// Passes on what was written, in messages.
+    /// Passes the written bytes on, in messages.
     private func emit(_ context: ChannelHandlerContext) {
         if self.writer.count > 0 {
             if self.out.count == 0 {
@@ -296,7 +298,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
             self.writer.write(&self.encoder, into: &self.out)
             self.writeOut(context)
         }
-        // Nobody wrote bytes: the promise waits for what was written before.
+        // No bytes were written: the promise waits for earlier writes.
         if let promise = self.promise.take() { context.write(self.wrapOutboundOut(ByteBuffer()), promise: promise) }
     }
 
@@ -304,14 +306,14 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     private func writeOut(_ context: ChannelHandlerContext) {
         while let bytes = self.out.popFirst() { context.write(self.wrapOutboundOut(bytes), promise: nil) }
         if let bytes = self.out.takeGathered() {
-            // Only the channel refers to it then, and the pool, until it has left.
+            // Then only the channel and the pool refer to it, until it has been sent.
             self.out = SendBytes()
             self.buffers.put(bytes)
             context.write(self.wrapOutboundOut(bytes), promise: self.promise.take())
         }
     }
 
-    /// Has contexts freed that nothing uses for a while. There is no timer while there are none.
+    /// Frees unused contexts after a while. There is no timer while there are none.
     private func age(_ context: ChannelHandlerContext) {
         guard self.aging == nil, self.decoder.holdsContext || self.encoder.holdsContext else { return }
         self.aging = context.eventLoop.assumeIsolated().scheduleTask(in: Self.idleTime) {
@@ -344,15 +346,15 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         case .output:
             self.close(context, promise: promise)
         case .all:
-            // A link that ends because the peer has closed, or has broken the rules, says so. Else there is nobody to
-            // talk to, or no time left.
+            // A link that ends because the peer has closed, or has broken the rules, sends a close frame. Otherwise the
+            // peer cannot receive one, or there is no time left.
             let isHeard =
                 self.closing.received != nil || self.violation != nil || (self.reason.map { $0 != .done } ?? false)
             guard !self.closing.hasSent, context.channel.isActive else {
                 return context.close(mode: .all, promise: promise)
             }
             guard isHeard else {
-                // A server that has no more time for a client still says why.
+                // A server that has no more time for a client still sends the reason.
                 if self.role == .server, case .send(let close)? = self.closing.close(self.ownClose).first {
                     self.send(close, context)
                 }
@@ -363,9 +365,9 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         }
     }
 
-    /// Sends our close frame, and what belongs to it.
+    /// Sends our close frame, and performs the following steps.
     ///
-    /// - Parameter promise: Completes when it has left.
+    /// - Parameter promise: Completes when it was sent.
     private func close(_ context: ChannelHandlerContext, promise: EventLoopPromise<Void>?) {
         if let promise { self.promise.setOrCascade(to: promise) }
         if let violation = self.violation {
@@ -399,7 +401,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
             case .closeOutput:
                 context.close(mode: .output, promise: nil)
             case .closeChannel:
-                // Behind what is still to leave.
+                // After everything that remains to be sent.
                 let flushed = context.eventLoop.makePromise(of: Void.self)
                 context.writeAndFlush(self.wrapOutboundOut(ByteBuffer()), promise: flushed)
                 flushed.futureResult.assumeIsolated().whenComplete { _ in self.context?.close(promise: nil) }
@@ -419,7 +421,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 }
 
 extension Optional where Wrapped == EventLoopPromise<Void> {
-    /// Has `promise` completed with the one that is there, which it becomes where there is none.
+    /// Completes `promise` with the present one, or stores it if there is none.
     fileprivate mutating func setOrCascade(to promise: EventLoopPromise<Void>) {
         if let present = self { present.futureResult.cascade(to: promise) } else { self = promise }
     }

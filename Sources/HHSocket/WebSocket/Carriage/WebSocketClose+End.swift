@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 extension WebSocketClose {
-    /// Whether a client comes back after a peer's close frame with this code (the ranges are Centrifugo's).
+    /// Whether a client stops after a peer's close frame with this code (the ranges are Centrifugo's).
     static func endsLink(code: UInt16) -> Bool {
         switch code {
         case 3_500...3_999, 4_500...4_999: true

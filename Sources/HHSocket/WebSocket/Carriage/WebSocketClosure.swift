@@ -4,7 +4,7 @@ public struct WebSocketClosure: Error, Hashable, Sendable {
     /// The code that stands for a close frame without one (RFC 6455, section 7.1.5).
     public static let noCode: UInt16 = 1_005
 
-    /// The code, such as 1000 for a normal end and 1001 for a server that goes away; ``noCode`` if the frame has none.
+    /// The code, such as 1000 for a normal end and 1001 for a server that shuts down; ``noCode`` if the frame has none.
     public var code: UInt16
     /// The reason, for people to read; empty if the frame has none.
     public var reason: String

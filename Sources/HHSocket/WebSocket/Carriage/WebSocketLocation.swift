@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The part of a WebSocket's URL that TCP does not know. A reference, so that endpoints stay small.
+/// The part of a WebSocket's URL that TCP does not use. A reference, so that endpoints stay small.
 final class WebSocketLocation: Hashable, Sendable {
     /// Whether TLS is below the WebSocket.
     let isSecure: Bool
     let path: String
-    /// The query, as it was written; nil if there is none.
+    /// The query, unchanged; nil if there is none.
     let query: String?
 
     init(isSecure: Bool, path: String, query: String?) {

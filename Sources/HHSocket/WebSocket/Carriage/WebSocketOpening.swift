@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Stands behind TLS until the server has answered the request to open a WebSocket.
+/// Follows TLS until the server has answered the request to open a WebSocket.
 final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
     /// The answer of a server that did not refuse.
     enum Answer {
-        /// The connection is a WebSocket. The handlers that speak its frames must be in the pipeline when the
-        /// completion returns: they are given what came behind the answer.
+        /// The connection is a WebSocket. The completion must add the handlers for its frames before it returns: they
+        /// receive the bytes after the answer.
         case accepted(OpeningAgreement)
         case redirect(to: WebSocketTarget)
     }

@@ -9,9 +9,9 @@ public struct WebSocketOptions: Sendable {
     /// The subprotocol that carries the frames. Nil, the default: `hhsocket.1` for the standard format, and
     /// `hhsocket.1.` followed by the name of another preset. A described format requires a name.
     public var subprotocol: String?
-    /// The permessage-deflate that is offered where a WebSocket carries frames. Nil, the default: none, since bodies
-    /// are compressed as hello agrees. On a connection that agrees on it hello does not offer compression: nothing is
-    /// compressed twice. A ``WebSocketLink`` has a setting of its own.
+    /// The permessage-deflate that is offered if a WebSocket carries frames. Nil, the default, for none, since bodies
+    /// are compressed as hello agrees. On a connection that agrees on permessage-deflate hello does not offer
+    /// compression: nothing is compressed twice. A ``WebSocketLink`` has a separate setting.
     public var compression: WebSocketCompression?
     /// Changes each opening request before it is sent, also those to where a server redirects: for a fresh token in a
     /// header field or in the path. Called for each attempt; an error that it throws fails the attempt.
@@ -26,7 +26,7 @@ public struct WebSocketRequest: Sendable {
     public let url: String
     /// The path and the query that are requested, at first the URL's.
     public var path: String
-    /// The header fields beside those of the handshake.
+    /// The header fields in addition to those of the handshake.
     public var headers: [(name: String, value: String)]
     /// Whether a server has redirected to the URL.
     public let isRedirected: Bool

@@ -12,7 +12,7 @@ public struct WebSocketRefusal: Error, Sendable {
     public var headers: [(name: String, value: String)]
     /// The beginning of the body, at most 8 KiB.
     public var body: ByteBuffer
-    /// The time after which the server wants to be tried again, at most 10 minutes; nil if it does not say. The
+    /// The time after which the server may be tried again, at most 10 minutes; nil if the server gives none. The
     /// back-off honours it.
     public var retryAfter: Duration?
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Gathers the bytes of a stream until they are flushed, and puts them into binary messages of at most
+/// Gathers the bytes of a stream until they are flushed, and writes them as binary messages of at most
 /// ``WebSocketEncoder/maximumStreamMessageLength`` bytes. A client masks them as it copies them; a server passes large
-/// bodies on as they are.
+/// bodies on without a copy.
 struct WebSocketStreamWriter: Sendable {
     /// The longest header of a message, with its masking key, in bytes.
     private static let headerLength = 8
@@ -26,14 +26,14 @@ struct WebSocketStreamWriter: Sendable {
         if self.first == nil { self.first = bytes } else { self.others.append(bytes) }
     }
 
-    /// The number of bytes that are copied, with the headers of their messages; where large parts leave as they are, a
-    /// rough one.
+    /// The number of bytes that are copied, with the headers of their messages; approximate if large parts are not
+    /// copied.
     func copiedLength(_ encoder: WebSocketEncoder) -> Int {
         let messages = self.count / WebSocketEncoder.maximumStreamMessageLength + 1
         return (encoder.leavesUnmasked ? self.count - self.largeCount : self.count) + messages * Self.headerLength
     }
 
-    /// Writes what was appended, in messages.
+    /// Writes the appended bytes, in messages.
     mutating func write(_ encoder: inout WebSocketEncoder, into out: inout SendBytes) {
         guard var part = self.first.take() else { return }
         var index = 0

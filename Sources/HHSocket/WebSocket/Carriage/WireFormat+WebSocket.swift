@@ -9,9 +9,9 @@ extension WireFormat {
         return Self.presets.first { $0.value == self }.map { "\(Self.standardSubprotocol).\($0.key)" }
     }
 
-    /// Whether the first frame of a client may begin with an upper-case letter of ASCII, as a request of HTTP does.
+    /// Whether the first frame of a client may begin with an upper-case ASCII letter, like an HTTP request.
     package var mayBeginWithLetter: Bool {
-        // Only the codec knows.
+        // Only the codec can tell.
         guard !self.hasCodec else { return true }
         let letters = UInt8(ascii: "A")...UInt8(ascii: "Z")
         switch self.layout.request.first?.kind {
@@ -21,10 +21,10 @@ extension WireFormat {
             // Bits of hello's features are in no first frame.
             return self.layout.applicationTypes.upperBound >> 24 >= UInt32(letters.lowerBound)
         case .word(.length, let number)? where number == .integer():
-            // Such a length is over every limit.
+            // Such a length exceeds every limit.
             return false
         case .headerLength(let longest, let number)?:
-            // In 3 or 4 bytes the first is 0: no header is so long.
+            // In 3 or 4 bytes the first is 0, since no header is so long.
             let beginsWithZero = number == .integer(bytes: 3) || number == .integer()
             return !beginsWithZero && longest >= Int(letters.lowerBound)
         case .flags(let value, let number)? where number == .integer(bytes: 1):

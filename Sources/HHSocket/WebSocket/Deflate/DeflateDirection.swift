@@ -3,7 +3,7 @@
 package struct DeflateDirection: Hashable, Sendable {
     /// The bits of the largest window, 8 to 15.
     package var windowBits: Int
-    /// Whether messages refer to earlier ones: the window is kept from each to the next.
+    /// Whether messages refer to earlier ones, so that the window is kept between messages.
     package var keepsWindow: Bool
 
     package init(windowBits: Int, keepsWindow: Bool) {

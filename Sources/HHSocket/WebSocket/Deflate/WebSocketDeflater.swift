@@ -9,8 +9,8 @@ package import NIOCore
 ///
 /// `Sendable` is not checked by the compiler because of the pointer to zlib's state. It holds because a deflater has
 /// one owner, an encoder or a test, which makes all calls itself; an encoder is a structure whose calls are `mutating`,
-/// so that only one thread at a time can make them, and it hands its deflater to nobody. Copies of an encoder, which
-/// would share it, are forbidden to be used side by side.
+/// so that only one thread at a time can make them, and which never shares its deflater. Copies of an encoder, which
+/// would share it, must not be used alongside each other.
 package final class WebSocketDeflater: @unchecked Sendable {
     /// The length of the shortest message that is compressed, in bytes: for less it hardly pays.
     package static let defaultMinimumLength = 256
@@ -59,7 +59,8 @@ package final class WebSocketDeflater: @unchecked Sendable {
         stream.deallocate()
     }
 
-    /// Compresses a whole message; nil if it is to be sent as it is, because it is short or would not become shorter.
+    /// Compresses a whole message; nil if it must be sent uncompressed, because it is short or would not become
+    /// shorter.
     ///
     /// The result must be sent, and in the order of the calls: later messages refer to it.
     package func compress(_ message: ByteBuffer) -> ByteBuffer? {
@@ -74,7 +75,7 @@ package final class WebSocketDeflater: @unchecked Sendable {
         if !self.keepsWindow {
             self.release()
         } else if output == nil, deflateReset(stream) != Z_OK {
-            // The message is in our window now but will not be in the peer's: without the reset, which empties ours,
+            // The message is in our window now but will not be in the peer's: without a reset, which empties ours,
             // later messages might refer to it.
             self.release()
         }
@@ -90,7 +91,7 @@ package final class WebSocketDeflater: @unchecked Sendable {
             self.level,
             Z_DEFLATED,
             -self.windowBits,
-            // As much for zlib's other tables as for its window; fewer than 5 make blocks that are too small to pay.
+            // zlib's other tables get as much as its window; fewer than 5 make blocks that are too small to be useful.
             max(self.windowBits - 7, 5),
             Z_DEFAULT_STRATEGY,
             zlibVersion(),
@@ -112,7 +113,7 @@ package final class WebSocketDeflater: @unchecked Sendable {
         _ message: ByteBuffer,
         bound: Int
     ) -> ByteBuffer? {
-        // One byte is left free where the output is short enough, by which zlib tells that the flush is complete.
+        // One byte stays free if the output is short enough, which shows that zlib's flush is complete.
         let maximum = bound + Self.tail.count
         var output = ByteBuffer()
         let isComplete = message.withUnsafeReadableBytes { source in

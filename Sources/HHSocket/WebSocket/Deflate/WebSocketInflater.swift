@@ -4,24 +4,24 @@ package import NIOCore
 
 /// Inflates the compressed messages of the peer (RFC 7692, section 7.2.2), in slices and up to a limit.
 ///
-/// References beyond the agreed window are found where zlib has dropped what they refer to, which depends on how the
-/// message is cut; its memory does not grow by them.
+/// References beyond the agreed window are detected only if zlib has dropped the bytes, which depends on how the
+/// message is split; they do not increase its memory.
 ///
 /// zlib's memory is 7 KiB and the window. It is allocated when a message begins, and kept while it is needed: after a
-/// pause the bytes of the window alone are, if later messages may refer to them.
+/// pause only the bytes of the window are kept, if later messages may refer to them.
 ///
 /// `Sendable` is not checked by the compiler because of the pointer to zlib's state. It holds because an inflater has
 /// one owner, a decoder or a test, which makes all calls itself; a decoder is a structure whose calls are `mutating`,
-/// so that only one thread at a time can make them, and it hands its inflater to nobody. Copies of a decoder, which
-/// would share it, are forbidden to be used side by side.
+/// so that only one thread at a time can make them, and which never shares its inflater. Copies of a decoder, which
+/// would share it, must not be used alongside each other.
 package final class WebSocketInflater: @unchecked Sendable {
     /// The outcome of a call to ``inflate(_:isEnd:into:limit:budget:)``.
     package enum Progress: Hashable, Sendable {
-        /// All of the input has been taken, and all of its output written.
+        /// All input has been consumed, and all of its output written.
         case needsInput
-        /// The budget has been spent. More output may be there, even if all of the input has been taken.
+        /// The budget has been spent. There may be more output, even if all input has been consumed.
         case moreOutput
-        /// The message is over. The next call begins another one.
+        /// The message has ended. The next call begins another one.
         case finished
     }
 
@@ -47,17 +47,17 @@ package final class WebSocketInflater: @unchecked Sendable {
     private var window: [UInt8] = []
     /// Whether there was input since the last call of ``releaseUnlessUsed()``.
     private var wasUsed = false
-    /// Whether a message has begun that is not over.
+    /// Whether an incomplete message has begun.
     private var isUnfinished = false
     /// The length of the output of the message so far, in bytes; not counted without a limit.
     private var length = 0
-    /// The number of bytes of the tail that zlib has taken.
+    /// The number of bytes of the tail that zlib has consumed.
     private var tailTaken = 0
-    /// Whether zlib may have output left for which there was no room.
+    /// Whether zlib may have output for which there was no room.
     private var mayHoldOutput = false
     /// Whether the last input was a block that is marked as the final one (RFC 7692, section 7.2.3.4).
     private var isAfterFinalBlock = false
-    /// Whether the last input ended a block, with no bits left over of its last byte.
+    /// Whether the last input ended a block, with no bits left in its last byte.
     private var isBetweenBlocks = false
 
     package init(_ direction: DeflateDirection) {
@@ -77,8 +77,8 @@ package final class WebSocketInflater: @unchecked Sendable {
         self.release()
     }
 
-    /// Frees zlib's memory between messages, unless there was input since the last call. The window is kept where
-    /// messages refer to it, as long as it is by then.
+    /// Frees zlib's memory between messages, unless there was input since the last call. If messages refer to the
+    /// window, its present bytes are kept.
     package func releaseUnlessUsed() {
         defer { self.wasUsed = false }
         guard !self.wasUsed, !self.isUnfinished, let stream = self.stream else { return }
@@ -101,13 +101,13 @@ package final class WebSocketInflater: @unchecked Sendable {
         stream.deallocate()
     }
 
-    /// Inflates the next bytes of a message. After a violation the inflater is of no use.
+    /// Inflates the next bytes of a message. After a violation the inflater must not be used any more.
     ///
     /// - Parameters:
-    ///   - input: The bytes, unmasked. Those that zlib has taken are read off.
+    ///   - input: The bytes, unmasked. The bytes that zlib consumes are read.
     ///   - isEnd: Whether the message ends with them.
-    ///   - output: The buffer that the output is appended to; also before a violation.
-    ///   - limit: The largest output of the whole message, in bytes; none is `.max`. At most one byte beyond it is
+    ///   - output: The buffer that the output is appended to, also before a violation.
+    ///   - limit: The largest output of the whole message, in bytes; `.max` for no limit. At most one byte beyond it is
     ///     inflated, which is not appended.
     ///   - budget: The largest output of this call, in bytes; 1 or more.
     package func inflate(
@@ -167,7 +167,7 @@ package final class WebSocketInflater: @unchecked Sendable {
             if step.taken > 0 || step.written > 0 { self.isBetweenBlocks = stream.pointee.data_type == 128 }
             switch step.status {
             case Z_STREAM_END:
-                // What follows begins with a new block, which may refer to the window that there is.
+                // The following input begins with a new block, which may refer to the present window.
                 guard inflateResetKeep(stream) == Z_OK else { throw .notDeflate("zlib cannot be reset") }
                 self.isAfterFinalBlock = true
                 self.mayHoldOutput = false
@@ -219,8 +219,8 @@ package final class WebSocketInflater: @unchecked Sendable {
 
     /// Calls zlib once.
     ///
-    /// - Parameter room: The largest output, in bytes. With 0 one byte is inflated to see whether there is any, and
-    ///   not appended.
+    /// - Parameter room: The largest output, in bytes. With 0 one byte is inflated to see whether there is any, and not
+    ///   appended.
     private static func step(
         _ stream: UnsafeMutablePointer<z_stream>,
         _ input: inout ByteBuffer,
@@ -257,10 +257,10 @@ package final class WebSocketInflater: @unchecked Sendable {
 }
 
 extension z_stream {
-    /// The largest count of bytes that zlib is given at once; it counts in 32 bits.
+    /// The largest number of bytes that is passed to zlib at once; it counts in 32 bits.
     static let maximumCount = 1 << 30
 
-    /// Sets the input of the next call, as much of `bytes` as zlib can take at once.
+    /// Sets the input of the next call: as many of `bytes` as zlib can consume at once.
     mutating func read(from bytes: UnsafeRawBufferPointer) {
         // zlib does not write to it.
         self.next_in = UnsafeMutablePointer(mutating: bytes.bindMemory(to: UInt8.self).baseAddress)

@@ -12,7 +12,7 @@ public struct WebSocketCompression: Hashable, Sendable {
     public var clientWindowBits = 15
 
     /// The length of the shortest message that this side compresses, in bytes; 256 by default. A message that would not
-    /// become shorter is sent as it is. With 0 all messages are compressed, also those that get longer by it.
+    /// become shorter is sent uncompressed. With 0 all messages are compressed, even those that become longer.
     public var minimumLength = 256
 
     public init() {}

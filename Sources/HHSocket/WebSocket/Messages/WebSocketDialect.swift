@@ -26,7 +26,7 @@ struct WebSocketDialect: MessageDialect {
         self.configuration.socket.servers.first { !$0.isWebSocket }.map { server in
             SocketError(
                 .invalidArgument,
-                message: "\(server) is no URL of a WebSocket; write ws://\(server)/path",
+                message: "\(server) is not the URL of a WebSocket; write ws://\(server)/path",
                 endpoint: server
             )
         }
@@ -74,7 +74,7 @@ struct WebSocketDialect: MessageDialect {
         let socket = self.configuration.socket
         let (heartbeat, message) = (socket.heartbeat, self.configuration.heartbeatMessage)
         var settings = LinkSettings<WebSocketUnit>(
-            // What waits is bounded before it is sent.
+            // The queue of waiting messages is bounded instead.
             maximumQueuedBytes: .max,
             writeStallTimeout: TimeAmount(clamping: socket.writeStallTimeout)
         ) { interval, now in

@@ -6,7 +6,7 @@ package struct WebSocketLanguage: LinkLanguage {
     package typealias Unit = WebSocketUnit
     package typealias Incoming = WebSocketInput
 
-    /// The length of the fragments in which a long message leaves, so that pings and pongs can leave in between.
+    /// The length of the fragments of a long message, between which pings and pongs can be sent.
     private static let fragmentLength = 64 << 10
     /// The longest header of a frame, with its masking key, in bytes.
     private static let headerLength = 14
@@ -62,7 +62,7 @@ package struct WebSocketLanguage: LinkLanguage {
     /// needed.
     var hasMoreWork: Bool { self.decoder.hasMoreWork }
 
-    /// Has ``next()`` go on with it, in another turn.
+    /// Continues the work of ``next()`` in another turn.
     mutating func resumeWork() { self.decoder.resumeWork() }
 
     /// Whether memory is allocated for compression or decompression.
@@ -140,7 +140,7 @@ package struct WebSocketLanguage: LinkLanguage {
             bytes.prepare()
             self.encoder.encodeClose(self.closeFrame, into: &bytes.gathered)
         }
-        // Nothing that comes behind a violation can be read. A server ends TCP first.
+        // Nothing after a violation can be read. A server ends TCP first.
         if self.violation != nil || (self.received != nil && self.role == .server) { return .shutdown }
         return .awaitPeer(Self.patience)
     }
@@ -153,9 +153,9 @@ package struct WebSocketLanguage: LinkLanguage {
 }
 
 extension Batch where Language == WebSocketLanguage {
-    /// Whether the language has had enough of this turn: there may be more units in what has come, for another one.
+    /// Whether the language has used its budget for this turn: another turn may find more units in the received bytes.
     var hasMoreWork: Bool { self.withLink { $0.hot.language.hasMoreWork } }
 
-    /// Has the language go on, since this is another turn.
+    /// Renews the language's budget, in another turn.
     func resumeWork() { self.withLink { $0.hot.language.resumeWork() } }
 }

@@ -32,13 +32,13 @@ extension WebSocketLink {
         }
 
         /// - Parameter url: A URL such as `wss://example.com/chat`.
-        /// - Throws: ``SocketError`` with code `invalidArgument` that says what is wrong with the URL.
+        /// - Throws: ``SocketError`` with code `invalidArgument` that describes the fault of the URL.
         public init(url: String) throws(SocketError) {
             self.init(socket: SocketConfiguration(servers: [try Endpoint(url: url)]))
         }
 
-        /// The codes of ``reconnects``'s default: those that say that the same would happen again, and those that
-        /// Centrifugo's servers use for ever.
+        /// The default of ``reconnects``: false for the codes after which the same would happen again, and for those
+        /// with which Centrifugo's servers end a connection for good.
         @Sendable
         public static func reconnectsByDefault(after code: UInt16) -> Bool {
             switch code {
@@ -52,8 +52,8 @@ extension WebSocketLink {
     public enum Event: Sendable {
         /// A connection is open, with the subprotocol that the server selected and the header fields of its answer.
         case opened(Endpoint, subprotocol: String?, headers: [(name: String, value: String)])
-        /// An open connection has ended. After ``WebSocketLink/disconnect(code:reason:)`` that is told when the
-        /// connection is gone: when the server has answered, or after 10 s at the latest.
+        /// An open connection has ended. After ``WebSocketLink/disconnect(code:reason:)`` it is reported when the
+        /// connection is closed: when the server has answered, or after 10 s at the latest.
         case closed(Closure)
         /// Another event of the connection.
         case connection(SocketEvent)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 public import NIOCore
 
-/// A long WebSocket to one of several servers, on its own thread: it connects, reconnects with jitter, sends
+/// A persistent WebSocket to one of several servers, on its own thread: it connects, reconnects with jitter, sends
 /// heartbeats, and carries text and binary messages.
 ///
 /// ```swift
@@ -10,11 +10,11 @@ public import NIOCore
 /// try await link.send(WebSocketMessage("hello"))
 /// for await message in link.messages { print(message.text ?? "binary") }
 /// ```
-/// It is one object for all connections: while none is ready, messages wait in order, and leave after the next opening.
-/// There are never two connections at once. All methods may be called from any thread and in any state. When the last
-/// reference is released the connection is closed and the thread ends.
+/// One object serves for all connections: while none is ready, messages wait in order, and are sent after the next
+/// opening. There are never two connections at once. All methods may be called from any thread and in any state. When
+/// the last reference is released the connection is closed and the thread ends.
 ///
-/// For calls with answers over WebSocket give the URL to a `SocketClient` of HHSocketRPC.
+/// For calls with answers over WebSocket pass the URL to a `SocketClient` of HHSocketRPC.
 public final class WebSocketLink: ConnectionControl {
     private let core: MessageLink<WebSocketDialect>
 
@@ -46,7 +46,7 @@ public final class WebSocketLink: ConnectionControl {
 
     /// The messages that arrive on this link, over all its connections. There is one sequence: with several readers
     /// each message goes to one of them. It is empty while there is a ``delegate``, or a handler of
-    /// ``setMessageHandler(_:)``, which comes before both.
+    /// ``setMessageHandler(_:)``, which has precedence over both.
     public var messages: WebSocketMessages { WebSocketMessages(self.core.session.inbox) }
 
     /// Ends ``messages`` once those that have arrived were read.
@@ -57,34 +57,34 @@ public final class WebSocketLink: ConnectionControl {
     /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the link.
     public var events: AsyncStream<Event> { self.core.session.makeEvents() }
 
-    /// Has messages handed to `handler` instead of ``messages``, from the next connection on.
+    /// Passes messages to `handler` instead of ``messages``, from the next connection on.
     ///
-    /// It runs on the socket's thread, which it must not block: the fastest way, for handlers that are short. What it
-    /// sends leaves with the flush of the read that brought the message.
+    /// The handler runs on the socket's thread, which it must not block: the fastest way, for short handlers. Messages
+    /// that it sends are flushed together at the end of the read.
     public func setMessageHandler(_ handler: (@Sendable (WebSocketMessage) -> Void)?) {
         self.core.session.setHandler(handler)
     }
 
-    /// Sends a message, and returns when its last byte was handed to the system. A loss after that is told by
-    /// ``Event/closed(_:)`` alone.
+    /// Sends a message, and returns when its last byte was handed to the system. A loss after that is reported only by
+    /// ``Event/closed(_:)``.
     ///
-    /// While no connection is ready the message waits, in order, and leaves after the next opening. Cancelling the
-    /// calling task takes it back while it waits. Where attempts have stopped after ``Backoff/maximumRounds``, a
-    /// message begins them anew, as does ``applicationWillEnterForeground()``.
+    /// While no connection is ready the message waits, in order, and is sent after the next opening. Cancelling the
+    /// calling task removes it while it waits. If attempts have stopped after ``Backoff/maximumRounds``, sending a
+    /// message starts them again, as does ``applicationWillEnterForeground()``.
     ///
-    /// - Throws: ``SocketError``. Its `delivery` is `sentUnknown` if the message had begun to leave when the connection
-    ///   was lost: it does not leave again. Codes: `connectionLost`; `queueFull` (too much waits); `frameTooLarge`;
+    /// - Throws: ``SocketError``. Its `delivery` is `sentUnknown` if sending had begun when the connection was lost:
+    ///   the message is not sent again. Codes: `connectionLost`; `queueFull` (too much waits); `frameTooLarge`;
     ///   `invalidArgument` (a text that is not UTF-8); `cancelled`; `notConnected` after ``disconnect()``; and the code
     ///   with which attempts stopped.
     public func send(_ message: WebSocketMessage) async throws(SocketError) {
         try await self.core.send { WebSocketUnit(.message(message.wireKind), message.payload, $0) }
     }
 
-    /// Sends a message as ``send(_:)`` does, without waiting.
+    /// Sends a message like ``send(_:)``, without waiting.
     ///
     /// - Parameters:
     ///   - message: The message.
-    ///   - completion: Called once, on the callback queue; nil, the default: nobody is told.
+    ///   - completion: Called once, on the callback queue; nil, the default, for no notification.
     public func send(
         _ message: WebSocketMessage,
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?
@@ -114,7 +114,7 @@ public final class WebSocketLink: ConnectionControl {
     }
 
     /// Closes the connection with a close frame of this code and reason, and stays closed until ``connect()``.
-    /// ``disconnect()`` does so with 1000.
+    /// ``disconnect()`` is the same with 1000.
     ///
     /// - Parameters:
     ///   - code: 1000, or 3000 to 4999.
@@ -139,7 +139,7 @@ public final class WebSocketLink: ConnectionControl {
         )
     }
 
-    /// Completes when the connection that was closed by ``disconnect()`` is gone; at once where there is none.
+    /// Waits until the connection that ``disconnect()`` closes is closed; returns at once if there is none.
     public func waitUntilClosed() async {
         await self.core.waitUntilClosed()
     }

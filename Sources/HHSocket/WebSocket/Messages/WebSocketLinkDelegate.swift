@@ -5,7 +5,7 @@ public import NIOCore
 /// An observer of a ``WebSocketLink``, notified on the configuration's callback queue, in the order of events. Every
 /// method is optional.
 public protocol WebSocketLinkDelegate: AnyObject, Sendable {
-    /// A connection is open. Messages that waited leave now.
+    /// A connection is open. Waiting messages are sent now.
     ///
     /// - Parameters:
     ///   - link: The link.

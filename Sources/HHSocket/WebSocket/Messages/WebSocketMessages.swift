@@ -5,7 +5,7 @@ extension WebSocketMessage: InboxMessage {
     package var length: Int { self.payload.readableBytes }
 }
 
-/// The messages of a WebSocket, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is taken from the
+/// The messages of a WebSocket, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is read from the
 /// network. With several readers each message goes to one of them.
 public struct WebSocketMessages: AsyncSequence, Sendable {
     public typealias Element = WebSocketMessage
@@ -22,7 +22,7 @@ public struct WebSocketMessages: AsyncSequence, Sendable {
 
         public mutating func next() async -> WebSocketMessage? { await self.reader.next(isolation: nil) }
 
-        /// Waits for the next message; nil if there will be none.
+        /// Waits for the next message; nil if there are no more.
         public mutating func next(isolation actor: isolated (any Actor)?) async -> WebSocketMessage? {
             await self.reader.next(isolation: actor)
         }

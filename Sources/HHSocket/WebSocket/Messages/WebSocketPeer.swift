@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
-/// The receiver of a link that speaks WebSocket, on either side: hands messages on, answers pings, and takes part in
-/// the closing handshake. On the socket's thread.
+/// The receiver of a WebSocket link, on either side: delivers messages, answers pings, and takes part in the closing
+/// handshake. On the socket's thread.
 package final class WebSocketPeer: MessagePeer {
     package typealias Language = WebSocketLanguage
 
-    /// The number of waiting bytes, of whatever kind, from which on pings are not answered: 64 KiB.
+    /// The number of waiting bytes, of any kind, above which pings are not answered: 64 KiB.
     private static let maximumWaitingPongs = 64 << 10
-    /// Memory that is kept for messages to come is freed when it was not used for this time, or up to twice as long.
+    /// Memory that is reserved for future messages is freed when it was not used for this time, or up to twice as long.
     private static let idleTime = TimeAmount.seconds(5)
-    /// The number of bytes of messages that a turn takes at least, if they have come: more may be a few bytes that were
-    /// compressed.
+    /// The number of bytes of messages that a turn takes, if they are available: more might come from a few compressed
+    /// bytes.
     private static let maximumTurnBytes = 1 << 20
     /// See ``lastSlices``.
     private static let maximumLastSlices = maximumTurnBytes / WebSocketDecoder.inflatedPerTurn
@@ -36,7 +36,7 @@ package final class WebSocketPeer: MessagePeer {
     private let delivery: Delivery
     /// The end that a close frame of the peer's means.
     private let end: (WebSocketClose) -> LinkEnd
-    /// Told the units that have not begun to leave.
+    /// Receives the units whose sending has not begun.
     private let ended: ([WebSocketUnit], inout Turn) -> Void
     package let leaving: LeavingMessages<WebSocketLanguage>
     private var news: News?
@@ -44,7 +44,7 @@ package final class WebSocketPeer: MessagePeer {
     package private(set) var received: WebSocketClose?
     /// The number of pings and pongs so far.
     package private(set) var controlFrames = 0
-    /// The peer's violation, behind which nothing is read.
+    /// The peer's violation, after which nothing is read.
     private var violation: LinkError?
     /// Whether a timer is set to free memory.
     private var isAging = false
@@ -52,7 +52,7 @@ package final class WebSocketPeer: MessagePeer {
     private var lastSlices = 0
     /// Called for each pong.
     var pongCame: ((ByteBuffer) -> Void)?
-    /// Those who wait for a pong, the oldest first.
+    /// The pings that wait for a pong, the oldest first.
     private var pings: [(payload: ByteBuffer, completion: (Bool) -> Void)] = []
 
     package init(
@@ -78,7 +78,7 @@ package final class WebSocketPeer: MessagePeer {
         return false
     }
 
-    /// Has memory freed that nothing uses for a while. There is no timer while there is none.
+    /// Frees unused memory after a while. There is no timer while there is none.
     private func age(in turn: inout Turn) {
         guard !self.isAging, self.link.phase != .ended, self.link.keepsMemory else { return }
         self.isAging = true
@@ -146,7 +146,7 @@ package final class WebSocketPeer: MessagePeer {
         self.age(in: &turn)
     }
 
-    /// Has the language go on with what it has left for another turn; false while that is still to come.
+    /// Continues the language's deferred work in another turn; false until that turn.
     private func resumeWork(_ batch: inout Batch<WebSocketLanguage>) -> Bool {
         guard batch.hasMoreWork else { return true }
         guard !self.link.hasLeftUnits else { return false }
@@ -154,10 +154,10 @@ package final class WebSocketPeer: MessagePeer {
         return true
     }
 
-    /// The language has had enough of this turn.
+    /// The language has used its budget for this turn.
     ///
-    /// - Returns: Whether it goes on all the same: the connection ends, and what is not taken now is lost. A server
-    ///   goes on for a while only, since this is how a client could take all of a turn.
+    /// - Returns: Whether it continues nevertheless, because the connection ends, and messages that are not taken now
+    ///   are lost. A server continues only for a while, since a client could otherwise occupy a whole turn.
     private func goesOn(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) -> Bool {
         guard !self.link.leaveWork(in: &turn) else { return false }
         if self.role == .server {
@@ -168,7 +168,8 @@ package final class WebSocketPeer: MessagePeer {
         return true
     }
 
-    /// Answers a ping, unless the peer does not read: a later answer may stand for all (RFC 6455, section 5.5.3).
+    /// Answers a ping, unless the peer does not read: a later answer may answer several pings (RFC 6455, section
+    /// 5.5.3).
     private func answer(_ ping: ByteBuffer, in turn: inout Turn) {
         guard self.link.waitingBytes < Self.maximumWaitingPongs else { return }
         self.link.send(WebSocketUnit(.pong, ping), .control, in: &turn)
@@ -191,10 +192,10 @@ package final class WebSocketPeer: MessagePeer {
         }
     }
 
-    /// Runs `body` once the messages so far were taken and what was sent because of them has been submitted; where
-    /// they are not, before the peer waits no longer.
+    /// Runs `body` once the present messages were taken and the sends that they caused have been submitted; if they are
+    /// not taken, before the peer's patience ends.
     private func whenTaken(in turn: inout Turn, _ body: @escaping @Sendable (WebSocketPeer, inout Turn) -> Void) {
-        // Weakly: the messages may never be taken, and who waits for that waits where they are, which this peer keeps.
+        // Weak: the messages may never be taken, and the peer retains the inbox that would retain this closure.
         let loop = self.link.loop
         let bound = NIOLoopBound(Place(peer: self), eventLoop: loop.eventLoop)
         let submit: @Sendable () -> Void = {
@@ -222,7 +223,7 @@ package final class WebSocketPeer: MessagePeer {
         self.link.part(self.end(close), .done, within: WebSocketLanguage.patience, in: &turn)
     }
 
-    /// A close frame that has not been answered yet says why the peer ends TCP, and so does a violation that has not.
+    /// The end of TCP is explained by the peer's unanswered close frame, or by its violation.
     package func explain(_ end: LinkEnd) -> LinkEnd {
         self.received.map { self.end($0) } ?? self.violation.map { self.end($0) } ?? end
     }
@@ -237,7 +238,7 @@ package final class WebSocketPeer: MessagePeer {
 }
 
 extension Link where Language == WebSocketLanguage {
-    /// Whether memory is kept for messages to come.
+    /// Whether memory is reserved for future messages.
     fileprivate var keepsMemory: Bool { self.hot.language.holdsContexts || self.hot.out.bytes.keepsMuch }
 
     /// Frees that memory, as far as compression has not used it since the last call.

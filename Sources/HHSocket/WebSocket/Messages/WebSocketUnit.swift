@@ -11,9 +11,9 @@ package struct WebSocketUnit: MessageUnit {
 
     package var kind: Kind
     package var payload: ByteBuffer
-    /// Completed when the last byte was handed to the system; nil where nobody waits for that.
+    /// Completed when the last byte was handed to the system; nil if nothing waits for that.
     package var outcome: MessageOutcome?
-    /// Whether it is a heartbeat, which is for one connection alone.
+    /// Whether it is a heartbeat, which is only for one connection.
     var isBeat = false
     package var isOfOneConnection: Bool {
         if case .message = self.kind { self.isBeat } else { true }

@@ -27,9 +27,9 @@ extension DeflatePolicy {
         return offer
     }
 
-    /// Returns what a client with this policy agrees on by the server's answer to its ``offers``.
+    /// Returns the agreement of a client with this policy from the server's answer to its ``offers``.
     package func agreement(answer: DeflateParameters) throws(DeflateFault) -> DeflateAgreement {
-        // A server accepts these two by repeating them. The second may get smaller, and both may come unasked.
+        // A server accepts these two by repeating them. The second may become smaller, and both may be unsolicited.
         guard answer.serverNoContextTakeover || !self.serverNoContextTakeover,
             answer.serverWindowBits ?? 15 <= self.serverWindowBits
         else { throw .exceedsOffer }
@@ -45,7 +45,7 @@ extension DeflatePolicy {
         )
     }
 
-    /// Returns what a server with this policy agrees on by the first of `offers` that it can keep to, with its answer.
+    /// Returns the agreement of a server with this policy on the first of `offers` that it supports, with its answer.
     package func agreement(
         offers: [DeflateParameters]
     ) -> (agreement: DeflateAgreement, answer: DeflateParameters)? {
@@ -72,7 +72,7 @@ extension DeflatePolicy {
         if offer.serverWindowBits != nil || agreement.serverWindowBits < 15 {
             answer.serverWindowBits = agreement.serverWindowBits
         }
-        // Only a client that names the parameter knows it (section 7.1.2.2).
+        // Only a client that sends the parameter supports it (section 7.1.2.2).
         if offer.clientWindowBits != nil || agreement.clientWindowBits < 15 {
             answer.limitsClientWindow = true
             answer.clientWindowBits = agreement.clientWindowBits

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A reason why parameters of permessage-deflate are not what RFC 7692 allows.
+/// A reason why parameters of permessage-deflate violate RFC 7692.
 package enum DeflateFault: Error, Hashable, Sendable {
     case unknownParameter
     case repeatedParameter
@@ -18,9 +18,9 @@ extension DeflateFault: CustomStringConvertible {
         switch self {
         case .unknownParameter: "a parameter is unknown"
         case .repeatedParameter: "a parameter occurs twice"
-        case .unexpectedValue: "a parameter has a value that has none"
+        case .unexpectedValue: "a parameter that takes no value has one"
         case .missingValue: "a parameter has no value"
-        case .windowBits: "a window has not 8 to 15 bits"
+        case .windowBits: "a window does not have 8 to 15 bits"
         case .exceedsOffer: "it goes beyond what was offered"
         }
     }
@@ -32,9 +32,9 @@ package struct DeflateParameters: Hashable, Sendable {
 
     package var serverNoContextTakeover = false
     package var clientNoContextTakeover = false
-    /// The value of `server_max_window_bits`, if it is there.
+    /// The value of `server_max_window_bits`, if present.
     package var serverWindowBits: Int?
-    /// Whether `client_max_window_bits` is there.
+    /// Whether `client_max_window_bits` is present.
     package var limitsClientWindow = false
     /// The value of `client_max_window_bits`. In an offer it may have none.
     package var clientWindowBits: Int?

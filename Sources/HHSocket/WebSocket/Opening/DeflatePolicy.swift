@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The parameters of permessage-deflate (RFC 7692) that one side asks for.
+/// The parameters of permessage-deflate (RFC 7692) that one side requests.
 package struct DeflatePolicy: Hashable, Sendable {
     /// The bits of windows that RFC 7692 has.
     static let windowBits = 8...15
-    /// The bits of windows that zlib can deflate with. With 8 it would use 9 and say so only in a header that raw
-    /// deflate has not, so that the peer could not inflate.
+    /// The bits of windows with which zlib can deflate. For 8 it would use 9, and report that only in a header that raw
+    /// deflate does not have, so that the peer could not inflate.
     static let deflatingWindowBits = 9...15
 
-    /// Whether the server begins each message with an empty window, which frees its memory in between. A client's
-    /// wish is kept by the server, or the extension is not agreed on. False by default.
+    /// Whether the server begins each message with an empty window, which frees its memory in between. A server honours
+    /// a client's request, or the extension is not agreed on. False by default.
     package var serverNoContextTakeover: Bool
     /// Whether the client begins each message with an empty window. False by default.
     package var clientNoContextTakeover: Bool
     /// The bits of the largest window that the server deflates with, 8 to 15, at a server 9 to 15. 15 by default.
     package var serverWindowBits: Int
-    /// The bits of the largest window that the client deflates with, 8 to 15, at a client 9 to 15. 15 by default. A
-    /// server cannot limit a client that does not say it can be limited; such a client's window has 15 bits.
+    /// The bits of the largest window with which the client deflates, 8 to 15, at a client 9 to 15. 15 by default. A
+    /// server cannot limit a client that does not offer to be limited; such a client's window has 15 bits.
     package var clientWindowBits: Int
 
     package init(

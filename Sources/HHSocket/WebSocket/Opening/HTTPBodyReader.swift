@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Reads the beginning of a response's body, which tells people why an opening was refused. Nothing here is an error:
-/// where the body's framing is faulty, or longer than what is kept, it ends.
+/// Reads the beginning of a response's body, which describes why an opening was refused. Nothing here is an error: if
+/// the body's framing is invalid, or longer than the limit, it ends.
 struct HTTPBodyReader: Sendable {
     /// The number of bytes that are kept.
     static let maximumLength = 8 << 10
@@ -29,7 +29,7 @@ struct HTTPBodyReader: Sendable {
         } else if let coding = codings.last {
             self.state = HTTPSyntax.isSame(coding, "chunked") ? .chunkSize : .plain(remaining: .max)
         } else {
-            // A list may repeat one length. Where lengths differ, the connection's end is what is left.
+            // A list may repeat one length. If lengths differ, only the connection's end determines the end.
             let lengths = Set(fields.list("Content-Length").map { HTTPSyntax.number($0.utf8, limit: .max / 16) })
             let length = lengths.count == 1 ? lengths.first ?? nil : nil
             self.state = .plain(remaining: length ?? .max)
@@ -66,7 +66,7 @@ struct HTTPBodyReader: Sendable {
         return count
     }
 
-    /// Reads the line with a chunk's size, or the end of the line behind its bytes (RFC 9112, section 7.1). Returns
+    /// Reads the line with a chunk's size, or the end of the line after its bytes (RFC 9112, section 7.1). Returns
     /// false if it is incomplete.
     private mutating func readChunkLine(_ bytes: inout ByteBuffer) -> Bool {
         let view = bytes.readableBytesView.prefix(Self.maximumChunkLine)

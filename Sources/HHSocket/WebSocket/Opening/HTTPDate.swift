@@ -68,7 +68,7 @@ package enum HTTPDate {
 
 /// The header field `Retry-After` (RFC 9110, section 10.2.3).
 enum RetryAfter {
-    /// The longest time that a server is given, in seconds.
+    /// The longest time that is honoured, in seconds.
     static let maximum = 600
 
     /// The seconds after which to try again, at most ``maximum``; nil for a value that is malformed.

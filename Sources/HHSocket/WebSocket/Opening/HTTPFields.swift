@@ -13,7 +13,7 @@ package struct HTTPField: Hashable, Sendable {
 }
 
 extension HTTPField: CustomStringConvertible {
-    /// The name alone: the value may be a secret.
+    /// Only the name: the value may be a secret.
     package var description: String { self.name }
 }
 
@@ -57,7 +57,7 @@ package struct HTTPFields: Hashable, Sendable {
         self.values(name).flatMap(HTTPSyntax.listElements)
     }
 
-    /// Whether a list has `token`, in whatever case.
+    /// Whether a list has `token`, ignoring case.
     func list(_ name: String, contains token: String) -> Bool {
         self.list(name).contains { HTTPSyntax.isSame($0, token) }
     }
@@ -77,14 +77,14 @@ extension HTTPFields: ExpressibleByDictionaryLiteral {
 }
 
 extension HTTPFields {
-    /// Fields that say where a message ends. An opening has no body, and a peer that believed in one would read frames
-    /// as its bytes.
+    /// Fields that determine where a message ends. An opening has no body, and a peer that expected one would read
+    /// frames as its bytes.
     private static let framing = ["Content-Length", "Transfer-Encoding"]
     private static let hopByHop = ["Connection", "Upgrade"]
 
     /// Returns these fields, without blanks around their values, after checking that an opening may send them.
     ///
-    /// - Parameter owned: The names, beside those of framing and upgrading, that the handshake writes itself.
+    /// - Parameter owned: The names, in addition to those of framing and upgrading, that the handshake writes itself.
     /// - Throws: An error that names the field, never its value, which may be a secret.
     func checked(owned: [String] = []) throws(OpeningError) -> HTTPFields {
         var checked = HTTPFields()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// A reason why a head is not one of HTTP.
+/// A reason why a head is not valid HTTP.
 package enum HTTPHeadFault: Error, Hashable, Sendable {
     /// A control character, NUL and a CR that no LF follows among them.
     case controlCharacter
@@ -27,7 +27,7 @@ extension HTTPHeadFault: CustomStringConvertible {
     }
 }
 
-/// A whole head, taken apart.
+/// A complete head, parsed.
 struct HTTPHead: Sendable {
     /// The first line, without its end.
     let startLine: ByteBufferView
@@ -46,7 +46,7 @@ struct HTTPHead: Sendable {
         self.fields = fields
     }
 
-    /// Takes a line off. An LF ends it, and a CR before that is part of the end (RFC 9112, section 2.2).
+    /// Removes a line. It ends with LF, and a CR before that belongs to the end (RFC 9112, section 2.2).
     private static func line(_ rest: inout ByteBufferView) throws(HTTPHeadFault) -> ByteBufferView {
         let end = rest.firstIndex(of: HTTPSyntax.lineFeed) ?? rest.endIndex
         var line = rest[..<end]

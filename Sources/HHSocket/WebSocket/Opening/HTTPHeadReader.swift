@@ -18,7 +18,7 @@ struct HTTPHeadReader: Sendable {
     private static let responseStart = Array("HTTP/".utf8)
 
     private let kind: Kind
-    /// The bytes that no head has taken.
+    /// The bytes that do not belong to an earlier head.
     private var unread = ByteBuffer()
     /// The number of bytes that more heads may have.
     private var room = HTTPHeadReader.maximumLength
@@ -31,7 +31,7 @@ struct HTTPHeadReader: Sendable {
         self.kind = kind
     }
 
-    /// Adds bytes. They are copied only behind others that are unread.
+    /// Adds bytes. They are copied only if unread ones precede them.
     mutating func append(_ bytes: ByteBuffer) {
         if self.unread.readableBytes == 0 {
             self.unread = bytes
@@ -40,7 +40,7 @@ struct HTTPHeadReader: Sendable {
         }
     }
 
-    /// Takes the bytes that are behind the heads.
+    /// Removes the bytes after the heads.
     mutating func takeRest() -> ByteBuffer {
         let rest = self.unread
         self.unread = ByteBuffer()
@@ -65,8 +65,8 @@ struct HTTPHeadReader: Sendable {
             }
             let isBlankStart = self.lineStart == 0
             let head = self.take(self.searched)
-            // A client of old may have sent an empty line behind the request before (RFC 9112, section 2.2). A response
-            // that begins with one is not HTTP.
+            // An old client may have sent an empty line before the request (RFC 9112, section 2.2). A response that
+            // begins with one is not HTTP.
             if isBlankStart { continue }
             return head
         }

@@ -4,7 +4,7 @@ enum HTTPSyntax {
     static let carriageReturn = UInt8(ascii: "\r")
     static let lineFeed = UInt8(ascii: "\n")
 
-    /// Whether `byte` may stand in a token (RFC 9110, section 5.6.2).
+    /// Whether `byte` may occur in a token (RFC 9110, section 5.6.2).
     static func isTokenByte(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -23,8 +23,8 @@ enum HTTPSyntax {
         !bytes.isEmpty && bytes.allSatisfy(self.isTokenByte)
     }
 
-    /// Whether `byte` may stand in the value of a field: all but control characters, of which only the tabulator may
-    /// (RFC 9110, section 5.5).
+    /// Whether `byte` may occur in the value of a field: all but control characters, except the tab (RFC 9110, section
+    /// 5.5).
     static func isValueByte(_ byte: UInt8) -> Bool {
         (byte >= 0x20 && byte != 0x7F) || byte == UInt8(ascii: "\t")
     }
@@ -50,7 +50,7 @@ enum HTTPSyntax {
         (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
     }
 
-    /// Whether both texts are equal but for the case of ASCII letters. String's own comparisons would also equate
+    /// Whether both texts are equal except for the case of ASCII letters. String's own comparisons would also equate
     /// letters outside of ASCII, such as the Kelvin sign with a k.
     static func isSame(_ first: some StringProtocol, _ second: some StringProtocol) -> Bool {
         first.utf8.count == second.utf8.count

@@ -22,7 +22,7 @@ struct HostAndPort: Hashable, Sendable {
         if bytes.first == UInt8(ascii: "[") {
             guard let bracket = bytes.firstIndex(of: UInt8(ascii: "]")) else { throw .host }
             let address = String(text[..<bracket].dropFirst())
-            // Without a zone, which means something on one machine alone.
+            // Without a zone, which has a meaning only on one machine.
             guard (try? SocketAddress(ipAddress: address, port: 0))?.protocol == .inet6 else { throw .host }
             self.host = address
             self.port = try Self.port(text[bracket...].dropFirst())

@@ -69,7 +69,7 @@ extension OpeningError: CustomStringConvertible {
         case .invalidURL(let fault):
             "the URL \(fault)"
         case .invalidFieldName(let name):
-            "\"\(name)\" is no name of a header field: it takes letters, digits and !#$%&'*+-.^_`|~"
+            "\"\(name)\" is not a header field name, which consists of letters, digits and !#$%&'*+-.^_`|~"
         case .invalidFieldValue(let name):
             "the value of the header field \(name) has a control character"
         case .ownedField(let name):
@@ -90,7 +90,7 @@ extension OpeningError: CustomStringConvertible {
 
     private var responseDescription: String {
         switch self {
-        case .notHTTP: "what answers does not speak HTTP"
+        case .notHTTP: "the peer does not speak HTTP"
         case .unsupportedVersion: "the server does not answer in HTTP/1.1"
         case .headTooLong: "the server's response is longer than \(HTTPHeadReader.maximumLength) bytes"
         case .malformedHead(let fault): "the server's response is malformed: \(fault)"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package import NIOCore
 
-/// A reason why a server does not upgrade, in the order in which they are looked for.
+/// A reason why a server does not upgrade, in the order in which they are checked.
 package enum OpeningRejection: Error, Hashable, Sendable {
     case headTooLong
     case notHTTP
@@ -65,7 +65,7 @@ extension OpeningRejection: CustomStringConvertible {
         }
     }
 
-    /// The answer's bytes. The connection closes behind them.
+    /// The answer's bytes. The connection closes after them.
     package func encode() -> ByteBuffer {
         let text = self.description + "\n"
         var buffer = ByteBuffer()

@@ -16,10 +16,11 @@ package struct OpeningRequest: Hashable, Sendable {
     ///
     /// - Parameters:
     ///   - key: A key that no other request has.
-    ///   - headers: Header fields beside those of the handshake.
-    ///   - origin: The value of `Origin`, which browsers send. It may be among `headers` instead.
-    /// - Throws: An error whose ``OpeningError/isInvalidArgument`` is true, for header fields that are malformed or the
-    ///   handshake's own, for subprotocols that are malformed or repeated, and for windows that zlib has not.
+    ///   - headers: Header fields in addition to those of the handshake.
+    ///   - origin: The value of `Origin`, which browsers send. It may be in `headers` instead.
+    /// - Throws: An error whose ``OpeningError/isInvalidArgument`` is true, for header fields that are malformed or
+    ///   reserved for the handshake, for subprotocols that are malformed or repeated, and for windows that zlib does
+    ///   not support.
     package init(
         target: WebSocketTarget,
         key: OpeningKey,
@@ -68,7 +69,7 @@ extension OpeningRequest: CustomStringConvertible {
 }
 
 extension OpeningRequest {
-    /// Returns what a 101 with these fields agrees on (RFC 6455, section 4.1).
+    /// Returns the agreement of a 101 with these fields (RFC 6455, section 4.1).
     func agreement(by fields: HTTPFields) throws(OpeningError) -> OpeningAgreement {
         guard fields.list("Upgrade", contains: "websocket") else { throw .upgradeMissing }
         guard fields.list("Connection", contains: "upgrade") else { throw .connectionMissing }

@@ -4,11 +4,11 @@ import NIOCore
 /// The head of a request that a server received: an HTTP/1.1 GET without a body, which need not be an opening's.
 package struct OpeningRequestHead: Hashable, Sendable {
     package let method: String
-    /// The target as the request line has it.
+    /// The target in the request line.
     package let target: String
     /// The path, as it was written.
     package let path: String
-    /// The query, as it was written, without its question mark; nil if there is none.
+    /// The query, unchanged, without its question mark; nil if there is none.
     package let query: String?
     /// The host that the client named, an IPv6 address without brackets.
     package let host: String
@@ -98,8 +98,8 @@ extension OpeningRequestHead {
         return host
     }
 
-    /// Checks that the bytes behind the head are the WebSocket's: a proxy before this server, and the server, must not
-    /// have different ideas of where the request ends.
+    /// Checks that the bytes after the head belong to the WebSocket: a proxy before this server, and the server, must
+    /// agree on the end of the request.
     private static func checkBody(_ fields: HTTPFields) throws(OpeningRejection) {
         guard !fields.contains("Transfer-Encoding") else { throw .body }
         switch fields.occurrence(of: "Content-Length") {

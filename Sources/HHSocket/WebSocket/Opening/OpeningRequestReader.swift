@@ -7,13 +7,13 @@ package import NIOCore
 /// reader.append(bytes)
 /// if let head = try reader.next() { … }
 /// ```
-/// A rejection is to be answered with its ``OpeningRejection/encode()``, after which the connection closes.
+/// Answer a rejection with its ``OpeningRejection/encode()``, after which the connection closes.
 package struct OpeningRequestReader: Sendable {
     private var heads = HTTPHeadReader(.request)
 
     package init() {}
 
-    /// Adds bytes. They are copied only behind others that are unread.
+    /// Adds bytes. They are copied only if unread ones precede them.
     package mutating func append(_ bytes: ByteBuffer) {
         self.heads.append(bytes)
     }
@@ -39,8 +39,8 @@ package struct OpeningRequestReader: Sendable {
         return try OpeningRequestHead(head)
     }
 
-    /// Takes the bytes behind the head. A client may not send any before it has the answer, but those that came are
-    /// the WebSocket's.
+    /// Removes the bytes after the head. A client must not send any before it has the answer, but those that arrived
+    /// belong to the WebSocket.
     package mutating func takeRest() -> ByteBuffer {
         self.heads.takeRest()
     }

@@ -3,7 +3,7 @@ package import NIOCore
 
 /// The outcome of an opening request.
 package enum OpeningResult: Hashable, Sendable {
-    /// The connection is a WebSocket. The rest is what came behind the response, the first bytes of its frames.
+    /// The connection is a WebSocket. The rest is the bytes after the response, the first ones of its frames.
     case accepted(OpeningAgreement, rest: ByteBuffer)
     /// The server is elsewhere; see ``RedirectRules``.
     case redirect(status: Int, location: WebSocketTarget)
@@ -18,18 +18,18 @@ package struct OpeningRefusal: Hashable, Sendable {
     package var headers: HTTPFields
     /// The beginning of the body, at most 8 KiB.
     package var body: ByteBuffer
-    /// The seconds after which the server wants to be tried again, at most 600; nil if it does not say.
+    /// The number of seconds after which the server may be tried again, at most 600; nil if the server gives none.
     package var retryAfter: Int?
 }
 
 /// Reads the response to an opening request, however the byte stream was split.
 ///
-/// Feed it what each read brought, and ask for the result until there is one:
+/// Append the bytes of each read, and call ``next(now:)`` until there is a result:
 /// ```swift
 /// reader.append(bytes)
 /// if let result = try reader.next(now: now) { … }
 /// ```
-/// It has one result. An error, which leaves nothing but to close the connection, takes its place.
+/// There is one result, or one error, after which the connection must be closed.
 package struct OpeningResponseReader: Sendable {
     private enum State {
         case head
@@ -53,7 +53,7 @@ package struct OpeningResponseReader: Sendable {
         self.request = request
     }
 
-    /// Adds bytes. They are copied only behind others that are unread.
+    /// Adds bytes. They are copied only if unread ones precede them.
     package mutating func append(_ bytes: ByteBuffer) {
         self.heads.append(bytes)
     }
@@ -80,10 +80,10 @@ package struct OpeningResponseReader: Sendable {
         return isComplete ? self.endOfBody() : nil
     }
 
-    /// Returns the result that there is at the end of the connection, or of the time for the opening: a refusal, of
-    /// whose body the rest is missing. Nil if the result was returned before.
+    /// Returns the result at the end of the connection, or of the time for the opening: a refusal whose body is
+    /// incomplete. Nil if the result was returned before.
     ///
-    /// - Throws: `closedEarly` if there is no whole head.
+    /// - Throws: `closedEarly` if the head is incomplete.
     package mutating func finish() throws(OpeningError) -> OpeningResult? {
         if case .head = self.state {
             self.state = .done

@@ -33,14 +33,14 @@ package struct OpeningRules: Sendable {
     package let subprotocols: [String]
     /// Whether a request that offers none of ``subprotocols`` is rejected. It is upgraded without one otherwise.
     package var requiresSubprotocol: Bool
-    /// The origins whose pages may connect. A request without an origin comes from no page and is let in.
+    /// The origins whose pages may connect. A request without an origin does not come from a page and is admitted.
     package var origins = Origins.any
     /// The parameters of permessage-deflate; nil if messages are not compressed.
     package let deflate: DeflatePolicy?
-    /// Whether messages to a client, and from it, may be compressed, for clients that are known to fail at it. Nil if
-    /// all may.
+    /// Whether messages to a client, and from it, may be compressed, to exclude clients that are known to fail at it.
+    /// Nil if all may.
     package var mayCompress: (@Sendable (OpeningRequestHead) -> Bool)?
-    /// The application's decision, asked for last: authentication, for instance. Nil if all requests are allowed.
+    /// The application's decision, requested last: authentication, for example. Nil if all requests are allowed.
     package var permission: (@Sendable (OpeningRequestHead) -> OpeningPermission)?
 
     /// Creates rules.
@@ -107,7 +107,7 @@ package struct OpeningRules: Sendable {
         guard isAllowed else { throw .origin }
     }
 
-    /// Asks the application. Returns its own header fields for the response.
+    /// Calls the application. Returns its own header fields for the response.
     private func permit(_ head: OpeningRequestHead) throws(OpeningRejection) -> HTTPFields {
         let failed = OpeningRejection.application(status: 500, headers: HTTPFields(), text: "The server failed.")
         switch self.permission?(head) {
@@ -134,7 +134,7 @@ package struct OpeningRules: Sendable {
         buffer.writeField("Connection", "Upgrade")
         buffer.writeField("Sec-WebSocket-Accept", key.accept)
         if let subprotocol = agreement.subprotocol { buffer.writeField("Sec-WebSocket-Protocol", subprotocol) }
-        // Without an extension the field is left out: an empty one is malformed.
+        // Without an extension the field is omitted: an empty one is malformed.
         if let extensions { buffer.writeField("Sec-WebSocket-Extensions", extensions) }
         buffer.writeFields(headers)
         buffer.writeStaticString("\r\n")

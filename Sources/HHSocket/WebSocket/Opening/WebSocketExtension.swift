@@ -3,7 +3,7 @@
 struct WebSocketExtension: Hashable, Sendable {
     struct Parameter: Hashable, Sendable {
         let name: String
-        /// The value, without quotes; nil where there is no `=`.
+        /// The value, without quotes; nil without `=`.
         let value: String?
     }
 
@@ -44,7 +44,7 @@ struct WebSocketExtension: Hashable, Sendable {
             return true
         }
 
-        /// Reads an extension with its parameters, and the blanks behind them.
+        /// Reads an extension with its parameters, and the blanks after them.
         mutating func readExtension() throws(Malformed) -> WebSocketExtension {
             let name = try self.readToken()
             self.skipBlanks()

@@ -11,7 +11,7 @@ extension WebSocketTarget {
         return target
     }
 
-    /// Whether TLS is below a scheme, and whether its port takes other links too; nil for a scheme that `use` does not
+    /// Whether a scheme uses TLS, and whether its port accepts other links too; nil for a scheme that `use` does not
     /// have. Case does not matter (RFC 3986, section 3.1).
     private static func scheme(_ text: Substring, _ use: Use) -> (isSecure: Bool, sharesPort: Bool)? {
         switch (text.lowercased(), use) {
@@ -23,7 +23,7 @@ extension WebSocketTarget {
         }
     }
 
-    /// Reads the part behind `://`, whose characters have been checked.
+    /// Reads the part after `://`, whose characters have been checked.
     private static func read(
         afterScheme text: Substring,
         isSecure: Bool,
@@ -55,7 +55,7 @@ extension WebSocketTarget {
         }
     }
 
-    /// The colon behind a scheme, if the text begins with one (RFC 3986, section 3.1).
+    /// The colon after a scheme, if the text begins with one (RFC 3986, section 3.1).
     private static func endOfScheme(_ text: Substring) -> Substring.Index? {
         guard let colon = text.firstIndex(of: ":"), let first = text.first, first.isLetter else { return nil }
         let isScheme = text[..<colon].allSatisfy { $0.isLetter || $0.isNumber || $0 == "+" || $0 == "-" || $0 == "." }
@@ -89,7 +89,7 @@ extension WebSocketTarget {
         if path.isEmpty {
             return self.replacing(path: self.path[...], query: query.map { String($0) } ?? self.query)
         }
-        // A relative path replaces what is behind the last slash of ours.
+        // A relative path replaces the part after the last slash of ours.
         let folder = self.path[...(self.path.lastIndex(of: "/") ?? self.path.startIndex)]
         return self.replacing(path: path.first == "/" ? path : folder + path, query: query.map { String($0) })
     }
@@ -112,7 +112,7 @@ extension WebSocketTarget {
                 segments.append(segment)
                 continue
             }
-            // What ends in dots names a folder.
+            // A path that ends in dots names a folder.
             if place == all.count - 1 { segments.append("") }
         }
         return "/" + segments.joined(separator: "/")

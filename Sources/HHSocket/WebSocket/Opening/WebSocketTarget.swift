@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The address of a WebSocket, as a URL with the scheme `ws`, `wss`, `tcp+ws` or `tcp+wss` has it (RFC 6455, section
-/// 3).
+/// The address of a WebSocket, from a URL with the scheme `ws`, `wss`, `tcp+ws` or `tcp+wss` (RFC 6455, section 3).
 package struct WebSocketTarget: Hashable, Sendable {
     /// A place for URLs, which decides the schemes that they may have.
     package enum Use: Hashable, Sendable {
         /// A server to connect to: `ws` or `wss`.
         case client
-        /// An address to listen on: `ws` or `wss`, or with `tcp+` before them for a port that takes TCP links too.
+        /// An address to listen on: `ws` or `wss`, or with the prefix `tcp+` for a port that accepts TCP links too.
         case listener
         /// The request of a client, or the place it is redirected to: `http` and `https` mean `ws` and `wss`.
         case request
@@ -14,7 +13,7 @@ package struct WebSocketTarget: Hashable, Sendable {
 
     /// Whether TLS is below the WebSocket.
     package let isSecure: Bool
-    /// Whether the listener's port also takes links that are not WebSockets.
+    /// Whether the listener's port also accepts links that are not WebSockets.
     package let sharesPort: Bool
     /// A host name or an IP address, an IPv6 address without brackets.
     package let host: String
@@ -58,7 +57,7 @@ extension WebSocketTarget {
     /// The port that a URL has if it names none.
     private var defaultPort: Int { self.isSecure ? 443 : 80 }
 
-    /// The host as URLs have it.
+    /// The host as it is written in URLs.
     private var writtenHost: String { self.host.utf8.contains(UInt8(ascii: ":")) ? "[\(self.host)]" : self.host }
 
     /// The path and the query, as a request line has them.
@@ -105,6 +104,6 @@ extension WebSocketTarget: CustomStringConvertible, CustomDebugStringConvertible
 }
 
 extension WebSocketTarget: CustomReflectable {
-    /// Without children: what `dump` shows of a value is its description.
+    /// Without children: `dump` shows only the description.
     package var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A reason why a text is no URL of a WebSocket. None of them quotes the text, whose query may be a secret.
+/// A reason why a text is not a URL of a WebSocket. None of them quotes the text, whose query may be a secret.
 package enum WebSocketURLFault: Error, Hashable, Sendable {
     case noScheme
     case unknownScheme

@@ -48,7 +48,7 @@ enum CPUTime {
 /// The CPU time of a measurement, in seconds.
 struct CPUUse: Sendable, Equatable {
     var client: Double
-    /// Nil if it is not known.
+    /// The server's share; nil if it is not known.
     var server: Double?
 
     /// Returns the CPU time used within `window`, or until the Swift task is cancelled.
@@ -71,9 +71,9 @@ struct CPUUse: Sendable, Equatable {
         return use
     }
 
-    /// The line of a report; nil if there was nothing to divide by.
+    /// The line of a report; nil if nothing was counted.
     ///
-    /// - Parameter unit: One of those that were counted.
+    /// - Parameter unit: The unit that was counted.
     func line(per unit: String, of count: Int) -> String? {
         guard count > 0 else { return nil }
         func share(_ seconds: Double) -> String { LatencyChart.text(nanoseconds: seconds * 1e9 / Double(count)) }

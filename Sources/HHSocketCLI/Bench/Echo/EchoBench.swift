@@ -139,7 +139,7 @@ struct EchoBench: Sendable {
                 tally: tally,
                 schedule: schedule
             )
-        // Streams have a bench of their own: `StreamBench`.
+        // Streams are measured by `StreamBench`.
         case .async, .stream:
             return AsyncLoop(
                 client: connection.client,

@@ -54,8 +54,8 @@ struct EchoResult: Sendable {
         )
         if self.tally.notStarted > 0 {
             let calls =
-                self.tally.notStarted == 1 ? "1 call more was" : "\(self.tally.notStarted.grouped) calls more were"
-            lines.append("\(calls) due, and waited to the end for one of \(self.room) in flight")
+                self.tally.notStarted == 1 ? "1 more call was" : "\(self.tally.notStarted.grouped) more calls were"
+            lines.append("\(calls) due, but waited until the end for a place among \(self.room) in flight")
         }
         if let latencies = self.tally.latencies.text(percentiles: [50, 90, 99, 99.9]) {
             lines.append("latency: \(latencies)")

@@ -20,7 +20,7 @@ struct LiveLine {
     /// - Parameter calls: The number of calls that count so far.
     mutating func text(at now: UInt64, calls: Int) -> String {
         guard now > self.window.begin else { return "warming up" }
-        guard now < self.window.end else { return "waiting for what is in flight" }
+        guard now < self.window.end else { return "waiting for calls in flight" }
         let elapsed = Double(now - self.window.begin) * 1e-9
         let span = Double(now - self.lastTime) * 1e-9
         let rate = span > 0 ? Double(calls - self.lastCalls) / span : 0

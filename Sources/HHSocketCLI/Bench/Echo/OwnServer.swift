@@ -12,7 +12,7 @@ struct OwnServer: Sendable {
     /// - Parameter format: The argument of `serve --format`.
     static func start(format: String) async throws -> OwnServer {
         guard let program = Bundle.main.executablePath else {
-            throw EchoFailure("cannot start a server: it is not known where this program is")
+            throw EchoFailure("cannot start a server: the path of this program is unknown")
         }
         let process: ChildProcess
         do {
@@ -25,7 +25,7 @@ struct OwnServer: Sendable {
         }
         guard let endpoint = Endpoint(await process.firstLine()) else {
             process.kill()
-            throw EchoFailure("the server of its own ended before it listened")
+            throw EchoFailure("the server started by --self ended before it listened")
         }
         return OwnServer(endpoint: endpoint, process: process)
     }

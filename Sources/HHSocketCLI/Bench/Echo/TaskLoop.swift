@@ -4,16 +4,16 @@ import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The calls of one connection, with completion handlers, and with tasks if they should have them. Performs the
-/// decisions of ``EchoCalls``.
+/// The calls of one connection, with completion handlers, and with tasks if requested. Performs the decisions of
+/// ``EchoCalls``.
 ///
 /// It must be cheap, since its cost is measured too. A place in flight has one handler for all its calls. A handler
-/// checks its answer and makes the next call, on the callback queue, without a lock or an allocation of its own.
+/// checks its answer and makes the next call, on the callback queue, without taking a lock or allocating memory.
 final class TaskLoop: EchoLoop, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable or locked; variables are used only where callbacks run, which is one
     // thread or a serial queue. Other threads get there through `perform`.
 
-    /// A box for the function, which would otherwise be wrapped anew each time it is taken out of an array.
+    /// A box for the function, which would otherwise be wrapped again each time it is taken out of an array.
     private struct Handler {
         let run: @Sendable (Result<SocketResponse, SocketError>) -> Void
     }
@@ -148,7 +148,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.client.dataTask(with: request, completionHandler: self.handlers[place].run).resume()
     }
 
-    /// Starts due calls, cancels the others once given up, and ends the loop or schedules the next look.
+    /// Starts due calls, cancels the others once given up, and ends the loop or schedules the next check.
     private func poll(_ now: UInt64) {
         // The loop was stopped before it began.
         guard self.whenOver != nil else { return }

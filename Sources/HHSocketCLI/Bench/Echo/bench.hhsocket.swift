@@ -10,7 +10,7 @@ import HHSocketServer
 // protoc-gen-hhsocket of that version.
 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-/// A message as chats have them.
+/// A typical chat message.
 struct Hhsocket_BenchNote: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.BenchNote", """
         1 number fixed32
@@ -20,12 +20,12 @@ struct Hhsocket_BenchNote: HHSocketMessage.ProtobufMessage {
         5 urgent bool
         """)
 
-    /// The call's number, so that an answer to another call is found out.
+    /// The call's number, which detects answers to other calls.
     var number: UInt32 = 0
 
     var author: String = ""
 
-    /// As long as the message is to be.
+    /// A text that gives the message its length.
     var text: String = ""
 
     var at: UInt64 = 0
@@ -75,7 +75,7 @@ enum Hhsocket_Bench {
 extension Hhsocket_Bench {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     protocol ClientProtocol: Sendable {
-        /// Answers with what it got, read and written anew.
+        /// Answers with the received message, decoded and encoded again.
         nonisolated(nonsending) func echo(
             _ request: Hhsocket_BenchNote,
             options: HHSocketRPC.CallOptions
@@ -90,7 +90,7 @@ extension Hhsocket_Bench {
 }
 
 extension Hhsocket_Bench.ClientProtocol {
-    /// Answers with what it got, read and written anew.
+    /// Answers with the received message, decoded and encoded again.
     nonisolated(nonsending) func echo(
         _ request: Hhsocket_BenchNote
     ) async throws(HHSocketRPC.SocketError) -> Hhsocket_BenchNote {
@@ -130,7 +130,7 @@ extension Hhsocket_Bench {
 extension Hhsocket_Bench {
     /// The methods of the service, as a server implements them.
     protocol ServiceProtocol: Sendable {
-        /// Answers with what it got, read and written anew.
+        /// Answers with the received message, decoded and encoded again.
         func echo(
             _ request: Hhsocket_BenchNote,
             context: HHSocketServer.ServerContext

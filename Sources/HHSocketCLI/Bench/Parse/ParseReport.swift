@@ -5,7 +5,7 @@ import HHSocket
 
 /// Prints the results of `bench --parse`.
 struct ParseReport {
-    /// The largest payload of which one frame fits the stream.
+    /// The largest payload for which one frame fits into the stream.
     static let largestBody =
         ParseBench.streamLength - FrameEncoder(direction: .request).encodedLength(payloadLength: 0)
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 
-/// Small plain calls at a fixed rate on the connections of streams: how long they wait behind items.
+/// Small plain calls at a fixed rate on the connections of streams, which measure how long they wait behind items.
 struct CallsBeside: Sendable {
     /// The length of the bodies, in bytes.
     static let bodyLength = 16
-    /// The number of calls on a connection that wait for answers at most; others start later, and count as late.
+    /// The greatest number of calls on a connection that wait for answers; others start later, and count as late.
     private static let inFlightLimit = 256
 
     private let parameters: EchoParameters

@@ -4,10 +4,10 @@ import HHSocket
 import HHSocketRPC
 import NIOCore
 
-/// The streams that one Swift task opens, one after another, and what it checks: how long each item is, and how many
-/// there are on a stream that has ended.
+/// The streams that one Swift task opens, one after another, with its checks: the length of each item, and the number
+/// of items on a stream that has ended.
 final class MeasuredStream: Sendable {
-    /// The most that the server is asked for on one stream.
+    /// The greatest number of items that the server is asked for on one stream.
     private static let largestCount = 1_000_000
     private static let largestLength = 1 << 30
 
@@ -34,7 +34,7 @@ final class MeasuredStream: Sendable {
         self.isOver = isOver
     }
 
-    /// Opens a stream of one item, and checks what comes of it.
+    /// Opens a stream of one item, and checks the result.
     func check() async throws {
         let stream = try await self.open(count: 1)
         var sending: SocketError?
@@ -43,7 +43,7 @@ final class MeasuredStream: Sendable {
                 try await stream.send(self.item)
                 stream.finish()
             } catch {
-                // What the server has sent tells more than that it takes nothing.
+                // The server's answer tells more than the fact that it takes nothing.
                 sending = error
             }
         }
@@ -54,7 +54,7 @@ final class MeasuredStream: Sendable {
 
     /// Has items sent until the measurement is over.
     ///
-    /// - Throws: ``EchoFailure`` if a stream fails or is not as it should be.
+    /// - Throws: ``EchoFailure`` if a stream fails or breaks an expectation.
     func run() async throws {
         do {
             switch self.direction {
@@ -77,7 +77,7 @@ final class MeasuredStream: Sendable {
         return try await self.client.stream(for: request, kind: self.direction.kind)
     }
 
-    /// - Returns: Whether the measurement goes on.
+    /// - Returns: Whether the measurement continues.
     private func receive() async throws -> Bool {
         let count = max(1, min(Self.largestCount, Self.largestLength / max(1, self.item.readableBytes)))
         let stream = try await self.open(count: count)
@@ -129,7 +129,7 @@ final class MeasuredStream: Sendable {
         return count
     }
 
-    /// - Parameter goesOn: Told of each item; returns whether another is wanted.
+    /// - Parameter goesOn: Called with each item; returns whether another is wanted.
     /// - Returns: The number of items.
     private func takeItems(of stream: SocketStream, _ goesOn: (ByteBuffer) -> Bool) async throws -> Int {
         let length = self.item.readableBytes
@@ -137,7 +137,7 @@ final class MeasuredStream: Sendable {
         for try await item in stream.items {
             count += 1
             guard item.readableBytes == length else {
-                throw EchoFailure("item \(count) has \(item.readableBytes) bytes, and not \(length)")
+                throw EchoFailure("item \(count) has \(item.readableBytes) bytes instead of \(length)")
             }
             guard goesOn(item) else { break }
         }

@@ -92,7 +92,7 @@ struct StreamBench: Sendable {
         )
     }
 
-    /// Parts of a result, each measured by a task of its own.
+    /// The parts of a result, each measured by its own task.
     private struct Measured {
         var sample: StreamSample?
         var calls: EchoTally?

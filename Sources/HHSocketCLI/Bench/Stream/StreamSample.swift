@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The items and the CPU time of a measurement.
 struct StreamSample: Sendable {
-    /// In seconds; somewhat more than the window's where the machine is busy, and less where it was interrupted.
+    /// In seconds; somewhat longer than the window if the machine is busy, and shorter if the measurement was
+    /// interrupted.
     var seconds: Double
     /// The number of items in that time.
     var items: Int
@@ -18,7 +19,7 @@ struct StreamSample: Sendable {
         }
         try? await Uptime.sleep(until: window.begin)
         let begin = readings()
-        // As long as was asked for, though it began late.
+        // As long as requested, even if it began late.
         let due = max(begin.time, window.begin) + (window.end - window.begin)
         try? await Uptime.sleep(until: due)
         let end = readings()

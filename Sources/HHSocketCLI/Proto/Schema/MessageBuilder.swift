@@ -51,7 +51,7 @@ struct MessageBuilder {
             comment: comment,
             typeName: typeName,
             isMap: field.label == .repeated && typeName.map(self.mapEntries.contains) == true,
-            // A map's entries have a length whatever the features are, and so have its values.
+            // A map's entries and their values have a length whatever the features are.
             isGroup: field.type == .group
                 || kind == .message && features.hasGroups && !self.message.options.mapEntry
                     && typeName.map(self.mapEntries.contains) != true,

@@ -6,9 +6,9 @@ struct ProtoFeatures: Sendable {
     private(set) var presence: Google_Protobuf_FeatureSet.FieldPresence
     /// Whether enumerations have only the values that are declared.
     private(set) var hasClosedEnums: Bool
-    /// Whether repeated numbers are encoded together, unless something else is said.
+    /// Whether repeated numbers are packed, unless the field specifies otherwise.
     private(set) var isPacked: Bool
-    /// Whether messages are encoded between two tags instead of behind a length.
+    /// Whether messages are encoded between two tags instead of with a length.
     private(set) var hasGroups = false
 
     /// Creates the features of a file; nil for a syntax that is not supported.

@@ -67,7 +67,7 @@ struct ProtoField: Sendable {
     /// The full name of the message or the enumeration.
     var typeName: String?
     var isMap = false
-    /// Whether the messages are encoded between two tags instead of behind a length.
+    /// Whether the messages are encoded between two tags instead of with a length.
     var isGroup = false
     /// The oneof that contains the field.
     var oneof: String?

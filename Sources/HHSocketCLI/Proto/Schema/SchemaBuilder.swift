@@ -19,7 +19,7 @@ struct SchemaBuilder {
         do {
             set = try Google_Protobuf_FileDescriptorSet(serializedBytes: descriptorSet, extensions: extensions)
         } catch {
-            throw ProtoError("it is no descriptor set as protoc --descriptor_set_out writes it")
+            throw ProtoError("it is not a descriptor set written by protoc --descriptor_set_out")
         }
         guard let last = set.file.last else { throw ProtoError("it holds no files") }
         var builder = Self()
@@ -78,7 +78,7 @@ struct SchemaBuilder {
         let name = Self.join(scope, message.name)
         let features = outer.overridden(by: message.options.features)
         // protobuf's own limit.
-        guard depth <= 32 else { throw ProtoError("\(file.name): messages are declared within messages too deep") }
+        guard depth <= 32 else { throw ProtoError("\(file.name): messages are nested too deeply") }
         guard self.schema.messages[name] == nil else { throw ProtoError("\(file.name): \(name) is declared twice") }
         for (index, inner) in message.nestedType.enumerated() {
             try self.add(inner, in: name, file, features, comments, path + [3, Int32(index)], depth: depth + 1)
@@ -158,7 +158,7 @@ struct SchemaBuilder {
                     field.kind == .enum ? self.schema.enums[type] != nil : self.schema.messages[type] != nil
                 guard isThere else { throw Self.missing(type, "\(message.name).\(field.name)") }
                 if field.isMap, self.schema.messages[type]?.isEntryOfAMap != true {
-                    throw ProtoError("\(message.name).\(field.name) is no map as protobuf has them")
+                    throw ProtoError("\(message.name).\(field.name) is not a valid protobuf map")
                 }
             }
         }

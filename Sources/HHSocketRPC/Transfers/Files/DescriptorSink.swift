@@ -12,11 +12,11 @@ import Musl
 import Android
 #endif
 
-/// An open descriptor, such as standard output, to which content is written as it comes. What has been written cannot
-/// be taken back, so a file of which something was written is finished, or the transfer fails.
+/// An open descriptor, such as standard output, to which content is written as it arrives. Written bytes cannot be
+/// taken back, so once anything of a file was written, that file is completed, or the transfer fails.
 final class DescriptorSink: TransferSink, @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable; the variables are touched by the methods alone, which are called
-    // one after the other by ``FileWork``.
+    // Proof of Sendable: the constants are Sendable; the variables are accessed only by the methods, which ``FileWork``
+    // calls one after the other.
     private let descriptor: CInt
     private let what: String
     private var hash = SHA256()
@@ -24,7 +24,7 @@ final class DescriptorSink: TransferSink, @unchecked Sendable {
     private var length: UInt64 = 0
 
     /// - Parameters:
-    ///   - descriptor: It stays open.
+    ///   - descriptor: The descriptor, which stays open.
     ///   - what: The transfer, for errors.
     init(_ descriptor: CInt, what: String) {
         self.descriptor = descriptor
@@ -39,7 +39,7 @@ final class DescriptorSink: TransferSink, @unchecked Sendable {
                 .sourceChanged,
                 """
                 \(self.what): the store's file was replaced when \(self.length) bytes of the old one had been written, \
-                which cannot be taken back; get it once more
+                which cannot be taken back; get it again
                 """
             )
         }
@@ -70,7 +70,7 @@ final class DescriptorSink: TransferSink, @unchecked Sendable {
         guard self.length == 0 || self.file?.sha256 == TransferDigest(self.hash) else {
             throw TransferError(
                 .wrongHash,
-                "\(self.what): what has been written has another hash than the server said"
+                "\(self.what): the written content has another hash than the server announced"
             )
         }
         return self.file?.sha256 == TransferDigest(self.hash)
@@ -81,11 +81,11 @@ final class DescriptorSink: TransferSink, @unchecked Sendable {
 }
 
 extension TransferClient {
-    /// Fetches a file into an open descriptor, such as standard output: as it comes, and so not in one step. Where the
+    /// Fetches a file into an open descriptor, such as standard output: as it arrives, and so not in one step. If the
     /// store's file is replaced after something was written, the transfer fails with `sourceChanged`.
     ///
-    /// - Parameter descriptor: It is not closed. A reader that does not read holds up the threads that all transfers of
-    ///   the process share.
+    /// - Parameter descriptor: It is not closed. A slow reader delays the threads that all transfers of the process
+    ///   share.
     package func get(_ id: TransferID, toDescriptor descriptor: CInt) -> Transfer {
         let sink = DescriptorSink(descriptor, what: "get of \(id)")
         return self.begin(nil) { GetRun(id, sink, $0) }

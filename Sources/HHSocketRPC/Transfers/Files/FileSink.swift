@@ -2,14 +2,14 @@
 import HHSocket
 import NIOCore
 
-/// A file that is fetched. Until it is whole it lies beside its place, under a hidden name that tells the size and the
-/// SHA-256 of what was begun; that it is locked tells others that it is being fetched.
+/// A file that is fetched. Until it is complete it is next to its destination, under a hidden name that contains the
+/// size and the SHA-256 of the unfinished file; a lock shows other processes that it is being fetched.
 ///
-/// Written bytes survive the process, and are hashed again when the transfer goes on. How many of them survive a loss
-/// of power is the file system's matter: the hash at the end finds out what is wrong.
+/// Written bytes survive the process, and are hashed again when the transfer resumes. How many of them survive a loss
+/// of power depends on the file system: the hash at the end detects missing ones.
 final class FileSink: TransferSink, @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable; the variables are touched by the methods alone, which are called
-    // one after the other by ``FileWork``.
+    // Proof of Sendable: the constants are Sendable; the variables are accessed only by the methods, which ``FileWork``
+    // calls one after the other.
     private let path: String
     private let what: String
     private let pieceLength: Int
@@ -17,7 +17,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
     private let folder: String
     private let name: String
     private var opened: Opened?
-    /// The names of unfinished files that are still to be looked at; nil where that is not under way.
+    /// The names of unfinished files that remain to be examined; nil if none are being examined.
     private var candidates: ArraySlice<String>?
     /// The unfinished file that is being hashed.
     private var candidate: Opened?
@@ -34,7 +34,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
 
     /// - Parameters:
     ///   - what: The transfer, for errors.
-    ///   - pieceLength: The most that is read at once, in bytes.
+    ///   - pieceLength: The largest number of bytes that is read at once.
     init(_ path: String, what: String, pieceLength: Int, files: any TransferFiles) {
         self.path = path
         self.what = what
@@ -55,7 +55,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
 
     // MARK: Names
 
-    /// The beginning of the names of what was begun for this file: its own name may be as long as a name can be.
+    /// The prefix of the names of unfinished files for this one, whose own name may have the maximum length.
     private var ownPrefix: String {
         var name = self.name
         let digest = name.withUTF8 { TransferDigest(of: UnsafeRawBufferPointer($0)) }
@@ -66,7 +66,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
         "\(self.folder)/\(self.ownPrefix)\(file.size)-\(file.sha256)"
     }
 
-    /// The file that was begun under this name; nil if it is no name of ours.
+    /// The unfinished file under this name; nil if the name is not one of these.
     private func begun(under name: String) -> TransferFile? {
         let parts = name.dropFirst(self.ownPrefix.count).split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count == 2, let size = UInt64(parts[0]), let digest = TransferDigest(hexadecimal: parts[1]) else {
@@ -96,7 +96,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
         return .goesOn
     }
 
-    /// Keeps the best of what was begun. There is one, unless a process was killed between two steps.
+    /// Keeps the best unfinished file. There is only one, unless a process was killed between two steps.
     private func judge(_ candidate: Opened) {
         guard candidate.written.length <= candidate.begun.size else { return self.remove(candidate) }
         if let best = self.opened, best.written.length >= candidate.written.length {
@@ -116,7 +116,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
             return
         }
         guard status.kind == .plain else {
-            let kind = status.kind == .folder ? "a folder" : "no plain file, and is not replaced"
+            let kind = status.kind == .folder ? "a folder" : "not a regular file, and is not replaced"
             throw TransferError(.fileFailed, "\(self.what): \(self.path) is \(kind)")
         }
     }
@@ -125,7 +125,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
         try self.perform { (files) throws(FileFailure) in try files.names(in: self.folder, prefix: self.ownPrefix) }
     }
 
-    /// Opens and locks an unfinished file. Nil if there is nothing of use.
+    /// Opens and locks an unfinished file. Nil if it is not usable.
     private func takeOver(_ name: String) throws(TransferError) -> Opened? {
         let path = "\(self.folder)/\(name)"
         guard let file = try self.open(path) else { return nil }
@@ -139,7 +139,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
 
     /// Opens and locks a file.
     ///
-    /// - Returns: Nil if it is gone, or is no plain file.
+    /// - Returns: Nil if it does not exist, or is not a regular file.
     private func open(_ path: String) throws(TransferError) -> CInt? {
         let file: CInt
         do throws(FileFailure) {
@@ -154,7 +154,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
             let (here, there) = try self.perform { (files) throws(FileFailure) in
                 (try files.status(of: file), try files.status(at: path))
             }
-            // Whoever had locked it may have put it into its place since it was opened here.
+            // The previous holder of the lock may have moved it to its destination since it was opened here.
             guard here.kind == .plain, let there, there.isSameFile(as: here) else {
                 self.files.close(file)
                 return nil
@@ -197,7 +197,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
                 self.files.close(opened.file)
                 throw self.error(failure)
             }
-            // One that is longer than the whole need not be read to its end.
+            // A file that is longer than the whole need not be read to its end.
             guard count > 0, opened.written.length <= opened.begun.size else { return opened }
             buffer.withUnsafeBytes { opened.written.append(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
         }
@@ -232,7 +232,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
         do throws(FileFailure) {
             file = try self.files.open(path, .creating)
         } catch  where error.exists {
-            // Another process has begun it since this one looked, and may have it still.
+            // Another process has begun it since the examination, and may still hold it.
             guard let there = try self.open(path) else { throw self.error(error) }
             do throws(TransferError) {
                 try self.perform { (files) throws(FileFailure) in try files.truncate(there, to: 0) }
@@ -288,7 +288,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
             return false
         }
         try self.perform { (files) throws(FileFailure) in try files.synchronize(opened.file) }
-        // A folder that has taken the place meanwhile is not replaced by the system.
+        // The system does not replace a folder that has appeared there meanwhile.
         try self.perform { (files) throws(FileFailure) in try files.rename(opened.path, to: self.path) }
         self.close()
         try self.perform { (files) throws(FileFailure) in
@@ -308,7 +308,8 @@ final class FileSink: TransferSink, @unchecked Sendable {
         self.close()
     }
 
-    /// Removes a file before its lock goes, so that what another process locks under that name is not removed.
+    /// Removes a file before its lock is released, so that a file that another process locks under that name is not
+    /// removed.
     private func remove(_ opened: Opened) {
         try? self.files.remove(opened.path)
         self.files.close(opened.file)

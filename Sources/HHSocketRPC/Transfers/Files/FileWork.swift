@@ -3,10 +3,10 @@ import DequeModule
 import NIOConcurrencyHelpers
 import NIOPosix
 
-/// The work on one file: pieces of it run one after the other, on a thread that may block, in the order in which they
-/// were submitted.
+/// The work on one file: jobs that run one after the other, on a thread that may block, in the order in which they were
+/// submitted.
 ///
-/// Each is a job of its own for the threads, so that the files of others have their turn as well.
+/// Each is a separate job for the threads, so that other files have their turn as well.
 final class FileWork: Sendable {
     typealias Job = @Sendable () -> Void
 
@@ -22,8 +22,8 @@ final class FileWork: Sendable {
         self.pool = pool
     }
 
-    /// Runs a job after those before it. Where the threads have ended it runs all the same, where it is submitted: it
-    /// owes somebody an answer.
+    /// Runs a job after earlier ones. If the threads have ended it runs where it is submitted, because its result is
+    /// awaited.
     func submit(_ job: @escaping Job) {
         let begins = self.state.withLockedValue { state in
             state.jobs.append(job)

@@ -49,7 +49,7 @@ struct SystemFiles: TransferFiles {
     }
 
     func close(_ file: CInt) {
-        // What the system has closed must not be closed again, whatever it returns.
+        // A descriptor that the system has closed must not be closed again, whatever the result.
         #if canImport(Darwin)
         _ = Darwin.close(file)
         #elseif canImport(Glibc)
@@ -88,7 +88,7 @@ struct SystemFiles: TransferFiles {
         let count = try self.retrying("cannot write", "") {
             pwrite(file, address, bytes.count, off_t(clamping: offset))
         }
-        // A file that takes nothing would be tried for ever.
+        // Otherwise a file that accepts nothing would be retried for ever.
         guard count > 0 else { throw FileFailure(number: EIO, call: "cannot write", path: "") }
         return count
     }
@@ -112,7 +112,7 @@ struct SystemFiles: TransferFiles {
         } catch  where error.number == EWOULDBLOCK {
             return false
         } catch  where error.isUnsupported {
-            // A file system without locks: then nothing tells two processes apart.
+            // A file system without locks: then processes cannot be distinguished.
             return true
         }
     }

@@ -18,16 +18,16 @@ protocol TransferFiles: Sendable {
     func close(_ file: CInt)
     /// The status of an open file.
     func status(of file: CInt) throws(FileFailure) -> FileStatus
-    /// The status of what stands at a path, behind links; nil if nothing does.
+    /// The status of the file at a path, after following links; nil if there is none.
     func status(at path: String) throws(FileFailure) -> FileStatus?
-    /// Reads what there is, up to the length of `buffer`; 0 at the end of the file.
+    /// Reads the available bytes, up to the length of `buffer`; 0 at the end of the file.
     func read(_ file: CInt, at offset: UInt64, into buffer: UnsafeMutableRawBufferPointer) throws(FileFailure) -> Int
     /// Writes some of `bytes`, and returns how many: 1 at least.
     func write(_ file: CInt, at offset: UInt64, _ bytes: UnsafeRawBufferPointer) throws(FileFailure) -> Int
     func truncate(_ file: CInt, to length: UInt64) throws(FileFailure)
     /// Sets the permissions of an open file.
     func setPermissions(_ file: CInt, _ permissions: UInt16) throws(FileFailure)
-    /// Returns once what was written is on the disk.
+    /// Returns once the written bytes are on the disk.
     func synchronize(_ file: CInt) throws(FileFailure)
     /// Locks an open file against other processes, and others that have opened it here, until it is closed.
     ///
@@ -42,9 +42,9 @@ protocol TransferFiles: Sendable {
 /// The purpose for which a file is opened.
 enum FileAccess: Hashable, Sendable {
     case reading
-    /// For reading and writing; it exists.
+    /// For reading and writing; the file exists.
     case writing
-    /// For reading and writing; it must not exist.
+    /// For reading and writing; the file must not exist.
     case creating
     /// A folder, to synchronize it.
     case folder
@@ -87,18 +87,18 @@ extension FileFailure {
 
     var isMissing: Bool { self.number == ENOENT }
     var exists: Bool { self.number == EEXIST }
-    /// Whether there is a link where none is followed.
+    /// Whether there is a link where links are not followed.
     var isLink: Bool { self.number == ELOOP }
     /// Whether the file system cannot do it, for this kind of file.
     var isUnsupported: Bool { [EINVAL, ENOSYS, ENOTSUP].contains(self.number) }
 }
 
 extension TransferError {
-    /// The error of a transfer whose local file fails.
+    /// Creates the error of a transfer whose local file fails.
     ///
     /// - Parameters:
     ///   - what: The transfer.
-    ///   - writes: Whether it is to be written.
+    ///   - writes: Whether the file is written.
     init(_ failure: FileFailure, of what: String, writes: Bool) {
         let reason = String(cString: strerror(failure.number))
         let (code, advice): (Code, String) =

@@ -4,37 +4,37 @@ import NIOCore
 
 /// The place of a fetched file. Its methods may block, and are called one after the other.
 protocol TransferSink: AnyObject, Sendable {
-    /// Looks for what was begun before, and at a part of it, no more than a thread does in a moment.
+    /// Looks for an unfinished file, and examines a part of it, in the time that a thread may take.
     func prepare() throws(TransferError) -> Preparation
-    /// Discards what was begun, and begins a file.
+    /// Discards the unfinished file, and begins a new one.
     func create(_ file: TransferFile) throws(TransferError)
     /// Appends content, in order.
     ///
     /// - Parameter contents: At least one.
-    /// - Returns: The length of what has been written.
+    /// - Returns: The number of bytes written so far.
     func append(_ contents: [ByteBuffer]) throws(TransferError) -> UInt64
     /// Puts the file into its place.
     ///
     /// - Returns: False if its hash is another one.
     func finish() throws(TransferError) -> Bool
-    /// Removes what was begun.
+    /// Removes the unfinished file.
     func discard()
-    /// Keeps what was begun for the next time.
+    /// Keeps the unfinished file for the next time.
     func close()
 }
 
-/// A step of looking for what was begun before.
+/// A step of looking for an unfinished file.
 enum Preparation: Hashable, Sendable {
     /// Another step follows.
     case goesOn
-    /// All has been looked at. Nil if nothing is of use.
+    /// Everything has been examined. Nil if there is no usable file.
     case done(BegunFile?)
 }
 
 /// Bytes in memory.
 final class MemorySink: TransferSink, @unchecked Sendable {
-    // Proof of Sendable: the variables are touched by the methods alone, which are called one after the other by
-    // ``FileWork``, and ``content`` is read after the last of them.
+    // Proof of Sendable: the variables are accessed only by the methods, which ``FileWork`` calls one after the other,
+    // and ``content`` is read after the last of them.
     private(set) var content = ByteBuffer()
     private var hash = SHA256()
     private var file: TransferFile?

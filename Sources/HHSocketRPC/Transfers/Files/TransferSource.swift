@@ -4,9 +4,9 @@ import NIOCore
 
 /// The content that is put into a store. Its methods may block, and are called one after the other.
 protocol TransferSource: AnyObject, Sendable {
-    /// Looks at a part of the content, no more than a thread does in a moment, from the beginning after a whole.
+    /// Reads a part of the content, in the time that a thread may take, starting over after the end.
     ///
-    /// - Returns: Its description, once all parts have been looked at; nil before.
+    /// - Returns: The content's description, once all parts have been read; nil before.
     func describe() throws(TransferError) -> TransferFile?
     /// Reads a piece as items.
     func items(offset: UInt64, length: UInt64) throws(TransferError) -> [ByteBuffer]
@@ -36,11 +36,11 @@ final class MemorySource: TransferSource {
     func close() {}
 }
 
-/// A plain file. It is opened once, and looked at whenever something was read: a file whose size or time of
-/// modification changes, or that another has taken the place of, is not sent on.
+/// A regular file. It is opened once, and checked after each read: a file whose size or modification time changes, or
+/// that is replaced, is not sent any further.
 final class FileSource: TransferSource, @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable; the variables are touched by the methods alone, which are called
-    // one after the other by ``FileWork``.
+    // Proof of Sendable: the constants are Sendable; the variables are accessed only by the methods, which ``FileWork``
+    // calls one after the other.
     private let path: String
     private let what: String
     private let pieceLength: Int
@@ -51,7 +51,7 @@ final class FileSource: TransferSource, @unchecked Sendable {
 
     /// - Parameters:
     ///   - what: The transfer, for errors.
-    ///   - pieceLength: The most that is read at once, in bytes.
+    ///   - pieceLength: The largest number of bytes that is read at once.
     init(_ path: String, what: String, pieceLength: Int, files: any TransferFiles) {
         self.path = path
         self.what = what
@@ -148,8 +148,8 @@ final class FileSource: TransferSource, @unchecked Sendable {
         guard now.size == status.size else { throw self.changed("its size was \(status.size), and is \(now.size)") }
         guard now.modifiedSeconds == status.modifiedSeconds, now.modifiedNanoseconds == status.modifiedNanoseconds
         else { throw self.changed("it was modified") }
-        // One that is gone is still open here.
-        if let there, !there.isSameFile(as: status) { throw self.changed("another file has taken its place") }
+        // A removed file is still open here.
+        if let there, !there.isSameFile(as: status) { throw self.changed("another file has replaced it") }
     }
 
     private func changed(_ how: String) -> TransferError {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The part of what a connection's peer has acknowledged that belongs to one stream.
+/// The part of the bytes acknowledged by a connection's peer that belongs to one stream.
 ///
-/// TCP acknowledges the bytes of a connection, whosever they are. A stream is credited with as many as it has sent, and
-/// no more: those of others then count for it only while bytes of its own are on their way behind them, and a stream
-/// that sends nothing gets nothing.
+/// TCP acknowledges the bytes of a connection, regardless of their stream. A stream is credited with as many as it has
+/// sent, and no more: bytes of others then count for it only while its own bytes follow them, and a stream that sends
+/// nothing gets nothing.
 struct AcknowledgedShare: Hashable, Sendable {
-    /// The number of bytes that the peer had acknowledged when that was looked at last; nil before.
+    /// The number of bytes that the peer had acknowledged at the last update; nil before.
     private var last: UInt64?
     /// The number of bytes that the stream was credited with.
     private(set) var credited: UInt64 = 0
@@ -14,7 +14,8 @@ struct AcknowledgedShare: Hashable, Sendable {
 
     /// - Parameters:
     ///   - sent: The number of bytes that the stream has sent so far.
-    ///   - acknowledged: The number that was acknowledged on the connection so far; nil where the system does not tell.
+    ///   - acknowledged: The number of bytes acknowledged on the connection so far; nil if the system does not provide
+    ///     it.
     /// - Returns: The number of bytes that the stream is credited with since the last time.
     mutating func update(sent: UInt64, acknowledged: UInt64?) -> UInt64 {
         guard let acknowledged else { return 0 }

@@ -2,18 +2,18 @@
 import HHSocket
 import NIOCore
 
-/// A file that has been begun.
+/// An unfinished file.
 struct BegunFile: Hashable, Sendable {
     var file: TransferFile
-    /// How much of it there is, from its beginning.
+    /// The number of its bytes, from the beginning.
     var length: UInt64
 }
 
 /// Fetches a file from a store: decides when to open a stream, what to write, and how it ends. Takes events and the
-/// time, and answers with actions; it has no clock, no randomness of its own and no I/O.
+/// time, and returns actions; it has no clock, randomness or I/O.
 ///
-/// Actions on the local file are to be performed one after the other. So a stream may be opened, at the offset that the
-/// file will have, while content that came before is still being written.
+/// Actions on the local file must be performed one after the other. So a stream may be opened, at the offset that the
+/// file will have, while earlier content is still being written.
 struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     struct Settings: Sendable {
         var attempts = TransferAttempts<Generator>.Settings()
@@ -24,27 +24,27 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     typealias Begun = BegunFile
 
     enum Action: Sendable {
-        /// Look for what was begun, lock it and hash it; report ``prepared(_:now:)``.
+        /// Look for an unfinished file, lock it and hash it; report ``prepared(_:now:)``.
         case prepare
-        /// Open a stream that asks for the file from here on; report ``opened(now:)``.
+        /// Open a stream that requests the file from here on; report ``opened(now:)``.
         case open(Begun?)
-        /// Discard what was begun, and begin this file.
+        /// Discard the unfinished file, and begin this one.
         case create(TransferFile)
-        /// Write the content that has just come; report ``wrote(_:)``.
+        /// Write the content that has just arrived; report ``wrote(_:)``.
         case write
-        /// Discard what was begun.
+        /// Discard the unfinished file.
         case discard
         /// Compare the hash, and put the file into its place; report ``finished(_:now:)``.
         case finish
-        /// Give up the stream, if there is one. Nothing that comes on it is reported any more.
+        /// Abandon the stream, if there is one. Its events are not reported any more.
         case abandon
-        /// Leave the connection for a new one; report ``connectionChanged(now:)``.
+        /// Replace the connection; report ``connectionChanged(now:)``.
         case leave
         /// The connection counts as having been ready.
         case prove
-        /// Tell how far it is.
+        /// Report the progress.
         case tell(TransferProgress)
-        /// It has ended. What was begun is kept for the next time, or removed. The last action.
+        /// The transfer has ended. The unfinished file is kept for the next time, or removed. The last action.
         case end(Result<TransferFile, TransferError>, keeps: Bool)
     }
 
@@ -58,27 +58,27 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     private enum Phase: Sendable {
         case idle
         case preparing
-        /// A stream is open, or being opened. Whether the file's description has come.
+        /// A stream is open, or being opened. `hasBegun`: whether the file's description has arrived.
         case receiving(hasBegun: Bool)
         /// Between attempts.
         case waiting
-        /// All content has come.
+        /// All content has arrived.
         case finishing
         case over
     }
 
-    /// The number of times that the store may have another file than the one that was begun.
+    /// The number of times that the store may have another file than the unfinished one.
     static var maximumChanges: Int { 16 }
 
     private let what: String
     private let settings: Settings
     private var phase = Phase.idle
     private var attempts: TransferAttempts<Generator>
-    /// The file that is being fetched, with all that has come.
+    /// The file that is being fetched, with the content received so far.
     private var begun: Begun?
     private var hadWrongHash = false
     private var progress = TransferProgress()
-    /// The number of bytes of content that have come so far.
+    /// The number of received bytes of content.
     private(set) var bytesReceived: UInt64 = 0
 
     /// - Parameter what: The transfer, for errors, such as `get of ID`.
@@ -101,7 +101,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return [.prepare]
     }
 
-    /// - Parameter begun: What was begun before; nil if there is nothing.
+    /// - Parameter begun: The unfinished file; nil if there is none.
     mutating func prepared(_ begun: Begun?, now: NIODeadline) -> [Action] {
         guard case .preparing = self.phase else { return [] }
         self.begun = begun
@@ -114,7 +114,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     /// The local file cannot be read or written.
     mutating func failed(_ error: TransferError) -> [Action] {
         guard case .preparing = self.phase else { return self.end(error) }
-        // What another has locked is not removed.
+        // A file that another process has locked is not removed.
         return self.end(error, keeps: true)
     }
 
@@ -135,7 +135,10 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
             return self.end(error)
         case .wrongHash where self.hadWrongHash:
             return self.end(
-                TransferError(.wrongHash, "\(self.what): what came has twice had another hash than the server said")
+                TransferError(
+                    .wrongHash,
+                    "\(self.what): the received content has twice had another hash than the server announced"
+                )
             )
         case .wrongHash:
             self.hadWrongHash = true
@@ -186,7 +189,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return [.create(file), .tell(self.progress)] + self.finishIfWhole()
     }
 
-    /// Content has come.
+    /// Content has arrived.
     mutating func receivedContent(at offset: UInt64, count: Int, now: NIODeadline) -> [Action] {
         guard case .receiving(let hasBegun) = self.phase else { return [] }
         guard hasBegun, var begun = self.begun else {
@@ -214,19 +217,19 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return [.abandon, .finish]
     }
 
-    /// The server has said why there is nothing to fetch.
+    /// The server has reported why the file cannot be fetched.
     mutating func received(_ failure: TransferError) -> [Action] {
         guard case .receiving = self.phase else { return [] }
         return self.end(failure)
     }
 
-    /// The server has sent what is no message of transfers.
+    /// The server has sent an invalid message.
     mutating func receivedNonsense() -> [Action] {
         guard case .receiving = self.phase else { return [] }
-        return self.broken("the server sent what is no message of transfers")
+        return self.broken("the server sent a message that does not belong to transfers")
     }
 
-    /// Bytes of the stream have come, whole items or not.
+    /// Bytes of the stream have arrived, in complete items or not.
     mutating func moved(_ bytes: UInt64, now: NIODeadline) -> [Action] {
         guard case .receiving = self.phase else { return [] }
         return self.attempts.moved(bytes, isGain: true, now: now) ? [.prove] : []
@@ -241,7 +244,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
             error
             ?? SocketError(
                 .protocolViolation,
-                message: "\(self.what): the server ended the stream before all content had come",
+                message: "\(self.what): the server ended the stream before all content had arrived",
                 delivery: .answered
             )
         switch TransferVerdict(error, of: self.what) {
@@ -264,10 +267,10 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         self.attempts.connectionChanged() ? self.open() : []
     }
 
-    /// The client has given up connecting, and nobody tries again.
+    /// The client's attempts to connect have stopped.
     mutating func clientGaveUp(_ error: SocketError) -> [Action] {
         switch self.phase {
-        // It needs no connection any more.
+        // It no longer needs a connection.
         case .finishing: return []
         default: break
         }
@@ -291,13 +294,13 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     // MARK: The end
 
-    /// - Parameter discards: Whether what was begun is removed.
+    /// - Parameter discards: Whether the unfinished file is removed.
     mutating func cancel(discards: Bool = false) -> [Action] {
         self.end(TransferError(.cancelled, "\(self.what) was cancelled"), keeps: !discards)
     }
 
-    /// - Parameter keeps: Whether what was begun is of use to the next attempt. It is not after a final error, but for
-    ///   those of the connection.
+    /// - Parameter keeps: Whether the unfinished file is useful for the next attempt. It is not after a final error,
+    ///   except those of the connection.
     private mutating func end(_ error: TransferError, keeps: Bool? = nil) -> [Action] {
         guard !self.isOver else { return [] }
         self.phase = .over

@@ -3,17 +3,17 @@ import HHSocket
 import NIOCore
 
 /// Sends a file to a store: decides when to open a stream, what to read and to send, and how it ends. Takes events and
-/// the time, and answers with actions; it has no clock, no randomness of its own and no I/O.
+/// the time, and returns actions; it has no clock, randomness or I/O.
 ///
-/// Of the source it knows the size and the hash, which are announced. That what is sent is of that content is found out
-/// by others: the source is looked at after each piece is read (``failed(_:)`` if it has changed), and the server
-/// compares the hash at the end.
+/// It knows the size and the hash of the source, which are announced. It does not check that the sent bytes have that
+/// hash: the source is checked after each read (``failed(_:)`` if it has changed), and the server compares the hash at
+/// the end.
 struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     struct Settings: Sendable {
         var attempts = TransferAttempts<Generator>.Settings()
         /// The greatest length of a piece, in bytes: 1 to ``TransferPart/maximumLength``.
         var pieceLength: UInt64 = 256 << 10
-        /// The most that is sent beyond what the server has reported.
+        /// The largest number of bytes that is sent beyond the server's last report.
         var window: UInt64 = 4 << 20
     }
 
@@ -47,15 +47,15 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case send(Piece)
         /// Send no more items.
         case finish
-        /// Give up the stream, if there is one. Nothing that comes on it is reported any more.
+        /// Abandon the stream, if there is one. Its events are not reported any more.
         case abandon
-        /// Leave the connection for a new one; report ``connectionChanged(now:)``.
+        /// Replace the connection; report ``connectionChanged(now:)``.
         case leave
         /// The connection counts as having been ready.
         case prove
         /// Hash the source again; report ``rehashed(_:now:)``.
         case rehash
-        /// Tell how far it is.
+        /// Report the progress.
         case tell(TransferProgress)
         /// It has ended. The last action.
         case end(Result<TransferFile, TransferError>)
@@ -67,9 +67,9 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         var reported: UInt64?
         /// The offset at which the attempt began.
         var first: UInt64 = 0
-        /// Where the next piece begins that is read.
+        /// The offset of the next piece to read.
         var next: UInt64 = 0
-        /// Where the next piece begins that is sent.
+        /// The offset of the next piece to send.
         var sent: UInt64 = 0
         var reading: Piece?
         var ready: Piece?
@@ -77,8 +77,8 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         var isFinished = false
         /// Answers to wrong offsets, since the server's offset last grew.
         var mismatches = 0
-        /// The number of pieces that were under way when the server's offset was found to be another: each is answered
-        /// as the first was.
+        /// The number of pieces in flight when the server's offset was found to be different: each is answered like the
+        /// first.
         var answersToCome: UInt64 = 0
     }
 
@@ -93,7 +93,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case over
     }
 
-    /// The number of answers to wrong offsets in a row after which an attempt is given up.
+    /// The number of consecutive answers to wrong offsets after which an attempt is abandoned.
     static var maximumMismatches: Int { 3 }
 
     private let what: String
@@ -106,7 +106,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     private var most: UInt64 = 0
     private var hadWrongHash = false
     private var progress = TransferProgress()
-    /// The number of bytes of content that were given to streams so far.
+    /// The number of bytes of content passed to streams so far.
     private(set) var bytesSent: UInt64 = 0
 
     /// - Parameter what: The transfer, for errors, such as `put of FILE`.
@@ -162,7 +162,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
                 .failure(
                     TransferError(
                         .wrongHash,
-                        "\(self.what): twice the server had another hash of what was sent than this machine"
+                        "\(self.what): the server computed another hash of the sent content twice"
                     )
                 )
             )
@@ -228,7 +228,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
             let isGain = offset > self.most
             sending.reported = offset
             sending.answersToCome = 0
-            // A server that goes back and forth must not be followed for ever.
+            // Otherwise a server that goes back and forth would be followed for ever.
             if isGain { sending.mismatches = 0 }
             self.phase = .sending(sending)
             self.most = max(self.most, offset)
@@ -246,10 +246,10 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
             self.phase = .sending(sending)
             return []
         }
-        // What was sent did not go on where the server stands.
+        // The sent bytes did not continue at the server's offset.
         sending.mismatches += 1
         guard sending.mismatches <= Self.maximumMismatches else {
-            return self.failed(self.error("the server reports offset \(offset) again and again"), now: now)
+            return self.failed(self.error("the server reports offset \(offset) repeatedly"), now: now)
         }
         let underWay = sending.sent > offset ? sending.sent - offset : 0
         sending.answersToCome = underWay / self.pieceLength(sending)
@@ -258,14 +258,14 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         (sending.reading, sending.ready) = (nil, nil)
         self.phase = .sending(sending)
         self.progress.completed = offset
-        // An end that was sent cannot be taken back.
+        // A sent end cannot be taken back.
         if sending.isFinished { return self.failed(self.error("the server wants offset \(offset)"), now: now) }
         return [.tell(self.progress)] + self.goOn()
     }
 
     private mutating func received(_ failure: TransferError) -> [Action] {
         guard failure.code == .wrongHash else { return self.end(.failure(failure)) }
-        // It may be this machine's fault, or that of the way, or of what the server had before.
+        // The cause may be this machine, the network, or the server's earlier bytes.
         self.attempts.rest()
         self.phase = .checking
         return [.abandon, .rehash]
@@ -279,7 +279,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return self.goOn()
     }
 
-    /// Sends and reads what may be.
+    /// Sends and reads as much as allowed.
     private mutating func goOn() -> [Action] {
         guard case .sending(var sending) = self.phase, let file = self.file, let reported = sending.reported else {
             return []
@@ -313,7 +313,8 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return Piece(number: self.lastPiece + 1, offset: sending.next, length: length)
     }
 
-    /// The length of the next piece, before the end of the file: by what the server has got so far in this attempt.
+    /// The length of the next piece, before the end of the file: determined by the bytes that the server has received
+    /// in this attempt.
     private func pieceLength(_ sending: Sending) -> UInt64 {
         let got = sending.reported.map { $0 > sending.first ? $0 - sending.first : 0 } ?? 0
         return TransferPart.length(after: got, longest: self.settings.pieceLength)
@@ -358,7 +359,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         self.attempts.connectionChanged() ? self.open() : []
     }
 
-    /// The client has given up connecting, and nobody tries again.
+    /// The client's attempts to connect have stopped.
     mutating func clientGaveUp(_ error: SocketError) -> [Action] {
         self.end(.failure(TransferError(.connectionFailed, "\(self.what): \(error.message)", underlying: error)))
     }

@@ -2,21 +2,21 @@
 import HHSocket
 import NIOCore
 
-/// Decides when a transfer is tried again, when its connection is left for a new one, and when it has stalled.
+/// Decides when a transfer is retried, when its connection is replaced, and when it has stalled.
 ///
-/// Time runs from ``begin(now:)`` on. Progress is a byte of the transfer that has moved, and nothing else: neither a
-/// connection nor a hello.
+/// Time runs from ``begin(now:)`` on. Progress is a transferred byte, and nothing else: neither a connection nor a
+/// hello.
 struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
     struct Settings: Sendable {
-        /// The time without progress after which the transfer ends. After a third of it a connection on which nothing
-        /// moves is left.
+        /// The time without progress after which the transfer ends. After a third of it a connection without progress
+        /// is replaced.
         var timeout = Duration.seconds(60)
-        /// The waits between attempts that came to nothing. Those between connections are the connection's own.
+        /// The waits between unsuccessful attempts. The connection has its own waits.
         var backoff = Backoff(cap: .seconds(15))
     }
 
     enum Phase: Hashable, Sendable {
-        /// The transfer does not depend on a connection now.
+        /// The transfer does not depend on a connection at present.
         case idle
         /// A stream is being opened, which may have to wait for a connection.
         case opening
@@ -24,7 +24,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case open
         /// Until the next attempt.
         case waiting(until: NIODeadline)
-        /// The connection is being left for a new one.
+        /// The connection is being replaced.
         case leaving
     }
 
@@ -32,7 +32,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
     enum Due: Hashable, Sendable {
         /// Open a stream.
         case attempt
-        /// Leave the connection for a new one.
+        /// Replace the connection.
         case leave
         /// The transfer has stalled.
         case stalled
@@ -40,9 +40,9 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     /// The number of bytes that must have moved on a connection for it to count as having been ready.
     static var bytesOfReadiness: UInt64 { 64 << 10 }
-    /// The time between two looks at what has moved.
+    /// The time between two checks of the progress.
     static var tick: TimeAmount { .seconds(1) }
-    /// The gap between two looks from which the process must have been suspended: time in which nothing could move.
+    /// The gap between two checks that shows that the process was suspended, so that nothing could be transferred.
     static var suspension: TimeAmount { .seconds(5) }
     /// The number of attempts in a row that may move bytes, and lead nowhere, until such bytes are no progress.
     static var maximumVainAttempts: Int { 10 }
@@ -58,9 +58,9 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
     private var moved: UInt64 = 0
     /// Whether that was enough for its connection to count as having been ready.
     private var isProved = false
-    /// Attempts in a row that came to nothing: the back-off's exponent.
+    /// The number of consecutive unsuccessful attempts: the back-off's exponent.
     private var failures = 0
-    /// Attempts in a row after which the peer had no more than before.
+    /// The number of consecutive attempts after which the peer had no more than before.
     private var vainAttempts = 0
     private(set) var lastError: SocketError?
 
@@ -114,10 +114,10 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         self.lastMovement = now
     }
 
-    /// Bytes of the transfer have moved.
+    /// Records that bytes were transferred.
     ///
-    /// - Parameter isGain: Whether one side has more than it ever had. What has left and was acknowledged may be lost
-    ///   with the connection.
+    /// - Parameter isGain: Whether one side has more than ever before. Sent and acknowledged bytes may be lost with the
+    ///   connection.
     /// - Returns: Whether the connection counts as having been ready from now on.
     mutating func moved(_ bytes: UInt64, isGain: Bool, now: NIODeadline) -> Bool {
         guard self.phase == .open, bytes > 0 else { return false }
@@ -132,13 +132,13 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return true
     }
 
-    /// The peer has more than it was known to have, which came on an earlier connection.
+    /// Records that the peer has more than was known, which arrived on an earlier connection.
     mutating func gained(now: NIODeadline) {
         self.vainAttempts = 0
         self.isAlive(now: now)
     }
 
-    /// The peer has given a sign of life that is worth as much as progress.
+    /// Records a sign of life of the peer that counts as progress.
     mutating func isAlive(now: NIODeadline) {
         guard self.phase == .open else { return }
         self.lastProgress = now
@@ -154,7 +154,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
             wait = self.settings.backoff.delay(afterFailures: self.failures, using: &self.generator)
             self.failures += 1
         } else if error.code.status == nil {
-            // The connection's own wait begins anew, and is within the next second.
+            // The connection's own wait starts over, and ends within the next second.
             wait = .zero
         } else {
             wait = .seconds(Double.random(in: 0...1, using: &self.generator))
@@ -164,7 +164,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     /// There is another connection, or none, or no other can be made.
     ///
-    /// - Returns: Whether a stream is to be opened.
+    /// - Returns: Whether to open a stream.
     mutating func connectionChanged() -> Bool {
         guard self.phase == .leaving else { return false }
         self.open()

@@ -6,7 +6,7 @@ enum TransferVerdict: Sendable {
     case tryAgain
     case end(TransferError)
 
-    /// The verdict on an error that no failure of the peer's explains.
+    /// The verdict on an error that is not explained by a failure of the peer.
     ///
     /// - Parameter what: The transfer, for the message.
     init(_ error: SocketError, of what: String) {
@@ -30,7 +30,7 @@ enum TransferVerdict: Sendable {
             .noServerReachable, .checksumMismatch, .protocolViolation, .tooManyInFlight, .queueFull:
             self = .tryAgain
         case .interceptorFailed:
-            // One that makes calls of its own fails as they do.
+            // An interceptor that makes calls fails with their error.
             guard let cause = error.underlying as? SocketError, cause.code != .interceptorFailed else {
                 self = end(.connectionFailed, error.message)
                 return

@@ -6,27 +6,27 @@ import HHSocketMessage
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A get that has begun: performs what ``GetMachine`` decides.
+/// A get in progress: performs the decisions of ``GetMachine``.
 final class GetRun: TransferRun, @unchecked Sendable {
-    // Proof of Sendable: as of TransferRun. The sink is touched by ``FileWork`` alone.
+    // Proof of Sendable: as for TransferRun. Only ``FileWork`` accesses the sink.
     private typealias Machine = GetMachine<SystemRandomNumberGenerator>
 
     private var machine: Machine
     private let sink: any TransferSink
     private let id: TransferID
-    /// The content that has just come.
+    /// The content that has just arrived.
     private var content: ByteBuffer?
     /// The content that waits for its turn to be written, to which more may be added.
     private var batch: ContentBatch?
-    /// The number of bytes that have come and are not written.
+    /// The number of received bytes that were not written.
     private var unwritten = 0
     private var isPaused = false
-    /// The number of bytes that had come of the stream when that was looked at last.
+    /// The number of received bytes of the stream at the last check.
     private var receivedBytes: UInt64 = 0
     private var actions: Deque<Machine.Action> = []
     private var isPerforming = false
 
-    /// The number of bytes that wait to be written from which no more are taken, and below which they are again.
+    /// The numbers of unwritten bytes at which taking items stops and resumes.
     private static let marks = (high: 2 << 20, low: 1 << 20)
 
     init(_ id: TransferID, _ sink: any TransferSink, maximumSize: UInt64? = nil, _ setting: Setting) {
@@ -67,7 +67,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
             self.received(content.offset, ByteBuffer(bytes: content.bytes), in: &turn)
         case .failure(let failure)?:
             self.perform(self.machine.received(TransferError(failure)), in: &turn)
-        // That something has come was told.
+        // Its arrival was already reported.
         case nil where message.busy: break
         case nil:
             self.perform(self.machine.receivedNonsense(), in: &turn)
@@ -183,7 +183,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
             do throws(TransferError) {
                 try sink.create(file)
             } catch {
-                // What has come of the file meanwhile belongs nowhere.
+                // The content that has arrived meanwhile is discarded.
                 isUnwanted.store(true, ordering: .relaxed)
                 self.postHere { run, turn in run.perform(run.machine.failed(error), in: &turn) }
             }
@@ -215,7 +215,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
         }
     }
 
-    /// Has the file's thread do something behind all content that has come, and before what will come.
+    /// Runs a job on the file's thread after all received content, and before later content.
     private func submit(_ job: @escaping FileWork.Job) {
         self.batch = nil
         self.setting.work.submit(job)
@@ -247,7 +247,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
     }
 }
 
-/// Content that is written together, once the file's thread has come to it.
+/// Content that is written together, once the file's thread processes it.
 private final class ContentBatch: Sendable {
     /// Nil once it has been taken.
     private let contents: NIOLockedValueBox<[ByteBuffer]?>
@@ -256,9 +256,9 @@ private final class ContentBatch: Sendable {
         self.contents = NIOLockedValueBox([first])
     }
 
-    /// Adds what comes next.
+    /// Adds the next content.
     ///
-    /// - Returns: False if it has been taken.
+    /// - Returns: False if the batch has been taken.
     func add(_ content: ByteBuffer) -> Bool { self.contents.withLockedValue { $0?.append(content) } != nil }
 
     func take() -> [ByteBuffer] { self.contents.withLockedValue { $0.take() } ?? [] }

@@ -5,9 +5,9 @@ import HHSocket
 import HHSocketMessage
 import NIOCore
 
-/// A put that has begun: performs what ``PutMachine`` decides.
+/// A put in progress: performs the decisions of ``PutMachine``.
 final class PutRun: TransferRun, @unchecked Sendable {
-    // Proof of Sendable: as of TransferRun. The source is touched by ``FileWork`` alone.
+    // Proof of Sendable: as for TransferRun. Only ``FileWork`` accesses the source.
     private typealias Machine = PutMachine<SystemRandomNumberGenerator>
 
     private var machine: Machine
@@ -45,13 +45,13 @@ final class PutRun: TransferRun, @unchecked Sendable {
         self.machine.opened(now: turn.now)
         self.share = AcknowledgedShare()
         self.isProved = false
-        // What was acknowledged before is not the stream's.
+        // Bytes that were acknowledged before do not belong to the stream.
         self.lookAtTraffic(in: &turn)
     }
 
     override func received(_ item: ByteBuffer, in turn: inout Turn) {
         guard let message = try? Hhsocket_PutReport(serializedBytes: item.readableBytesView) else {
-            let error = TransferError(.invalidRequest, "the server sent a report that is none")
+            let error = TransferError(.invalidRequest, "the server sent an invalid report")
             return self.perform(self.machine.failed(error), in: &turn)
         }
         let report = Machine.Report(
@@ -191,7 +191,7 @@ final class PutRun: TransferRun, @unchecked Sendable {
         var waits = false
         for item in items.bytes {
             switch call.put(item) {
-            // The stream is over, and its end is about to be told.
+            // The stream has ended, and its end is about to be reported.
             case .refused: return
             case .goOn: waits = false
             case .wait: waits = true
@@ -212,12 +212,12 @@ final class PutRun: TransferRun, @unchecked Sendable {
     }
 
     private func hasRoom(in turn: inout Turn) {
-        // A connection may be cut before the clock has had anybody look.
+        // A connection may break before the next periodic check.
         if !self.isProved { self.lookAtTraffic(in: &turn) }
         self.perform(self.machine.hasRoom(now: turn.now), in: &turn)
     }
 
-    /// Has the server remove what it has got, as soon as it can be reached. Whatever comes of it.
+    /// Asks the server to remove the unfinished file, as soon as it can be reached. The outcome is ignored.
     private func discard(_ id: TransferID) {
         var message = Hhsocket_DiscardRequest()
         message.id = id.description
@@ -225,7 +225,8 @@ final class PutRun: TransferRun, @unchecked Sendable {
         guard let bytes = try? message.serializedBytes() else { return }
         var options = self.setting.options.call
         options.waitsForConnectivity = true
-        // The number of the writer says which file is meant, however often. A link that breaks may lose several.
+        // The writer's number identifies the file, even if this is repeated. A link that breaks may lose several
+        // requests.
         options.isIdempotent = true
         options.retryPolicy = RetryPolicy(maximumAttempts: 10)
         self.setting.discard(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// The transfers of a client that have begun and not ended. On the socket thread.
+/// The transfers of a client in progress. On the socket thread.
 struct TransferList {
     private var runs: [ObjectIdentifier: TransferRun] = [:]
 
@@ -23,9 +23,9 @@ struct TransferList {
         }
     }
 
-    /// The client is no more. Nothing that is submitted from now on runs.
+    /// The client was released. Nothing that is submitted from now on runs.
     mutating func clientIsGone() {
-        // They know the client's core.
+        // They refer to the client's core.
         let runs = self.runs
         self.runs = [:]
         for run in runs.values { run.clientIsGone() }

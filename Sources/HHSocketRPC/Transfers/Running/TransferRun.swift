@@ -3,18 +3,18 @@ import Atomics
 import HHSocket
 import NIOCore
 
-/// A transfer that has begun. Performs what its machine decides: subclasses have the machine, this class has streams,
+/// A transfer in progress. Performs the decisions of its machine: subclasses have the machine, this class has streams,
 /// timers, and the connection that it depends on.
 ///
-/// Everything happens on the socket thread, but for the work on files, which is submitted to ``work`` and reported by
+/// Everything happens on the socket thread, except the work on files, which is submitted to ``work`` and reported by
 /// ``post(_:)``.
 class TransferRun: @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable, the variables are touched on the socket thread alone.
+    // Proof of Sendable: the constants are Sendable, the variables are accessed only on the socket thread.
 
     /// The surroundings of a transfer.
     struct Setting: Sendable {
         var core: ClientCore
-        /// Makes a stream; nil once the client is gone.
+        /// Makes a stream; nil once the client was released.
         var makeStream: @Sendable (SocketRequest, StreamCall) -> SocketStream?
         /// Makes a call whose answer is of no matter.
         var discard: @Sendable (SocketRequest) -> Void
@@ -25,7 +25,7 @@ class TransferRun: @unchecked Sendable {
     }
 
     let setting: Setting
-    /// Whether nothing that goes on for the transfer is wanted any more.
+    /// Whether the transfer's work in progress is not needed any more.
     let isUnwanted = ManagedAtomic(false)
     /// The stream of the present attempt, or of the last.
     private(set) var stream: SocketStream?
@@ -49,12 +49,12 @@ class TransferRun: @unchecked Sendable {
     func streamOpened(in turn: inout Turn) {}
     func received(_ item: ByteBuffer, in turn: inout Turn) {}
     func streamEnded(_ error: SocketError?, in turn: inout Turn) {}
-    /// Looks at what has moved, and then at the time.
+    /// Checks the progress, and then the time.
     func timePassed(in turn: inout Turn) {}
     func connectionChanged(in turn: inout Turn) {}
     func clientGaveUp(_ error: SocketError, in turn: inout Turn) {}
     func cancelled(discarding: Bool, in turn: inout Turn) {}
-    /// Ends the work on files: what was begun is kept.
+    /// Ends the work on files; the unfinished file is kept.
     func closeFiles() {}
 
     // MARK: From any thread
@@ -106,7 +106,7 @@ class TransferRun: @unchecked Sendable {
         var request = SocketRequest(type: type, body: body, options: self.setting.options.call)
         request.priority = self.setting.options.priority
         request.waitsForConnectivity = true
-        // Files are rarely smaller when compressed, and those that are cost a second look at each byte.
+        // Files rarely become smaller, and compressing them would process each byte twice.
         request.compresses = false
         request.timeout = nil
         request.deadline = nil
@@ -153,13 +153,13 @@ class TransferRun: @unchecked Sendable {
 
     /// The traffic of the stream so far; nil while it is not open.
     ///
-    /// - Parameter asksSystem: Whether the system is asked what the peer has acknowledged.
+    /// - Parameter asksSystem: Whether to query the system for the bytes that the peer has acknowledged.
     func traffic(asksSystem: Bool) -> StreamTraffic? {
         guard let call = self.call, let connection = self.connection else { return nil }
         return self.core.connection(connection)?.streams?.traffic(of: call, asksSystem: asksSystem)
     }
 
-    /// Has the server send more than the window of hello before that is taken.
+    /// Allows the server to send more than the window of hello before that is taken.
     func widenWindow(in turn: inout Turn) {
         guard let call = self.call, let connection = self.connection else { return }
         self.core.connection(connection)?.streams?.widen(call, to: TransferPart.window, in: &turn)
@@ -169,7 +169,7 @@ class TransferRun: @unchecked Sendable {
 
     func leaveConnection(in turn: inout Turn) {
         guard let connection = self.connection.take(), connection == self.core.hot.connectionID else {
-            // It has been left already.
+            // It has been replaced already.
             return self.post { $0.connectionChanged(in: &$1) }
         }
         self.core.driver.perform(.leave(connection), in: &turn)
@@ -198,7 +198,7 @@ class TransferRun: @unchecked Sendable {
 
     // MARK: The end
 
-    /// The transfer has ended. `lastWork` is what remains to be done on files before that is told.
+    /// The transfer has ended. `lastWork` is the remaining work on files before that is reported.
     func end(_ outcome: TransferState.Outcome, after lastWork: @escaping @Sendable () -> Void) {
         guard !self.isOver else { return }
         self.isOver = true
@@ -217,7 +217,7 @@ class TransferRun: @unchecked Sendable {
         self.setting.state.end(outcome)
     }
 
-    /// The client is no more.
+    /// The client was released.
     func clientIsGone() {
         // Its stream has been ended with it.
         self.stream = nil

@@ -2,16 +2,17 @@
 import HHSocket
 import NIOCore
 
-/// An accepted connection until it is known who its client is, and whether it is admitted: on its event loop.
+/// An accepted connection until its client's address is known, and it is admitted: on its event loop.
 ///
-/// Without a proxy that is known at once. Behind one it takes the PROXY header, the `X-Forwarded-For`, or both.
+/// Without a proxy the address is known at once. Behind one it comes from the PROXY header, the `X-Forwarded-For`, or
+/// both.
 final class Arrival {
     private let proxies: ServerProxies
     private let opensWebSockets: Bool
-    /// Counts a connection of an address, nil for one without limits of its own, and returns the go-away if it is one
-    /// too many. Nil once it was called.
+    /// Counts a connection of an address, nil for one without limits, and returns the go-away if there are too many.
+    /// Nil once it was called.
     private var admission: ((SocketAddress?) throws -> GoAway?)?
-    /// The client's address, as far as it is known: at first that of the socket's peer.
+    /// The client's address, as far as it is known: initially that of the socket's peer.
     private(set) var address: SocketAddress?
     /// The go-away for a client beyond a limit; nil if it is served, or not admitted yet.
     private(set) var refusal: GoAway?
@@ -21,8 +22,8 @@ final class Arrival {
     /// - Parameters:
     ///   - peer: The address of the socket's peer.
     ///   - opensWebSockets: Whether an opening request may name the client.
-    ///   - admission: Counts a connection of an address, nil for one without limits of its own. It returns the go-away
-    ///     if it is one too many, and throws if the connection must be closed at once.
+    ///   - admission: Counts a connection of an address, nil for one without limits. It returns the go-away if there
+    ///     are too many, and throws if the connection must be closed at once.
     init(
         from peer: SocketAddress?,
         through proxies: ServerProxies,
@@ -40,7 +41,7 @@ final class Arrival {
 
     /// Admits the client unless an opening request may name another.
     ///
-    /// - Parameter header: What the PROXY header says, where there was one.
+    /// - Parameter header: The content of the PROXY header, if there was one.
     func identify(by header: ProxyHeader? = nil) throws {
         if case .client(let address) = header { self.address = address }
         guard !self.opensWebSockets || !self.proxies.forwardedFor.contains(self.address) else { return }
@@ -50,7 +51,7 @@ final class Arrival {
     /// Admits the client that an opening request names, unless one is admitted already.
     ///
     /// - Parameter values: The request's `X-Forwarded-For`.
-    /// - Returns: Its part that is no address and was come upon.
+    /// - Returns: The first part that was found to be invalid.
     func identify(byForwardedFor values: [String]) throws -> String? {
         guard !self.isAdmitted else { return nil }
         let forwarded = ForwardedFor(values, through: self.proxies.forwardedFor)
@@ -59,7 +60,7 @@ final class Arrival {
         return forwarded.malformed
     }
 
-    /// Admits the client with the address that is known.
+    /// Admits the client with the known address.
     func admit() throws {
         guard let admission = self.admission.take() else { return }
         let isProxy =

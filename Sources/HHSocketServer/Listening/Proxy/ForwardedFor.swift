@@ -3,16 +3,16 @@ import NIOCore
 
 /// The client that the `X-Forwarded-For` of a request names.
 struct ForwardedFor: Hashable, Sendable {
-    /// The client's address; nil if the field names none, or only what is no address.
+    /// The client's address; nil if the field has no valid one.
     var client: SocketAddress?
-    /// The element at which reading has stopped, as it is no address.
+    /// The element at which reading has stopped, because it is not an address.
     var malformed: String?
 
     /// Reads the field from its end, as each proxy appends the address that it sees.
     ///
     /// - Parameters:
-    ///   - values: The values of all fields of that name, in their order.
-    ///   - proxies: The networks of proxies. What one of them has written is believed.
+    ///   - values: The values of all fields of that name, in order.
+    ///   - proxies: The networks of proxies, whose entries are trusted.
     init(_ values: [String], through proxies: [IPNetwork]) {
         for value in values.reversed() {
             for element in value.split(separator: ",").reversed() {

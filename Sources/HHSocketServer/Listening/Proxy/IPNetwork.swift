@@ -7,7 +7,7 @@ public import NIOCore
 /// An IPv4 address that an IPv6 socket reports (`::ffff:192.0.2.1`) counts as the IPv4 address: it is in networks of
 /// IPv4, and in none of IPv6.
 public struct IPNetwork: Hashable, Sendable {
-    /// The first 96 bits of the IPv6 addresses that stand for IPv4 ones.
+    /// The first 96 bits of the IPv6 addresses that represent IPv4 ones.
     static let mappedPrefix: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]
 
     /// The first address: four bytes, or sixteen.
@@ -17,16 +17,16 @@ public struct IPNetwork: Hashable, Sendable {
 
     /// Reads a network.
     ///
-    /// - Parameter text: An address, and behind a slash the length of its prefix; without one it is that address alone.
-    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` if it is anything else, also where the address
-    ///   has bits behind the prefix (`10.0.0.1/8`): one of both is a mistake, and the network might be too large.
+    /// - Parameter text: An address, and after a slash the length of its prefix; without one it is that address alone.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for anything else, including an address with
+    ///   bits after the prefix (`10.0.0.1/8`): one of both is a mistake, and the network might be too large.
     public init(_ text: String) throws(SocketError) {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard let host = parts.first, let address = SocketAddress(numericHost: host), let bytes = address.ipBytes
         else { throw Self.fault(text, "an IP address, or a network such as 10.0.0.0/8, is needed") }
         var length = bytes.count * 8
         if parts.count == 2 {
-            // Of an IPv4 address in the notation of IPv6, its 96 bits are counted too.
+            // For an IPv4 address in the notation of IPv6, its first 96 bits are counted too.
             let leading = if case .v6 = address, bytes.count == 4 { 96 } else { 0 }
             guard let number = UInt16(decimal: parts[1]), (leading...leading + length).contains(Int(number)) else {
                 throw Self.fault(text, "the length of a prefix is a number from \(leading) to \(leading + length)")
@@ -41,7 +41,7 @@ public struct IPNetwork: Hashable, Sendable {
     }
 
     private static func fault(_ text: String, _ reason: String) -> SocketError {
-        SocketError(.invalidArgument, message: "\"\(text)\" is no network: \(reason)")
+        SocketError(.invalidArgument, message: "\"\(text)\" is not a network: \(reason)")
     }
 
     /// Whether an address is in the network; false for the address of a Unix domain socket.

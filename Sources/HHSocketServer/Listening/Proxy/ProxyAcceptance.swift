@@ -2,8 +2,8 @@
 import HHSocket
 import NIOCore
 
-/// Stands first in the pipeline of a connection from a listed proxy until its PROXY header has come, for a limited
-/// time; then TLS, or what follows it, is in its place.
+/// The first handler in the pipeline of a connection from a listed proxy, until its PROXY header has arrived, for a
+/// limited time; then TLS, or the next stage, replaces it.
 final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
@@ -15,7 +15,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private var timer: SocketLoop.TimerID?
     private var isOver = false
 
-    /// - Parameter install: Adds the next stage behind this one, and returns what begins it.
+    /// - Parameter install: Adds the next stage after this one, and returns a closure that begins it.
     init(
         loop: ServerLoop,
         core: ServerCore,
@@ -45,7 +45,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         self.end(context)
     }
 
-    /// Before the next stage is added, which has a time limit of its own.
+    /// Before the next stage is added, which has its own time limit.
     private func end(_ context: ChannelHandlerContext) {
         guard !self.isOver else { return }
         self.isOver = true
@@ -97,8 +97,8 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         context.close(promise: nil)
     }
 
-    /// The proxy has ended the connection, or the server shuts down. A proxy that has said nothing has only tried
-    /// whether the server is there.
+    /// The proxy has ended the connection, or the server shuts down. A proxy that has sent nothing has only checked the
+    /// server's availability.
     private func ended(_ context: ChannelHandlerContext) {
         guard !self.isOver else { return }
         guard self.reader.isEmpty || self.loop.draining != nil else { return self.fail(.incomplete, context) }

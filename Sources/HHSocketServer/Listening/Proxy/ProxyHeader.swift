@@ -5,11 +5,11 @@ import NIOCore
 enum ProxyHeader: Hashable, Sendable {
     /// The address of the client for which the proxy has connected.
     case client(SocketAddress)
-    /// The proxy connects for itself, such as for a health check, or does not tell for whom.
+    /// The proxy connects for itself, for example for a health check, or does not name its client.
     case proxyItself
 }
 
-/// The reasons why a connection's first bytes are no PROXY header.
+/// The reasons why a connection's first bytes are not a PROXY header.
 enum ProxyHeaderFault: Error, Hashable {
     /// The connection begins otherwise.
     case missing

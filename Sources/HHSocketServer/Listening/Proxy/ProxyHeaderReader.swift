@@ -7,7 +7,8 @@ import NIOCore
 struct ProxyHeaderReader: Sendable {
     /// The longest line of version 1, with its CR LF.
     static let longestLine = 107
-    /// The most bytes that a header of version 2 may announce: those of two addresses, and what proxies add about TLS.
+    /// The largest length that a header of version 2 may announce: that of two addresses, and of proxies' additions
+    /// about TLS.
     static let largestBlock = 4_096
 
     private static let signature: [UInt8] = [
@@ -17,7 +18,7 @@ struct ProxyHeaderReader: Sendable {
 
     private var bytes = ByteBuffer()
 
-    /// Whether no byte has come.
+    /// Whether no byte has arrived.
     var isEmpty: Bool { self.bytes.readableBytes == 0 }
 
     mutating func append(_ bytes: ByteBuffer) {
@@ -34,7 +35,7 @@ struct ProxyHeaderReader: Sendable {
         return first == Self.signature[0] ? try self.nextBlock() : try self.nextLine()
     }
 
-    /// Takes the bytes behind the header.
+    /// Removes the bytes after the header.
     mutating func takeRest() -> ByteBuffer {
         defer { self.bytes = ByteBuffer() }
         return self.bytes.slice()
@@ -64,7 +65,7 @@ struct ProxyHeaderReader: Sendable {
     private static func header(of line: String) throws(ProxyHeaderFault) -> ProxyHeader {
         let words = line.split(separator: " ", omittingEmptySubsequences: false)
         guard words.count > 1 else { throw .line }
-        // What follows is not to be looked at.
+        // The rest must be ignored.
         if words[1] == "UNKNOWN" { return .proxyItself }
         guard words.count == 6, let port = UInt16(decimal: words[4]), UInt16(decimal: words[5]) != nil,
             let source = SocketAddress(numericHost: words[2], port: port),
@@ -89,13 +90,13 @@ struct ProxyHeaderReader: Sendable {
         guard command <= 1 else { throw .command(command) }
         guard length <= Self.largestBlock else { throw .tooLong(Int(length)) }
         guard var block = bytes.readSlice(length: Int(length)) else { return nil }
-        // The addresses of the proxy's own connections are not to be looked at.
+        // The addresses of the proxy's own connections must be ignored.
         let header = command == 0 ? .proxyItself : try Self.header(of: &block, family)
         self.bytes = bytes
         return header
     }
 
-    /// Reads the addresses; what follows them, in types, lengths and values, is not used.
+    /// Reads the addresses; the following types, lengths and values are not used.
     private static func header(
         of block: inout ByteBuffer,
         _ family: UInt8

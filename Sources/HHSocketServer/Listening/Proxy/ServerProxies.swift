@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The proxies in front of a listener, and how they tell it the addresses of their clients.
+/// The proxies in front of a listener, and the way in which they report the addresses of their clients.
 ///
 /// ```swift
 /// // HAProxy with `send-proxy-v2`, or nginx with `proxy_protocol on`.
@@ -7,32 +7,31 @@
 /// // A proxy of HTTP, which opens WebSockets for its clients.
 /// listener.proxies.forwardedFor = [try IPNetwork("10.0.1.7")]
 /// ```
-/// Whoever can connect from a listed network can claim any address: list the proxies, not the network of their clients.
-/// The client's address is then what ``ServerSession/remoteAddress``, the log and the limits of an address see.
+/// Any program that can connect from a listed network can claim any address: list the proxies, not the network of their
+/// clients. ``ServerSession/remoteAddress``, the log and the limits of an address then use the client's address.
 /// Addresses in the listed networks have no limits of an address. A Unix domain socket's peers have no IP address, and
 /// are not listed.
 public struct ServerProxies: Hashable, Sendable {
     /// The networks of proxies whose connections begin with a header of the PROXY protocol, version 1 or 2, before TLS.
     /// Empty by default.
     ///
-    /// Every connection from there must begin with one. Where it is malformed, or has not come within
+    /// Every connection from there must begin with one. If it is malformed, or has not arrived within
     /// ``headerTimeout``, the connection is closed, logged, and counted in ``ServerStatistics/proxyHeaderFailures``; a
-    /// connection that ends without having sent a byte is a health check, and only closed. Where the header says that
-    /// the connection is the proxy's own (`LOCAL`), or the client's address is unknown (`UNKNOWN`), the client has the
-    /// proxy's address. Connections from elsewhere are served as they are: a header of theirs is bytes that make no
-    /// sense.
+    /// connection that ends without having sent a byte is a health check, and only closed. If the header marks the
+    /// proxy's own connection (`LOCAL`), or the client's address is unknown (`UNKNOWN`), the client has the proxy's
+    /// address. Connections from elsewhere are served normally: a header of theirs is invalid bytes.
     public var proxyProtocol: [IPNetwork]
-    /// The networks of HTTP proxies whose `X-Forwarded-For` is believed when a WebSocket is opened. Empty by default.
+    /// The networks of HTTP proxies whose `X-Forwarded-For` is trusted when a WebSocket is opened. Empty by default.
     ///
     /// The client is the last address in it that is not in these networks: proxies append the address that they see,
-    /// and what stands before it may be the client's own invention. Without the field the client has the proxy's
-    /// address; what is no address is logged, and neither it nor what stands before it is used. The port is 0 where the
-    /// field has none. The field is also read where the PROXY protocol has named an address of these networks.
+    /// and the earlier part may have been invented by the client. Without the field the client has the proxy's address;
+    /// an invalid address is logged, and neither it nor the part before it is used. The port is 0 if the field has
+    /// none. The field is also read if the PROXY protocol has named an address of these networks.
     ///
     /// On a port that WebSockets share (``WebSocketListening/sharesPort``) a connection from there begins with its
     /// first byte, or after ``WebSocketListening/timeout``: until then it is not known whether it is a WebSocket.
     public var forwardedFor: [IPNetwork]
-    /// The time that a proxy may take for its PROXY header; 10 s by default.
+    /// The time within which a proxy's PROXY header must arrive; 10 s by default.
     public var headerTimeout = Duration.seconds(10)
 
     /// Whether there are none.

@@ -5,7 +5,7 @@ import NIOCore
 extension SocketAddress {
     /// Reads a numeric address: IPv4, or IPv6 without brackets and without a zone. Names are not looked up.
     init?(numericHost host: some StringProtocol, port: UInt16 = 0) {
-        // The system stops reading at a NUL, and knows zones.
+        // The system stops reading at a NUL, and accepts zones.
         guard host.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "%") }),
             let address = try? SocketAddress(ipAddress: String(host), port: Int(port))
         else { return nil }

@@ -8,23 +8,23 @@ struct ClientHelloReader {
         case incomplete
         /// The names of the protocols; none if the client offers none.
         case offered([[UInt8]])
-        /// These bytes do not begin with a hello that can be read: TLS will say what is wrong, or read it.
+        /// These bytes do not begin with a readable hello: TLS will report the fault, or read it.
         case unknown
     }
 
-    /// The length of the longest hello that is read, which is that of BoringSSL.
+    /// The length of the longest hello that is read, equal to BoringSSL's.
     static let maximumLength = 16_384
 
     private static let handshakeRecord: UInt8 = 22
     private static let clientHello: UInt8 = 1
     private static let protocolExtension: UInt16 = 16
 
-    /// The hello as it comes, without the headers of its records.
+    /// The hello as it arrives, without the headers of its records.
     private var message = ByteBuffer()
 
-    /// Takes bytes, from the first on, and none twice.
+    /// Reads the next bytes, each once.
     ///
-    /// - Parameter records: What has come and is no whole record stays in it.
+    /// - Parameter records: Bytes that are not a complete record stay in it.
     mutating func read(_ records: inout ByteBuffer) -> Result {
         while true {
             let start = records.readerIndex
@@ -69,8 +69,8 @@ struct ClientHelloReader {
     }
 }
 
-/// Stands before TLS, and refuses clients that offer none of some protocols by the alert that says so. (BoringSSL would
-/// send it, but NIOSSL goes on without a protocol.)
+/// Precedes TLS, and refuses clients that offer none of some protocols with the corresponding alert. (BoringSSL would
+/// send it, but NIOSSL continues without a protocol.)
 final class ApplicationProtocolGate: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -78,7 +78,7 @@ final class ApplicationProtocolGate: ChannelInboundHandler, RemovableChannelHand
 
     /// A record with the fatal alert 120, `no_application_protocol`.
     static let alert: [UInt8] = [21, 3, 3, 0, 2, 2, 120]
-    /// The number of bytes that are held, at most: of a hello in records of some bytes each there are more.
+    /// The largest number of bytes that are held: a hello in records of a few bytes has more.
     private static let maximumHeldBytes = 64 << 10
 
     private let protocols: Set<[UInt8]>

@@ -27,7 +27,7 @@ struct DER {
 
     /// Reads the content of a value.
     ///
-    /// - Parameter what: What it is, for the error.
+    /// - Parameter what: The value's name, for the error.
     mutating func read(_ tag: UInt8, _ what: String) throws(Failure) -> ArraySlice<UInt8> {
         try self.next(tag, what).content
     }
@@ -37,7 +37,7 @@ struct DER {
         try self.next(tag, what).whole
     }
 
-    /// Reads the content of a value that may be left out.
+    /// Reads the content of an optional value.
     mutating func readIfNext(_ tag: UInt8) throws(Failure) -> ArraySlice<UInt8>? {
         guard self.rest.first == tag else { return nil }
         return try self.next(tag, "a value").content
@@ -61,7 +61,7 @@ struct DER {
             length = self.rest.prefix(count).reduce(0) { $0 << 8 | Int($1) }
             self.rest = self.rest.dropFirst(count)
         }
-        guard length <= Int32.max, length <= self.rest.count else { throw Failure(reason: "\(what) is cut off") }
+        guard length <= Int32.max, length <= self.rest.count else { throw Failure(reason: "\(what) is truncated") }
         let content = self.rest.prefix(length)
         self.rest = self.rest.dropFirst(length)
         return (content, begin.prefix(begin.count - self.rest.count))
@@ -82,7 +82,7 @@ struct DER {
         let century = isShort ? (pairs[0] < 50 ? 20 : 19) : pairs.removeFirst()
         let (year, month, day) = (century * 100 + pairs[0], pairs[1], pairs[2])
         guard (1...12).contains(month), (1...31).contains(day), pairs[3] < 24, pairs[4] < 60, pairs[5] <= 60 else {
-            throw Failure(reason: "\(what) is no date")
+            throw Failure(reason: "\(what) is not a date")
         }
         return Self.days(year, month, day) * 86_400 + pairs[3] * 3_600 + pairs[4] * 60 + pairs[5]
     }

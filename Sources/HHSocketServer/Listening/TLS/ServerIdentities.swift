@@ -8,7 +8,7 @@ struct ServerIdentities: Sendable {
 
     let standard: Identity
     private var names: [String: Identity] = [:]
-    /// By what follows `*.`.
+    /// The identities by the part after `*.`.
     private var wildcards: [String: Identity] = [:]
 
     var hasNames: Bool { !self.names.isEmpty || !self.wildcards.isEmpty }
@@ -16,8 +16,8 @@ struct ServerIdentities: Sendable {
 
     /// Reads the files.
     ///
-    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, and which name is
-    ///   none.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that names the file that cannot be read, or the
+    ///   invalid name.
     init(_ tls: ServerTLS) throws(SocketError) {
         self.standard = try tls.identity.load()
         for (host, identity) in tls.identitiesByHost {
@@ -52,7 +52,7 @@ struct ServerIdentities: Sendable {
 
 /// A host name, or all names with one label more.
 struct HostPattern: Hashable, Sendable {
-    /// In lower case, without a final period; of a wildcard what follows `*.`.
+    /// In lower case, without a final period; for a wildcard the part after `*.`.
     let name: String
     let isWildcard: Bool
 
@@ -70,7 +70,7 @@ struct HostPattern: Hashable, Sendable {
                         || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
                 }
         }
-        // As clients do, which take no certificate for all of a top-level domain.
+        // Like clients, which accept no certificate for a whole top-level domain.
         guard isName, !self.isWildcard || labels.count > 1 else {
             throw SocketError(
                 .invalidArgument,

@@ -16,17 +16,17 @@ public struct ServerTLS: Sendable {
     /// The server's certificate and key, for clients that name no host or one that is not in ``identitiesByHost``.
     public var identity: TLSIdentity
     /// Further certificates and keys, by the host that clients name (server name indication, SNI): a name such as
-    /// `chat.example.com`, in any case of letters, or `*.example.com` for all names with one more label. A name comes
-    /// before a wildcard. None by default.
+    /// `chat.example.com`, in upper or lower case, or `*.example.com` for all names with exactly one additional label.
+    /// A name has precedence over a wildcard. None by default.
     public var identitiesByHost: [String: TLSIdentity] = [:]
     /// The certificates that clients must show; none by default.
     public var clientCertificates = ClientCertificates.none
-    /// Lists of certificates that clients may not show any more (RFC 5280). None by default: nothing is asked.
+    /// Lists of revoked client certificates (RFC 5280). None by default: certificates are not checked for revocation.
     ///
     /// If there is one, a client's certificate is refused if a list has it, if there is no list of its issuer, and if
     /// its issuer's newest list is out of date. ``ServerStatistics/clientCertificatesRevoked`` counts that. It is
-    /// looked up after certificate and chain have been verified, and also where a client resumes a session. Not looked
-    /// up are the authorities between it and ``clientCertificates``.
+    /// checked after certificate and chain have been verified, also if a client resumes a session. Authorities between
+    /// it and ``clientCertificates`` are not checked.
     public var revocationLists: [TLSRevocationList] = []
     /// The protocols for application-layer protocol negotiation (ALPN), the preferred one first. Each has 1 to 255
     /// characters of ASCII. None by default.
@@ -38,16 +38,16 @@ public struct ServerTLS: Sendable {
     /// The oldest version that is accepted; 1.2 by default.
     public var minimumVersion = TLSMinimumVersion.tls12
     /// The cipher suites of TLS 1.2, the preferred one first. Nil, the default: those of ``TLSCipherSuite``, AES before
-    /// ChaCha20, and behind them older ones for old clients. Those of TLS 1.3 cannot be chosen.
+    /// ChaCha20, followed by older ones for old clients. Those of TLS 1.3 cannot be configured.
     public var cipherSuites: [TLSCipherSuite]?
     /// The groups for the exchange of keys, the preferred one first. Nil, the default: X25519MLKEM768, X25519,
     /// secp256r1 and secp384r1.
     public var keyExchangeGroups: [TLSKeyExchangeGroup]?
-    /// The time that a client may take for the handshake; then its connection is closed. 10 s by default.
+    /// The time limit of the handshake, after which the connection is closed. 10 s by default.
     public var handshakeTimeout = Duration.seconds(10)
-    /// How often the files of certificates, keys, authorities and revocation lists are looked at; if one has changed,
-    /// all are read again, as by ``SocketServer/reloadTLS(_:)``. If they cannot be read, the log says so, the old ones
-    /// stay in use, and the next change is awaited. One second at least. Nil, the default: never.
+    /// The interval at which the files of certificates, keys, authorities and revocation lists are checked; if one has
+    /// changed, all are read again, like by ``SocketServer/reloadTLS(_:)``. If they cannot be read, that is logged, the
+    /// old ones stay in use, and the next change is awaited. One second at least. Nil, the default: never.
     public var fileCheckInterval: Duration?
 
     public init(identity: TLSIdentity) {
@@ -75,7 +75,7 @@ public struct TLSKeyExchangeGroup: Hashable, Sendable {
     /// Its number in the registry of the IANA.
     public let number: UInt16
 
-    /// X25519 together with ML-KEM-768, which quantum computers do not break; TLS 1.3 alone.
+    /// X25519 together with ML-KEM-768, which resists quantum computers; only in TLS 1.3.
     public static let x25519MLKEM768 = TLSKeyExchangeGroup(number: 0x11EC)
     public static let x25519 = TLSKeyExchangeGroup(number: 0x1D)
     public static let secp256r1 = TLSKeyExchangeGroup(number: 0x17)

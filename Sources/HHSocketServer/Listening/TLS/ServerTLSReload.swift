@@ -9,7 +9,7 @@ final class ServerTLSReload: Sendable {
     let services: [NIOLockedValueBox<TLSService?>]
     private let listeners: [ServerListener]
     private let logger: Logger
-    /// Held while files are read and what is made of them is put in place.
+    /// Locked while files are read and the result is put in place.
     private let state = NIOLockedValueBox(State())
 
     private struct State {
@@ -44,7 +44,7 @@ final class ServerTLSReload: Sendable {
         }
     }
 
-    /// - Parameter tls: Nil: what each listener uses.
+    /// - Parameter tls: Nil for the current settings of each listener.
     func reload(_ tls: ServerTLS?) throws(SocketError) {
         let result: Result<Void, SocketError> = self.state.withLockedValue { state in
             do throws(SocketError) {
@@ -63,7 +63,7 @@ final class ServerTLSReload: Sendable {
         var made: [(NIOLockedValueBox<TLSService?>, TLSService)] = []
         for (listener, service) in zip(self.listeners, self.services) {
             let present = service.withLockedValue { $0 }
-            // Before it has started, what is configured: so it is found out whether that can be read.
+            // Before the server has started, the configured settings, to find out whether they can be read.
             guard let present = present?.tls ?? listener.tls else { continue }
             made.append((service, try TLSService(tls ?? present, after: service.withLockedValue { $0 })))
         }
@@ -76,7 +76,7 @@ final class ServerTLSReload: Sendable {
         }
     }
 
-    /// Watches the files that are in use now, if anybody wants that.
+    /// Watches the files that are in use now, if configured.
     private func watch(_ watch: inout TLSFileWatch?) {
         let used = self.services.compactMap { $0.withLockedValue { $0?.tls } }
         let interval = used.compactMap(\.fileCheckInterval).min()

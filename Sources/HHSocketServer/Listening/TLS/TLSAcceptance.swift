@@ -3,8 +3,8 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
-/// Stands behind the TLS handler until the handshake is over, for a limited time, and checks what that cannot; then its
-/// place is the next stage's.
+/// Follows the TLS handler until the handshake is over, for a limited time, and performs checks that TLS cannot; then
+/// the next stage replaces it.
 final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
@@ -22,7 +22,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     /// - Parameters:
     ///   - log: Logs why a handshake has failed.
-    ///   - install: Adds the next stage behind this one, and returns what begins it.
+    ///   - install: Adds the next stage after this one, and returns a closure that begins it.
     init(
         loop: ServerLoop,
         service: TLSService,
@@ -76,7 +76,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
             return context.close(promise: nil)
         }
         self.end(nil)
-        // Before the next stage is added, which may have a time of its own to wait for the client.
+        // Before the next stage is added, which may have its own time limit for the client.
         self.hasPassed = true
         self.loop.removeHandshake(on: context.channel)
         do {
@@ -90,7 +90,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     /// - Parameter agreed: The application protocol.
     private func accepts(_ agreed: String?, _ context: ChannelHandlerContext) -> Bool {
-        // The gate before TLS has found one that is offered. It does not understand every hello that TLS does.
+        // The gate before TLS has found one that is offered. It does not read every hello that TLS does.
         guard agreed != nil || !self.service.requiresProtocol else { return false }
         guard let revocations = self.service.revocations,
             let handler = try? context.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self),
@@ -103,7 +103,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         return true
     }
 
-    /// Nothing that a client sends whom it does not accept goes on.
+    /// Bytes of a client that it does not accept are not passed on.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if !self.isRejected { context.fireChannelRead(data) }
     }

@@ -11,8 +11,8 @@ import Musl
 import Darwin
 #endif
 
-/// The identity and the state of a file, which tell it from what stands at its path later. Links are followed: a secret
-/// of Kubernetes changes by one.
+/// The identity and the state of a file, which distinguish it from a later file at its path. Links are followed: a
+/// secret of Kubernetes changes by one.
 struct FileVersion: Hashable, Sendable {
     private var device: UInt64
     private var number: UInt64
@@ -37,7 +37,7 @@ struct FileVersion: Hashable, Sendable {
     }
 }
 
-/// Which files stood where when they were last looked at.
+/// The versions of the files when they were last checked.
 struct FileVersions: Hashable, Sendable {
     private var versions: [String: FileVersion?] = [:]
 
@@ -45,7 +45,7 @@ struct FileVersions: Hashable, Sendable {
         for file in files { self.versions[file] = .some(FileVersion(path: file)) }
     }
 
-    /// Looks again. Returns whether any file has changed, has come or has gone since the last look.
+    /// Checks again. Returns whether any file has changed, appeared or disappeared since the last check.
     mutating func haveChanged() -> Bool {
         let now = FileVersions(of: self.versions.keys)
         defer { self = now }
@@ -53,9 +53,9 @@ struct FileVersions: Hashable, Sendable {
     }
 }
 
-/// Looks at files from time to time, on a thread of its own, and tells when one has changed.
+/// Checks files periodically, on a separate thread, and reports when one has changed.
 final class TLSFileWatch: Sendable {
-    /// The shortest time between two looks.
+    /// The shortest time between two checks.
     static let shortestInterval = Duration.seconds(1)
 
     private struct State {
@@ -83,7 +83,7 @@ final class TLSFileWatch: Sendable {
     func watch(_ files: [String], every interval: Duration) {
         let versions = FileVersions(of: files)
         self.state.withLockedValue { state in
-            // What has changed while it was read is found by the next look.
+            // A change during the read is found by the next check.
             if !state.versions.areOfSameFiles(as: versions) { state.versions = versions }
             state.interval = Self.seconds(interval)
         }

@@ -2,9 +2,9 @@
 import DequeModule
 import NIOCore
 
-/// Stands behind TLS, and gives it what is flushed in pieces.
+/// Follows TLS, and passes flushed bytes to it in pieces.
 ///
-/// NIOSSL encrypts all that is flushed at once into one buffer, which never becomes smaller
+/// NIOSSL encrypts everything that is flushed at once into one buffer, which never shrinks
 /// (`maximumPreservedOutboundBufferCapacity` has no effect in swift-nio-ssl 2.37): a connection that has once sent a
 /// mebibyte would keep a buffer of two.
 final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
@@ -12,7 +12,7 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// With the header and trailer of its record below 16 KiB, which NIOSSL's buffer has from the start.
+    /// With the header and trailer of its record less than 16 KiB, the initial size of NIOSSL's buffer.
     static let length = 15 << 10
     /// The length for connections that carry files: four records, and so a quarter of the system calls.
     static let contentLength = 63 << 10
@@ -24,11 +24,11 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
 
     /// The greatest number of bytes in a piece.
     var length = TLSPieces.length
-    /// The bytes that TLS was given since the last flush.
+    /// The number of bytes passed to TLS since the last flush.
     private var unflushed = 0
-    /// Writes that are too much to be given at once.
+    /// Writes that exceed the size of one piece.
     private var held: Deque<Write> = []
-    /// Of these, those that were flushed.
+    /// The number of these that were flushed.
     private var flushed = 0
     private var isFlushing = false
 
@@ -45,7 +45,7 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
 
     func flush(context: ChannelHandlerContext) {
         self.flushed = self.held.count
-        // A flush that is called by what a flush causes is done by that.
+        // A nested flush is performed by the outer one.
         guard !self.isFlushing else { return }
         self.isFlushing = true
         defer { self.isFlushing = false }
@@ -64,7 +64,7 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
             if first.bytes.readableBytes <= room {
                 self.held.removeFirst()
                 self.flushed -= 1
-                // A write of nothing tells when all before it has left; so it counts.
+                // An empty write completes when everything before it has been sent, so it counts.
                 self.unflushed += max(1, first.bytes.readableBytes)
                 context.write(self.wrapOutboundOut(first.bytes), promise: first.promise)
             } else {

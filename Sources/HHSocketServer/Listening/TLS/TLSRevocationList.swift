@@ -5,9 +5,8 @@ import NIOSSL
 
 /// A list of certificates that their authority has revoked (CRL, RFC 5280, section 5), in PEM (`X509 CRL`) or DER.
 ///
-/// It is believed like the file of an authority: that the authority has signed it is not verified, so keep it where
-/// nobody else can write. Lists of a part of the certificates, and lists of changes, are not understood and are
-/// rejected when they are read.
+/// It is trusted like the file of an authority: the authority's signature is not verified, so protect the file from
+/// being written by others. Partial lists, and lists of changes, are not supported and are rejected when they are read.
 public struct TLSRevocationList: Sendable {
     private enum Source: Sendable {
         case file(String)
@@ -30,12 +29,12 @@ public struct TLSRevocationList: Sendable {
         if case .file(let path) = self.source { [path] } else { [] }
     }
 
-    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that names the file that cannot be read.
     func load() throws(SocketError) -> [RevocationList] {
         let bytes: [UInt8]
         let place: String
         switch self.source {
-        case .bytes(let given): (bytes, place) = (given, "the bytes given")
+        case .bytes(let given): (bytes, place) = (given, "the given bytes")
         case .file(let path):
             place = "the file \(path)"
             do {
@@ -73,7 +72,7 @@ public struct TLSRevocationList: Sendable {
             if line == "-----BEGIN X509 CRL-----" {
                 base64 = ""
             } else if line == "-----END X509 CRL-----", let whole = base64 {
-                // What is no Base64 is no list, and is reported as one that cannot be read.
+                // Invalid Base64 is reported as a list that cannot be read.
                 blocks.append(Data(base64Encoded: whole).map { Array($0) } ?? [])
                 base64 = nil
             } else {
@@ -88,9 +87,9 @@ public struct TLSRevocationList: Sendable {
 struct RevocationList: Sendable {
     /// The authority's name, in DER.
     let issuer: [UInt8]
-    /// When the next list is due, in seconds since 1970; nil if the list does not say.
+    /// The time at which the next list is due, in seconds since 1970; nil if the list does not contain it.
     let nextUpdate: Int64?
-    /// As they stand in DER.
+    /// The numbers in DER.
     let serialNumbers: Set<[UInt8]>
 
     init(_ bytes: [UInt8]) throws(DER.Failure) {
@@ -119,8 +118,8 @@ struct RevocationList: Sendable {
         }
     }
 
-    /// One that must be understood tells that the list is of a part of the certificates, of changes, or of other
-    /// issuers' certificates: RFC 5280 forbids to use it then.
+    /// A critical extension means that the list is partial, has only changes, or has other issuers' certificates: RFC
+    /// 5280 forbids using it then.
     private static func check(_ extensions: ArraySlice<UInt8>) throws(DER.Failure) {
         var extensions = DER(extensions)
         while !extensions.isEmpty {
@@ -133,17 +132,17 @@ struct RevocationList: Sendable {
     }
 }
 
-/// All that authorities have revoked: says which clients' certificates are refused.
+/// The revocations of all authorities, which determine the client certificates that are refused.
 struct CertificateRevocations: Sendable {
     private struct Issuer {
         var serialNumbers: Set<[UInt8]> = []
-        /// Of the newest list; `Int64.max` if that does not say.
+        /// The next update of the newest list; `Int64.max` if the list does not contain it.
         var nextUpdate = Int64.min
     }
 
     private var issuers: [[UInt8]: Issuer] = [:]
 
-    /// Nil where there are no lists.
+    /// Nil if there are no lists.
     ///
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument`.
     init?(_ lists: [TLSRevocationList]) throws(SocketError) {

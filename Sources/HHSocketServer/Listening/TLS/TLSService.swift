@@ -16,8 +16,8 @@ final class TLSService: Sendable {
         var trust: NIOSSLTrustRoots?
     }
 
-    /// The size of the reads of a TLS connection, in bytes: a record has hardly more, and larger reads would make the
-    /// buffer of what is decrypted larger.
+    /// The size of the reads of a TLS connection, in bytes: a record is hardly larger, and larger reads would enlarge
+    /// the buffer of decrypted bytes.
     static let readSize = 16 << 10
     /// The size of the reads of one that carries files.
     static let contentReadSize = 64 << 10
@@ -38,9 +38,10 @@ final class TLSService: Sendable {
 
     /// Reads the files.
     ///
-    /// - Parameter predecessor: The one that is in use. Where nothing but certificates has changed its context is kept,
-    ///   and with it the key of session tickets.
-    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read or cannot work.
+    /// - Parameter predecessor: The one that is in use. If only certificates have changed, its context is kept, and
+    ///   with it the key of session tickets.
+    /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that names the file that cannot be read or the
+    ///   invalid setting.
     init(_ tls: ServerTLS, after predecessor: TLSService? = nil) throws(SocketError) {
         self.tls = tls
         self.handshakeTimeout = max(.milliseconds(1), TimeAmount(clamping: tls.handshakeTimeout))
@@ -54,11 +55,12 @@ final class TLSService: Sendable {
             throw SocketError(
                 .invalidArgument,
                 message: """
-                    revocation lists are of no use where clients show no certificate (ServerTLS.clientCertificates)
+                    revocation lists have no effect where clients present no certificate (ServerTLS.clientCertificates)
                     """
             )
         }
-        // Each is tried, since a context that is kept says only at a handshake that a key is another certificate's.
+        // Each is tried, since an existing context reports only at a handshake that a key belongs to another
+        // certificate.
         var probe = self.settings
         (probe.trust, probe.verification) = (nil, .none)
         for identity in identities.all { _ = try Self.context(probe, identity) }
@@ -114,7 +116,7 @@ final class TLSService: Sendable {
     private static func noProtocol(_ name: String) -> SocketError {
         SocketError(
             .invalidArgument,
-            message: "\"\(name)\" is no application protocol: it takes 1 to 255 characters of ASCII"
+            message: "\"\(name)\" is not an application protocol, which has 1 to 255 characters of ASCII"
         )
     }
 
@@ -146,7 +148,7 @@ final class TLSService: Sendable {
             let own = identity.chain
             configuration.sslContextCallback = { values, promise in
                 let identity = identities(values.serverHostname)
-                // A certificate that is the connection's alone costs it some kilobytes, the context's own does not.
+                // A certificate for one connection costs it some kilobytes, the context's own does not.
                 guard identity.chain != own else { return promise.succeed(.noChanges) }
                 var change = NIOSSLContextConfigurationOverride()
                 change.certificateChain = identity.chain.map { .certificate($0) }
@@ -177,13 +179,13 @@ final class TLSService: Sendable {
     }
 }
 
-/// Buffers for the reads of a TLS connection. None is kept while nothing comes, since what a read brings is decrypted
-/// at once into another buffer.
+/// Buffers for the reads of a TLS connection. None is kept while nothing arrives, since the bytes of a read are
+/// decrypted at once into another buffer.
 ///
-/// With ``readsAtATime`` NIO keeps the first buffer that it gets. It does not use that again if the next may be larger,
-/// so each read has a new one, which is free when the read is over.
+/// With ``readsAtATime`` NIO keeps the first buffer that it gets. It does not reuse it if the next may be larger, so
+/// each read has a new one, which is freed when the read is over.
 struct TLSReadAllocator: RecvByteBufferAllocator {
-    /// The number of reads after which what has come is passed on. TLS decrypts them all into one buffer.
+    /// The number of reads after which received bytes are passed on. TLS decrypts them all into one buffer.
     static let readsAtATime: UInt = 1
 
     private let readSize: Int

@@ -3,7 +3,8 @@ import HHSocket
 import HHSocketMessage
 import NIOCore
 
-/// The server's side of one put: which item of the client may follow, and when it hears how much the store has. No I/O.
+/// The server's side of one put: decides which item of the client may follow, and when the client is told how much the
+/// store has. No I/O.
 ///
 /// ```
 /// waiting --begin--> opening --begun--> receiving --all has come--> whole
@@ -11,17 +12,17 @@ import NIOCore
 struct PutSession: Sendable {
     /// The next step of the shell after an item.
     enum Step: Sendable {
-        /// Nothing: the item belongs to what the client had under way before it heard where to go on.
+        /// Do nothing: the client sent the item before it was told where to continue.
         case ignore
         /// Ask the application and the store.
         case begin(id: TransferID, file: TransferFile, writer: UInt64)
-        /// Write what comes next, and then call ``wrote()``.
+        /// Write this part, and then call ``wrote()``.
         case take(ByteBuffer)
         case report(Report)
         case fail(TransferError)
     }
 
-    /// The content of a report, as the client is told it.
+    /// The content of a report to the client.
     struct Report: Hashable, Sendable {
         var offset: UInt64
         var isChanged = false
@@ -30,25 +31,25 @@ struct PutSession: Sendable {
 
     private enum Phase: Hashable, Sendable { case waiting, opening, receiving }
 
-    /// The number of bytes after which the client hears of what has come, once nothing more is there.
+    /// The number of bytes after which the client is sent a report, once no more input is available.
     static let reportInterval: UInt64 = 128 << 10
-    /// The number of bytes after which the client hears at the latest of what has come.
+    /// The number of bytes after which the client is sent a report at the latest.
     static let longestInterval: UInt64 = 512 << 10
 
     private var phase = Phase.waiting
     private var size: UInt64 = 0
-    /// Where the next part must begin.
+    /// The offset at which the next part must begin.
     private var taken: UInt64 = 0
     private var reported: UInt64 = 0
-    /// Where parts would go on that are not at their place; nil if the last one was.
+    /// The offset that follows parts at the wrong place; nil if the last part was at the right place.
     private var strayEnd: UInt64?
 
-    /// Whether all of the content has come.
+    /// Whether all of the content has arrived.
     var isWhole: Bool { self.phase == .receiving && self.taken == self.size }
 
     // MARK: The store
 
-    /// The store is ready to take what comes after `offset`.
+    /// Records that the store is ready to take the content after `offset`.
     mutating func begun(at offset: UInt64, isChanged: Bool) -> Report {
         self.phase = .receiving
         self.taken = min(offset, self.size)
@@ -56,17 +57,17 @@ struct PutSession: Sendable {
         return Report(offset: self.taken, isChanged: isChanged)
     }
 
-    /// Whether the client should hear of what was taken before more is.
+    /// Whether a report must be sent to the client before more is taken.
     var mustReport: Bool { self.taken - self.reported >= Self.longestInterval }
 
-    /// The store has written all that was taken. Returns the report that is due.
+    /// Records that the store has written everything that was taken. Returns the report that is due.
     mutating func wrote() -> Report? {
         guard self.taken - self.reported >= Self.reportInterval else { return nil }
         self.reported = self.taken
         return Report(offset: self.taken)
     }
 
-    /// The store has the whole file.
+    /// Records that the store has the whole file.
     func complete() -> Report { Report(offset: self.size, isComplete: true) }
 
     // MARK: The client
@@ -74,7 +75,7 @@ struct PutSession: Sendable {
     mutating func received(_ item: ByteBuffer) -> Step {
         if let part = TransferPart(item: item) { return self.received(part) }
         guard let message: Hhsocket_PutRequest = try? item.message() else {
-            return .fail(Self.invalid("an item is no PutRequest"))
+            return .fail(Self.invalid("an item is not a PutRequest"))
         }
         switch message.kind {
         case .begin(let begin): return self.received(begin)
@@ -107,7 +108,7 @@ struct PutSession: Sendable {
             return .fail(Self.invalid("content beyond the size of \(self.size) bytes"))
         }
         guard part.offset == self.taken else {
-            // All that was under way behind a part that was at the wrong place is as well. One answer is enough: the
+            // Everything sent after a part at the wrong place is at the wrong place as well. One answer is enough: the
             // client would go back for each.
             let isAnswered = self.strayEnd == part.offset
             self.strayEnd = part.offset + count
@@ -118,7 +119,7 @@ struct PutSession: Sendable {
         return count == 0 ? .ignore : .take(part.bytes)
     }
 
-    /// The client has ended its items, and not all has come.
+    /// Returns the error for a client that has ended its items before all content arrived.
     func endedEarly() -> TransferError {
         switch self.phase {
         case .waiting, .opening: Self.invalid("no beginning")
@@ -137,7 +138,7 @@ extension TransferError {
         TransferError(
             .invalidID,
             """
-            \(PeerLog.printable(String(text.prefix(200)))) is no id: 1 to \(TransferID.maximumLength) of A-Z a-z 0-9 \
+            \(PeerLog.printable(String(text.prefix(200)))) is not an id, which has 1 to \(TransferID.maximumLength) of A-Z a-z 0-9 \
             . _ -, and neither . nor ..
             """
         )

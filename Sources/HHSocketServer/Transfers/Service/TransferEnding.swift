@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// An error that ends a transfer, as the client, the connection and the log are told it.
+/// An error that ends a transfer, as reported to the client, the connection and the log.
 struct TransferEnding {
-    /// An error that the application has thrown when it was asked.
+    /// An error that the application threw when it was asked.
     struct Refusal: Error {
         var error: any Error
     }
 
-    /// Sent before the end; nil where the status says all.
+    /// The error that is sent before the end; nil if the status says everything.
     let told: TransferError?
     /// The error that the handler throws, which decides on the status.
     let thrown: any Error
-    /// For the operator; nil where it is the client's affair.
+    /// The text for the log; nil if the client is responsible.
     let logged: String?
 
     init(_ error: any Error) {
@@ -48,18 +48,18 @@ struct TransferEnding {
         self.logged = logged
     }
 
-    /// The error of a store as a client is told it.
+    /// Returns the error of a store as it is reported to the client.
     static func storeFailure(_ error: any Error) -> any Error {
         if error is TransferError || error is StatusError || error is CancellationError { return error }
         return HiddenFailure(error: error)
     }
 
-    /// An error of a store that may say too much.
+    /// An error of a store that may contain internal details.
     struct HiddenFailure: Error {
         var error: any Error
     }
 
-    /// Never one that asks the client to try again.
+    /// Returns a status that never asks the client to try again.
     private static func status(_ code: TransferError.Code) -> Status {
         switch code {
         case .notFound: .unknown

@@ -11,7 +11,7 @@ public struct TransferRequest: Hashable, Sendable {
 
         private init(_ name: Name) { self.name = name }
 
-        /// Sends a file, or goes on with it.
+        /// Sends a file, or continues one.
         public static let put = Self(.put)
         /// Fetches a file.
         public static let get = Self(.get)

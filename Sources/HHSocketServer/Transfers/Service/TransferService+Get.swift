@@ -5,8 +5,8 @@ import NIOCore
 
 /// Gives files.
 extension TransferService {
-    /// The greatest number of bytes that are read at once: with what frames cost, what a handler may send before its
-    /// connection has looked.
+    /// The greatest number of bytes that are read at once: with the cost of frames, the amount that a handler may send
+    /// before its connection visits.
     static let longestPiece = 4 * TransferPart.lengthInOneFrame
 
     static func pieceLength(sent: UInt64, left: UInt64) -> Int {
@@ -27,7 +27,7 @@ extension TransferService {
 
     private func send(_ stream: ServerStream, _ context: ServerContext) async throws {
         guard let request: Hhsocket_GetRequest = try? stream.request.body.message() else {
-            throw TransferError(.invalidRequest, "the server was sent no GetRequest")
+            throw TransferError(.invalidRequest, "the server was sent a message other than GetRequest")
         }
         let id = try await self.admit(.get, request.id, nil, context)
         var busy = Hhsocket_GetItem()
@@ -61,7 +61,7 @@ extension TransferService {
         return begin
     }
 
-    /// Sends the file from `offset` on, and reads one piece while the one before it leaves.
+    /// Sends the file from `offset` on, and reads each piece while the previous one is sent.
     private func send(
         _ reader: any TransferReader,
         from offset: UInt64,

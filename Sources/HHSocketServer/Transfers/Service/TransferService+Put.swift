@@ -4,12 +4,12 @@ import HHSocketMessage
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Takes files.
+/// The receiving of files.
 extension TransferService {
     func put(_ stream: ServerStream, _ context: ServerContext) async throws {
         let end = PutEnd()
         do {
-            // Another writer may come while this one waits for its client.
+            // Another writer may begin while this one waits for its client.
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { try await self.receive(stream, context, end) }
                 group.addTask { try await end.wait() }
@@ -68,12 +68,12 @@ extension TransferService {
             guard let item = try await items.next() else { throw session.endedEarly() }
             var step = session.received(item)
             var parts: [ByteBuffer] = []
-            // What is there already is written together, as far as one report may cover it.
+            // Parts that have arrived already are written together, as far as one report may cover them.
             while case .take(let bytes) = step {
                 parts.append(bytes)
                 step = .ignore
                 guard !session.mustReport, !session.isWhole, stream.hasItem,
-                    // If the stream is over, the next item says so; this is written nonetheless.
+                    // If the stream is over, the next item says so; the parts taken are written nonetheless.
                     let item = (try? await items.next()) ?? nil
                 else { break }
                 step = session.received(item)
@@ -113,14 +113,14 @@ extension PutSession.Report {
 }
 
 extension ServerSession {
-    /// For whom limits of a store count: the client's identity, or its network where it has none.
+    /// The owner whose limits of a store apply: the client's identity, or its network if it has none.
     var transferOwner: String {
         if let identity = self.identity { return "identity \(identity)" }
         return ClientAddress(self.remoteAddress).map { "address \($0.text)" } ?? "local"
     }
 }
 
-/// The end of a put that comes from elsewhere.
+/// The end of a put that is caused elsewhere.
 final class PutEnd: Sendable {
     private struct State {
         var error: (any Error)?

@@ -3,7 +3,7 @@ public import HHSocket
 import HHSocketMessage
 import NIOCore
 
-/// Takes and gives the files of a store: the server's side of `TransferClient`.
+/// Receives and sends the files of a store: the server's side of `TransferClient`.
 ///
 /// ```swift
 /// let store = try FolderTransferStore(path: "/srv/photographs")
@@ -12,14 +12,15 @@ import NIOCore
 ///     guard request.id.description.hasPrefix("\(identity).") else { throw TransferError(.denied, "not yours") }
 /// })
 /// ```
-/// Files may be of any size, and a transfer goes on where it was interrupted, also after a restart of either process. A
+///
+/// Files may be of any size, and a transfer resumes where it was interrupted, also after a restart of either process. A
 /// client needs streams (``SocketServer/Configuration/streams``).
 public struct TransferService: Sendable {
-    /// Decides whether a client may do something; returns if it may.
+    /// Decides whether a client may perform a request; returns if it may.
     ///
-    /// A ``/HHSocket/TransferError`` that it throws, such as `TransferError(.denied, "why")`, is told to the client,
-    /// which does not try again. A ``StatusError`` is the answer as it is, and 409 and 503 ask the client to try again.
-    /// Any other error is treated as one of a handler (``Router/mapErrors(_:)``).
+    /// A ``/HHSocket/TransferError`` that it throws, such as `TransferError(.denied, "why")`, is sent to the client,
+    /// which does not try again. A ``StatusError`` is sent as the answer, and 409 and 503 ask the client to try again.
+    /// Any other error is treated like one that a handler throws (``Router/mapErrors(_:)``).
     public typealias Authorization = @Sendable (TransferRequest, ServerContext) async throws -> Void
 
     let store: any TransferStore
@@ -29,8 +30,8 @@ public struct TransferService: Sendable {
     var busyInterval = Duration.seconds(5)
 
     /// - Parameters:
-    ///   - store: Where the files are.
-    ///   - types: The type numbers of the four methods, which clients must know.
+    ///   - store: The store of the files.
+    ///   - types: The type numbers of the four methods, which clients must use too.
     ///   - authorize: Decides on every request; for a file that is sent, on each attempt. It runs where handlers run.
     public init(
         store: any TransferStore,
@@ -48,9 +49,9 @@ extension Router {
     ///
     /// - Parameters:
     ///   - transfers: The service.
-    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says. They never block.
-    ///   - limits: The bounds of each method. Streams take as long as files need: the server's timeout for handlers
-    ///     does not apply to them, and a timeout here does.
+    ///   - executor: Where its tasks run; nil, the default: on ``handlerExecutor``. They never block.
+    ///   - limits: The limits on each method. Streams take as long as files need: the server's timeout for handlers
+    ///     does not apply to them, but a timeout here does.
     public mutating func register(
         _ transfers: TransferService,
         on executor: HandlerExecutor? = nil,
@@ -136,7 +137,7 @@ extension TransferService {
         return id
     }
 
-    /// Marks errors of the store, so that the log alone has their text.
+    /// Marks errors of the store, so that only the log has their text.
     func fromStore<Result>(_ body: () async throws -> Result) async throws -> Result {
         do {
             return try await body()
@@ -145,7 +146,8 @@ extension TransferService {
         }
     }
 
-    /// Has the store do what may take long, such as hashing a file, and sends `sign` until it is done.
+    /// Runs an operation of the store that may take long, such as hashing a file, and sends `sign` periodically until
+    /// it is done.
     func fromStore<Result: Sendable>(
         _ stream: ServerStream,
         sign: ByteBuffer,
@@ -155,7 +157,7 @@ extension TransferService {
         return try await self.fromStore(body)
     }
 
-    /// Returns when the task is cancelled, or the stream is over.
+    /// Sends `sign` periodically; returns when the task is cancelled, or the stream is over.
     private func repeating(_ sign: ByteBuffer, on stream: ServerStream) async {
         while (try? await Task.sleep(for: self.busyInterval)) != nil, (try? await stream.send(sign)) != nil {}
     }

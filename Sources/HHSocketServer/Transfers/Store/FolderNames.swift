@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// The names of files in the folder of a ``FolderTransferStore``. A file that is whole has its id for a name; all
-/// others have a `+`, which no id has.
+/// The names of files in the folder of a ``FolderTransferStore``. The name of a complete file is its id; all other
+/// names contain a `+`, which no id does.
 enum FolderNames {
     static let unfinished = "+unfinished"
     static let hashes = "+hashes"
@@ -15,7 +15,8 @@ enum FolderNames {
     /// The description of the unfinished file of an id.
     static func record(_ id: TransferID) -> String { id.description + Self.recordSuffix }
 
-    /// The content that has come. Another one has another name, so that a record never describes the wrong one.
+    /// Returns the name of received content. Different content has a different name, so that a record never describes
+    /// the wrong one.
     static func content(_ id: TransferID, _ digest: TransferDigest) -> String { "\(id)+\(digest)" }
 
     static func temporary(_ id: TransferID) -> String { id.description + Self.temporarySuffix }

@@ -3,7 +3,7 @@ public import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// How a put begins, and what ends it.
+/// How puts begin and end.
 extension FolderTransferStore {
     public func begin(
         _ put: TransferPut,
@@ -45,7 +45,7 @@ extension FolderTransferStore {
     enum Begun: Sendable {
         case complete
         case unfinished(FolderTransferWriter, isChanged: Bool)
-        /// The file that is whole may be the one.
+        /// The complete file may have the announced content.
         case needsHash
     }
 
@@ -91,7 +91,8 @@ extension FolderTransferStore {
         )
     }
 
-    /// The file is there already. Makes sure that it will be after a power cut, as after any put.
+    /// Handles a put of a file that exists already. Makes sure that the file survives a power failure, as after any
+    /// put.
     private func settle(_ put: TransferPut, _ known: HashRecord, in root: CInt) throws {
         let isDurable = self.state.withLockedValue { state in
             state.hashes[put.id].map { $0.isDurable && $0.record == known } ?? false
@@ -103,14 +104,14 @@ extension FolderTransferStore {
                 try self.fileSystem.synchronize(descriptor)
                 try self.fileSystem.synchronize(root)
             } catch {
-                // Where nothing can be written, nothing waits to be.
+                // In a folder that cannot be written, nothing waits to be written.
                 if !error.isReadOnly { throw error }
             }
             if self.state.withLockedValue({ $0.hashes[put.id]?.record == known }) {
                 self.remember(KnownHash(record: known, isDurable: true))
             }
         }
-        // What a put may have left that ended just before it had tidied up.
+        // A put that ended just before it had cleaned up may have left files.
         guard self.state.withLockedValue({ $0.live[put.id] == nil }) else { return }
         _ = try? self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
             guard let found = try self.readUnfinished(put.id, in: folder), found.record.file == put.file else { return }
@@ -127,7 +128,7 @@ extension FolderTransferStore {
     ) throws -> Begun {
         let found = try self.readUnfinished(put.id, in: folder)
         let now = self.fileSystem.now()
-        // Somebody has removed it.
+        // Another process has removed it.
         if found == nil { self.end(put.id, StatusError(.cancelledByServer)) }
         let (plan, isLive) = try self.state.withLockedValue { state in
             if let found {
@@ -162,7 +163,7 @@ extension FolderTransferStore {
         return .unfinished(FolderTransferWriter(self, live, offset: content.offset), isChanged: plan.isChanged)
     }
 
-    /// Takes over what has come of this content.
+    /// Continues the received part of this content.
     private func continued(
         _ put: TransferPut,
         _ plan: UnfinishedLedger.Plan,
@@ -170,7 +171,7 @@ extension FolderTransferStore {
         _ old: CInt?
     ) throws -> UnfinishedContent {
         guard let old else {
-            // The hash goes on as well.
+            // The hash is continued as well.
             guard let content = self.end(put.id, Self.reason(plan, put.id), closes: false) else {
                 throw StatusError(.overloaded)
             }
@@ -181,7 +182,7 @@ extension FolderTransferStore {
         return UnfinishedContent(old, put.file, offset: status.size, hash: hash ?? PartialHash())
     }
 
-    /// Begins the content of which the record tells.
+    /// Begins the content that the record describes.
     private func renewed(
         _ put: TransferPut,
         _ plan: UnfinishedLedger.Plan,
@@ -194,7 +195,7 @@ extension FolderTransferStore {
             try self.fileSystem.removeIfPresent(FolderNames.content(put.id, former.file.sha256), in: folder)
         }
         let name = FolderNames.content(put.id, put.file.sha256)
-        // One of which no record tells.
+        // Content that no record describes.
         try self.fileSystem.removeIfPresent(name, in: folder)
         let descriptor = try self.fileSystem.create(name, in: folder)
         _ = self.fileSystem.lock(descriptor)
@@ -224,7 +225,8 @@ extension FolderTransferStore {
             in: folder,
             with: record.bytes,
             temporary: FolderNames.temporary(record.id),
-            // So that a power cut does not cost hours; for small files it would take longer than to send them again.
+            // So that a power failure does not cost hours; for small files the record would take longer than sending
+            // them again.
             isDurable: record.file.size >= 64 << 20
         )
     }

@@ -3,17 +3,17 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Unfinished files on the disk: what there is, and what is to be removed.
+/// The unfinished files on the disk: finding and removing them.
 extension FolderTransferStore {
     struct Unfinished {
         var record: UnfinishedRecord
-        /// Of what has come.
+        /// The status of the received content.
         var status: FileStatus
-        /// When something last came, in milliseconds since 1970.
+        /// The time of the last write, in milliseconds since 1970.
         var touched: UInt64
     }
 
-    /// Reads the record of an unfinished file, and finds its content. Whatever is damaged, or does not fit together, is
+    /// Reads the record of an unfinished file, and finds its content. Files that are damaged or do not match are
     /// removed.
     ///
     /// - Returns: Nil if there is nothing that can be continued.
@@ -62,7 +62,7 @@ extension FolderTransferStore {
         self.forgetUnfinished(record.id)
     }
 
-    /// Removes all that there may be for an id, as far as that is possible.
+    /// Removes all files of an id, as far as that is possible.
     func removeAll(of id: TransferID, in folder: CInt) {
         try? self.fileSystem.removeIfPresent(FolderNames.record(id), in: folder)
         var names: [String] = []
@@ -86,8 +86,8 @@ extension FolderTransferStore {
 
     // MARK: Sweeping
 
-    /// Removes unfinished files that are older than ``TransferLimits/lifetime``, and what processes have left that
-    /// ended in the middle of something. A store that was opened by its path does so by itself, once an hour.
+    /// Removes unfinished files that are older than ``TransferLimits/lifetime``, and files that terminated processes
+    /// have left. A store that was opened by its path does so by itself, once an hour.
     public func sweep() async {
         let ids = (try? await self.onThread(of: Self.anyID) { try self.unfinishedIDs() }) ?? []
         for id in ids { try? await self.inTurn(of: id) { try self.tidy(id) } }
@@ -96,7 +96,7 @@ extension FolderTransferStore {
 
     private static let anyID = TransferID(TransferDigest(SHA256()))
 
-    /// The ids for which there is anything in the folder of unfinished files.
+    /// Returns the ids that have a file in the folder of unfinished files.
     func unfinishedIDs() throws -> [TransferID] {
         var ids: Set<TransferID> = []
         try self.withRoot { root in
@@ -113,7 +113,7 @@ extension FolderTransferStore {
         return ids.sorted { $0.description < $1.description }
     }
 
-    /// Enters an unfinished file into the ledger, or removes what is left of one.
+    /// Enters an unfinished file into the ledger, or removes its remains.
     func tidy(_ id: TransferID) throws {
         guard self.state.withLockedValue({ $0.live[id] == nil }) else { return }
         let now = self.fileSystem.now()
@@ -150,7 +150,7 @@ extension FolderTransferStore {
         return try self.readUnfinished(id, in: folder)
     }
 
-    /// Reads what is young, and removes nothing but a record that can never be read.
+    /// Reads a recent record, and removes only a record that can never be read.
     private func readIfSound(_ id: TransferID, in folder: CInt) throws -> Unfinished? {
         let name = FolderNames.record(id)
         guard let bytes = try? self.fileSystem.contents(of: name, in: folder, limit: SealedRecord.maximumLength),
@@ -166,7 +166,7 @@ extension FolderTransferStore {
         guard isExpired else { return }
         try self.withRoot { root in
             _ = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
-                // Another process may have gone on with it.
+                // Another process may have continued it.
                 guard let found = try self.readUnfinished(id, in: folder) else { return }
                 self.state.withLockedValue { state in
                     state.ledger.found(found.record, received: found.status.size, touched: found.touched)
@@ -190,7 +190,7 @@ extension FolderTransferStore {
         return descriptor
     }
 
-    /// Removes the hashes of files that are not there any more.
+    /// Removes the hashes of files that no longer exist.
     private func removeUnusedHashes() throws {
         try self.withRoot { root in
             _ = try self.withFolder(FolderNames.hashes, in: root, makes: false) { folder in

@@ -13,7 +13,7 @@ import Android
 import Darwin
 #endif
 
-/// Files that are whole, and their hashes.
+/// The complete files, and their hashes.
 extension FolderTransferStore {
     public func find(_ id: TransferID) async throws -> StoredFile? {
         guard let record = try await self.hash(of: id) else { return nil }
@@ -64,7 +64,7 @@ extension FolderTransferStore {
         case folder
         /// A link, a pipe or something else that is no file.
         case other
-        /// The file of an id that the file system takes for the same.
+        /// A file of another id that the file system considers to be the same.
         case otherCase(name: String)
     }
 
@@ -79,7 +79,7 @@ extension FolderTransferStore {
         }
     }
 
-    /// The name that is really there, if the file system has found one that differs in case.
+    /// Returns the actual name, if the file system has found one that differs in case.
     private func otherName(of id: TransferID, _ status: FileStatus, in root: CInt) throws -> String? {
         // The hash of a file that is in memory was found under this very id.
         let known = self.state.withLockedValue { $0.hashes[id]?.record.key }
@@ -128,9 +128,9 @@ extension FolderTransferStore {
 
     // MARK: Hashes
 
-    /// The hash of a file, made if it must be, together with others who want it.
+    /// Returns the hash of a file, computing it if necessary, together with other tasks that need it.
     ///
-    /// - Throws: `CancellationError` if the task is cancelled. What has been hashed is kept for the next attempt.
+    /// - Throws: `CancellationError` if the task is cancelled. The progress is kept for the next attempt.
     func hash(of id: TransferID) async throws -> HashRecord? {
         while true {
             switch try await self.inTurn(of: id, { try self.hashOn(id) }) {
@@ -174,7 +174,7 @@ extension FolderTransferStore {
         }
     }
 
-    /// The hash of a file, if it is kept.
+    /// Returns the hash of a file, if it is stored.
     func knownHash(of id: TransferID, _ status: FileStatus, in root: CInt) throws -> HashRecord? {
         let key = FileKey(status)
         if let known = self.state.withLockedValue({ $0.hashes[id] })?.record, known.key == key { return known }
@@ -259,7 +259,7 @@ final class OpenDescriptor: Sendable {
     deinit { self.fileSystem.close(self.descriptor) }
 }
 
-/// A file of a ``FolderTransferStore`` that is whole, open to be read.
+/// A complete file of a ``FolderTransferStore``, open for reading.
 struct FolderTransferReader: TransferItemReader {
     let stored: StoredFile
     private let store: FolderTransferStore

@@ -13,7 +13,7 @@ import Android
 import Darwin
 #endif
 
-/// The files of transfers in a folder: that of an id is `FOLDER/ID`.
+/// The files of transfers in a folder: the file of an id is `FOLDER/ID`.
 ///
 /// ```swift
 /// let store = try FolderTransferStore(path: "/srv/photographs")
@@ -21,24 +21,25 @@ import Darwin
 ///     guard context.session.identity != nil else { throw TransferError(.denied, "sign in first") }
 /// })
 /// ```
-/// A file becomes visible there in one step, when it is whole, has the hash that was announced, and is on the disk; one
-/// that is replaced is read to its end by those who have begun. Files that are put there by other programs are served
-/// as well; they should be moved there, not written. Links, pipes and folders are not served; a put replaces a link or
-/// a pipe of its name, and fails where that is a folder's.
 ///
-/// All else that the store keeps is in folders whose names are no ids: `+unfinished` has the files that are not whole,
-/// within ``TransferLimits``, and `+hashes` the hashes of those that are. A damaged file in either is discarded. A put
-/// that finds the disk full is removed at once. Where the folder cannot be written, files are served, unfinished ones
-/// are kept, and puts fail with the code `readOnly`; no restart is needed when it can be written again. Where the file
-/// system does not distinguish upper and lower case, an id is refused that differs from an existing one only in case.
+/// A file becomes visible there in one step, when it is complete, has the announced hash, and is on the disk; readers
+/// of a file that is replaced read the old content to its end. Files that other programs put into the folder are served
+/// as well; move them there rather than write them in place. Links, pipes and folders are not served; a put replaces a
+/// link or a pipe of its name, and fails if the name is a folder's.
 ///
-/// A second process may use the same folder, such as during an update: an unfinished file is written by one of them.
-/// Files are read and written in pieces, by threads of its own.
+/// The store keeps its own files in folders whose names are not ids: `+unfinished` has the unfinished files, within
+/// ``TransferLimits``, and `+hashes` the hashes of complete files. A damaged file in either is discarded. A put that
+/// finds the disk full is removed immediately. If the folder cannot be written, files are served, unfinished ones are
+/// kept, and puts fail with the code `readOnly`; no restart is needed when it becomes writable again. On a file system
+/// that does not distinguish upper and lower case, an id is refused that differs from an existing one only in case.
+///
+/// A second process may use the same folder, for example during an update: only one of them writes an unfinished file.
+/// Files are read and written in pieces, by the store's own threads.
 public final class FolderTransferStore: TransferStore {
     struct State {
         var ledger: UnfinishedLedger
         var live: [TransferID: LivePut] = [:]
-        /// The hashes of files that are whole.
+        /// The hashes of complete files.
         var hashes: [TransferID: KnownHash] = [:]
         /// Hashes that are not complete.
         var partial: [PartialName: (key: FileKey, hash: PartialHash)] = [:]
@@ -46,7 +47,7 @@ public final class FolderTransferStore: TransferStore {
 
     struct KnownHash {
         var record: HashRecord
-        /// Whether the file is known to survive a power cut.
+        /// Whether the file is known to survive a power failure.
         var isDurable: Bool
     }
 
@@ -61,7 +62,7 @@ public final class FolderTransferStore: TransferStore {
     static let maximumPartialHashes = 64
     /// The number of bytes that are hashed in a turn.
     static let hashLimit: UInt64 = 8 << 20
-    /// The number of threads: what waits for the disk should not hold up what does not.
+    /// The number of threads: operations that wait for the disk should not delay those that do not.
     private static let threadCount = 4
 
     /// The folder's absolute path.
@@ -114,11 +115,11 @@ public final class FolderTransferStore: TransferStore {
             guard error.isAbsence else { throw error }
             try self.fileSystem.makeFolder(path: self.path)
         }
-        // What cannot be read or removed now does not keep files from being served.
+        // A file that cannot be read or removed now does not prevent the store from serving files.
         for id in try self.unfinishedIDs() { try? self.tidy(id) }
     }
 
-    /// Removes unfinished files that are too old, once an hour, for as long as the store is there.
+    /// Removes unfinished files that are too old, once an hour, for the lifetime of the store.
     private func startSweeping() {
         let task = Task { [weak self] in
             while !Task.isCancelled {
@@ -152,7 +153,7 @@ public final class FolderTransferStore: TransferStore {
         }
     }
 
-    /// Runs `body` on a thread, when nothing else is done with this id.
+    /// Runs `body` on a thread, when no other operation on this id is running.
     func inTurn<Result: Sendable>(
         of id: TransferID,
         _ body: @escaping @Sendable () throws -> Result
@@ -172,7 +173,7 @@ public final class FolderTransferStore: TransferStore {
         return try body(root)
     }
 
-    /// - Parameter makes: Whether it is made if it is not there; else the result is nil.
+    /// - Parameter makes: Whether the folder is created if it does not exist; otherwise the result is nil.
     func withFolder<Result>(
         _ name: String,
         in root: CInt,

@@ -20,7 +20,7 @@ struct FolderTransferWriter: TransferWriter {
     }
 
     func finish() async throws {
-        // What an earlier process has left is hashed again. In parts, so that others get their turn.
+        // Content that an earlier process has left is hashed again. In parts, so that other operations get their turn.
         while try await !self.store.inTurn(of: self.live.id, { try self.store.catchUp(self.live) }) {
             try Task.checkCancellation()
         }
@@ -46,13 +46,13 @@ extension FolderTransferStore {
         }
     }
 
-    /// Has the disk write while more comes.
+    /// Has the disk write while more content arrives.
     private func flush(_ live: LivePut) throws {
         let digest = try live.withContent { $0.file.sha256 }
         self.inBackground {
             try? self.withRoot { root in
                 _ = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
-                    // A descriptor of its own, since the writer's may be closed at any time.
+                    // A separate descriptor, since the writer's may be closed at any time.
                     let name = FolderNames.content(live.id, digest)
                     let descriptor = try self.fileSystem.openForReading(name, in: folder)
                     defer { self.fileSystem.close(descriptor) }
@@ -119,7 +119,7 @@ extension FolderTransferStore {
         guard digest == file.sha256 else {
             let error = TransferError(
                 .wrongHash,
-                "the content that came has the SHA-256 \(digest), and \(file.sha256) was announced; it was discarded"
+                "the received content has the SHA-256 \(digest) instead of \(file.sha256) and was discarded"
             )
             self.remove(live, error)
             throw error
@@ -127,7 +127,7 @@ extension FolderTransferStore {
         do {
             try self.fileSystem.synchronize(descriptor)
         } catch {
-            // After such a failure the system may report that all is well though it is not.
+            // After such a failure the system may report success although the data is lost.
             if !error.isReadOnly { self.remove(live, error.asTransferError) }
             throw error
         }
@@ -152,7 +152,7 @@ extension FolderTransferStore {
                 if error.isShortage || error.isAbsence { self.remove(live, error.asTransferError) }
                 throw error
             }
-            // From here on the file is there, whatever happens.
+            // From here on the file exists, whatever happens.
             self.forget(live)
             let content = live.end(nil)
             defer { if let content { self.fileSystem.close(content.descriptor) } }

@@ -2,7 +2,7 @@
 import HHSocket
 import NIOCore
 
-/// The state of a file by which it is known again, and found to be unchanged.
+/// The state of a file that shows whether it is unchanged.
 struct FileKey: Hashable, Sendable {
     var size: UInt64
     var modified: Int64
@@ -18,7 +18,7 @@ struct FileKey: Hashable, Sendable {
     }
 }
 
-/// The hash of a file that is whole, kept beside it.
+/// The hash of a complete file, stored beside it.
 struct HashRecord: Hashable, Sendable {
     var id: TransferID
     var key: FileKey

@@ -5,11 +5,11 @@ import NIOCore
 
 /// A writer at work on an unfinished file.
 ///
-/// Its content is touched within turns of its id alone, so the lock is never waited for.
+/// Its content is accessed only within turns of its id, so the lock is never contended.
 final class LivePut: Sendable {
     private struct State {
         var content: UnfinishedContent?
-        /// Why there is no content any more.
+        /// The reason why there is no content.
         var end: any Error = TransferError(.invalidRequest, "the file is whole or was closed")
     }
 
@@ -25,7 +25,7 @@ final class LivePut: Sendable {
 
     /// Works on the content.
     ///
-    /// - Throws: Why it cannot, if the writer's work has ended.
+    /// - Throws: The reason, if the writer's work has ended.
     func withContent<Result>(_ body: (inout UnfinishedContent) throws -> Result) throws -> Result {
         try self.state.withLockedValue { state in
             guard var content = state.content.take() else { throw state.end }
@@ -34,9 +34,9 @@ final class LivePut: Sendable {
         }
     }
 
-    /// Ends the writer's work, and hands its content over. Nil if it has ended before.
+    /// Ends the writer's work, and hands over its content. Nil if it has ended before.
     ///
-    /// - Parameter error: What the writer is told; nil: it has ended by itself.
+    /// - Parameter error: The error that the writer gets; nil: it has ended by itself.
     func end(_ error: (any Error)?) -> UnfinishedContent? {
         let content = self.state.withLockedValue { state in
             if state.content != nil, let error { state.end = error }

@@ -14,7 +14,7 @@ import Darwin
 /// The system's files.
 struct PosixFileSystem: StoreFileSystem {
     private static let folderFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
-    /// A link is not followed, and a pipe, of which there should be none, not waited for.
+    /// Links are not followed, and opening a pipe, which should not exist there, does not wait.
     private static let fileFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY
 
     func makeFolder(path: String) throws(SystemError) {
@@ -92,7 +92,7 @@ struct PosixFileSystem: StoreFileSystem {
 
     func synchronize(_ descriptor: Descriptor) throws(SystemError) {
         #if canImport(Darwin)
-        // There `fsync` leaves the bytes in the disk's own memory. Some file systems have nothing better.
+        // There `fsync` leaves the bytes in the disk's own memory. Some file systems support nothing better.
         if fcntl(descriptor, F_FULLFSYNC) == 0 { return }
         #endif
         while fsync(descriptor) != 0 {
@@ -107,7 +107,7 @@ struct PosixFileSystem: StoreFileSystem {
     }
 
     func lock(_ descriptor: Descriptor) -> Bool {
-        // A file system without locks is not shared by processes that look at them.
+        // A file system without locks is not shared by processes that check them.
         flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK
     }
 
@@ -125,7 +125,8 @@ struct PosixFileSystem: StoreFileSystem {
     }
 
     func forEachName(in folder: Descriptor, _ body: (String) -> Bool) throws(SystemError) {
-        // Reading a folder moves its descriptor, and closing it closes that, so it gets one of its own.
+        // Reading a folder moves its descriptor, and closing the stream closes the descriptor, so it gets a separate
+        // one.
         let own = try Self.descriptor("read a folder") { openat(folder, ".", Self.folderFlags) }
         guard let stream = fdopendir(own) else {
             let code = errno

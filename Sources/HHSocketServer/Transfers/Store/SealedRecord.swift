@@ -7,7 +7,7 @@ enum SealedRecord {
     /// The greatest length of such a file.
     static let maximumLength = 8 << 10
 
-    /// - Parameter kind: What stands at the beginning: four letters and a version.
+    /// - Parameter kind: The prefix: four letters and a version.
     static func seal(_ kind: String, _ write: (inout ByteBuffer) -> Void) -> [UInt8] {
         var record = ByteBuffer(string: kind)
         write(&record)
@@ -15,8 +15,8 @@ enum SealedRecord {
         return Array(buffer: record)
     }
 
-    /// Returns what `read` makes of the bytes between; nil if it does not read all of them, if they are damaged, or
-    /// of another kind.
+    /// Returns the value that `read` decodes from the sealed bytes; nil if it does not read all of them, or if they are
+    /// damaged or of another kind.
     static func open<Content>(
         _ bytes: [UInt8],
         _ kind: String,

@@ -38,18 +38,18 @@ struct SystemError: Error, Hashable, CustomStringConvertible {
     var isDescriptorShortage: Bool { [EMFILE, ENFILE].contains(self.code) }
     var isAbsence: Bool { self.code == ENOENT }
 
-    /// The failure as a client is told it, which need not know the names and places of files.
+    /// The error to send to a client, without names and paths of files.
     var asTransferError: any Error {
         if self.isShortage {
             return TransferError(
                 .noRoom,
-                "the server's disk is full; what it had of the file was removed. Free space there, and send it again"
+                "the server's disk is full; the received part was removed. Free space there, and send the file again"
             )
         }
         if self.isReadOnly {
             return TransferError(
                 .readOnly,
-                "the server's store cannot be written; what it has of unfinished files is kept for a later attempt"
+                "the server's store cannot be written; received parts of unfinished files are kept for a later attempt"
             )
         }
         if self.isDescriptorShortage { return StatusError(.overloaded) }
@@ -78,7 +78,7 @@ protocol StoreFileSystem: Sendable {
 
     /// Makes a folder if its parent exists.
     func makeFolder(path: String) throws(SystemError)
-    /// Opens a folder. Here alone a link is followed.
+    /// Opens a folder. Only this function follows a link.
     func openFolder(path: String) throws(SystemError) -> Descriptor
 
     func makeFolder(_ name: String, in folder: Descriptor) throws(SystemError)
@@ -98,14 +98,14 @@ protocol StoreFileSystem: Sendable {
         throws(SystemError) -> Int
     /// Returns the number of bytes that were written, which may be fewer.
     func write(_ descriptor: Descriptor, _ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(SystemError) -> Int
-    /// Returns when the content, or the names in a folder, survive a power cut.
+    /// Returns when the content, or the names in a folder, survive a power failure.
     func synchronize(_ descriptor: Descriptor) throws(SystemError)
-    /// Brings what was written to the disk, as far as that is of use before ``synchronize(_:)``. Takes its time.
+    /// Writes buffered content to the disk, to the extent that this shortens ``synchronize(_:)``. It may take long.
     func flush(_ descriptor: Descriptor)
-    /// Locks a file against other processes until it is closed. Returns false if one has it.
+    /// Locks a file against other processes until it is closed. Returns false if another process has locked it.
     func lock(_ descriptor: Descriptor) -> Bool
 
-    /// Gives a file another name, in place of the file that may have it.
+    /// Renames a file, replacing an existing file of the new name.
     func rename(_ name: String, in folder: Descriptor, to newName: String, in newFolder: Descriptor)
         throws(SystemError)
     func remove(_ name: String, in folder: Descriptor) throws(SystemError)
@@ -117,7 +117,7 @@ protocol StoreFileSystem: Sendable {
 }
 
 extension StoreFileSystem {
-    /// The status; nil if there is no such file.
+    /// Returns the status; nil if there is no such file.
     func statusIfPresent(of name: String, in folder: Descriptor) throws(SystemError) -> FileStatus? {
         do throws(SystemError) {
             return try self.status(of: name, in: folder)
@@ -127,7 +127,7 @@ extension StoreFileSystem {
         }
     }
 
-    /// Removes a file. It is fine if there is none.
+    /// Removes a file. A missing file is no error.
     func removeIfPresent(_ name: String, in folder: Descriptor) throws(SystemError) {
         do throws(SystemError) {
             try self.remove(name, in: folder)
@@ -147,7 +147,7 @@ extension StoreFileSystem {
         }
     }
 
-    /// Reads a small file whole. Nil if it is longer than `limit`.
+    /// Reads a small file completely. Nil if it is longer than `limit`.
     func contents(of name: String, in folder: Descriptor, limit: Int) throws(SystemError) -> [UInt8]? {
         let descriptor = try self.openForReading(name, in: folder)
         defer { self.close(descriptor) }
@@ -167,11 +167,11 @@ extension StoreFileSystem {
         return Array(bytes.prefix(count))
     }
 
-    /// Writes a small file, in one step: whoever reads it finds the old one or the new one.
+    /// Writes a small file, in one step: readers find either the old one or the new one.
     ///
     /// - Parameters:
-    ///   - temporary: A name that nothing else has.
-    ///   - isDurable: Whether it is to survive a power cut.
+    ///   - temporary: A name that no other file has.
+    ///   - isDurable: Whether the file must survive a power failure.
     func replace(
         _ name: String,
         in folder: Descriptor,

@@ -2,7 +2,7 @@
 import DequeModule
 import NIOConcurrencyHelpers
 
-/// Gives each key to one task at a time, in the order in which they ask. A turn is short, so waiting cannot be
+/// Grants each key to one task at a time, in the order in which they ask. A turn is short, so waiting cannot be
 /// cancelled.
 final class Turns<Key: Hashable & Sendable>: Sendable {
     private typealias Waiter = CheckedContinuation<Void, Never>

@@ -40,20 +40,20 @@ struct PartialHash: Sendable {
     }
 }
 
-/// The content of an unfinished file, open to be continued.
+/// The content of an unfinished file, open for appending.
 ///
-/// Of content that is there already the hash is made beside what comes, so that the writer need not wait for it: with
-/// each part eight times as much of the rest.
+/// The hash of content that existed already is computed along with new content, so that the writer need not wait for
+/// it: with each part, eight times its length of the existing content.
 struct UnfinishedContent: Sendable {
     let descriptor: CInt
     let file: TransferFile
     /// The number of bytes that have been written.
     private(set) var offset: UInt64
     private(set) var hash: PartialHash
-    /// Where the disk was last asked to write.
+    /// The offset at which the disk was last asked to write.
     private var flushed: UInt64
 
-    /// The number of bytes after which the disk is asked to write, so that it does not get all in the end.
+    /// The number of bytes after which the disk is asked to write, so that not everything is written at the end.
     private static let flushInterval: UInt64 = 64 << 20
 
     init(_ descriptor: CInt, _ file: TransferFile, offset: UInt64 = 0, hash: PartialHash = PartialHash()) {
@@ -70,7 +70,10 @@ struct UnfinishedContent: Sendable {
     mutating func append(_ parts: [ByteBuffer], _ fileSystem: any StoreFileSystem) throws {
         for part in parts {
             guard UInt64(part.readableBytes) <= self.file.size - self.offset else {
-                throw TransferError(.invalidRequest, "content came beyond the file's size of \(self.file.size) bytes")
+                throw TransferError(
+                    .invalidRequest,
+                    "content arrived beyond the file's size of \(self.file.size) bytes"
+                )
             }
             try part.withUnsafeReadableBytes { bytes in
                 try fileSystem.writeAll(self.descriptor, bytes, at: self.offset)
@@ -91,11 +94,11 @@ struct UnfinishedContent: Sendable {
         let start = self.hash.position
         try self.hash.read(self.descriptor, upTo: self.offset, limit: limit, fileSystem)
         guard self.isHashed || self.hash.position > start else {
-            throw SystemError(failingTo: "read an unfinished file, which is shorter than it was")
+            throw SystemError(failingTo: "read an unfinished file, which has become shorter")
         }
     }
 
-    /// Whether enough has come for the disk to begin.
+    /// Returns whether enough has arrived for the disk to begin writing.
     mutating func takeFlush() -> Bool {
         guard self.offset - self.flushed >= Self.flushInterval else { return false }
         self.flushed = self.offset

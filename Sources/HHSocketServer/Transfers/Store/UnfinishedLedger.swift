@@ -5,14 +5,14 @@ import HHSocket
 /// The account of a store's unfinished files: who writes which, who may begin another, and which have been there for
 /// too long. No I/O; the time is passed in, in milliseconds since 1970.
 ///
-/// The files on the disk have the last word: before a decision the shell enters what it has found there
-/// (``found(_:received:touched:)``, ``remove(_:)``), and afterwards what it has made (``opened(_:received:now:)``).
+/// The files on the disk are authoritative: before a decision the shell enters what it has found there
+/// (``found(_:received:touched:)``, ``remove(_:)``), and afterwards what it has created (``opened(_:received:now:)``).
 struct UnfinishedLedger: Sendable {
     struct Entry: Hashable, Sendable {
         var record: UnfinishedRecord
-        /// The number of bytes that have come.
+        /// The number of bytes received.
         var received: UInt64
-        /// When something last came.
+        /// The time of the last write.
         var touched: UInt64
         /// Whether a writer is at work on it.
         var isLive: Bool
@@ -23,11 +23,11 @@ struct UnfinishedLedger: Sendable {
 
     /// The result of a decision to begin.
     struct Plan: Hashable, Sendable {
-        /// The record that is to stand beside the file.
+        /// The record to be stored beside the file.
         var record: UnfinishedRecord
-        /// Whether it differs from the one that does.
+        /// Whether it differs from the stored record.
         var isRecordNew: Bool
-        /// Whether what has come is kept.
+        /// Whether the received content is kept.
         var isContentKept: Bool
         /// Whether another content was unfinished.
         var isChanged: Bool
@@ -37,24 +37,24 @@ struct UnfinishedLedger: Sendable {
 
     private struct Usage: Hashable, Sendable {
         var files = 0
-        /// As announced.
+        /// The number of bytes, as announced.
         var bytes: UInt64 = 0
     }
 
-    /// A writer that has been superseded under an id of which nothing is unfinished any more.
+    /// A superseded writer of an id that has no unfinished file any more.
     private struct FormerWriter: Hashable, Sendable {
         var id: TransferID
         var writer: UInt64
     }
 
-    /// The number of writers that are remembered though their file is not unfinished any more.
+    /// The number of writers that are remembered after their file is no longer unfinished.
     static let maximumFormerWriters = 4_096
 
     let limits: TransferLimits
     private(set) var entries: [TransferID: Entry] = [:]
     private var owners: [String: Usage] = [:]
-    /// The number of bytes that count towards the limit on those of all. Sizes are a peer's to choose, so sums wrap and
-    /// do not trap.
+    /// The number of bytes that count towards the limit for all identities. Peers choose the sizes, so sums wrap and do
+    /// not trap.
     private(set) var heldBytes: UInt64 = 0
     private var former: Set<FormerWriter> = []
     /// The oldest first.
@@ -83,7 +83,7 @@ struct UnfinishedLedger: Sendable {
         self.set(Entry(record: entry.record, received: received, touched: now, isLive: false))
     }
 
-    /// Nothing is unfinished any more.
+    /// Records that the id has no unfinished file.
     mutating func remove(_ id: TransferID) {
         guard let entry = self.entries.removeValue(forKey: id) else { return }
         self.discount(entry)
@@ -164,7 +164,7 @@ struct UnfinishedLedger: Sendable {
             throw TransferError(
                 .quota,
                 """
-                with \(size) bytes more this client's unfinished files would exceed the server's limit of \
+                with \(size) more bytes this client's unfinished files would exceed the server's limit of \
                 \(limits.maximumBytesPerIdentity) bytes
                 """
             )
@@ -172,7 +172,7 @@ struct UnfinishedLedger: Sendable {
         let others = self.entries.count - (entry == nil ? 0 : 1)
         let held = self.heldBytes &- (entry?.held ?? 0)
         guard others < limits.maximumFiles, Self.fits(size, beside: held, limit: limits.maximumBytes) else {
-            throw TransferError(.quota, "the server has as many unfinished files as it may; try again another day")
+            throw TransferError(.quota, "the server has as many unfinished files as allowed; try again later")
         }
     }
 
@@ -184,7 +184,7 @@ struct UnfinishedLedger: Sendable {
 
     // MARK: Age
 
-    /// The files that nobody has worked on for longer than they live.
+    /// Returns the files on which nobody has worked for longer than their lifetime.
     func expired(now: UInt64) -> [TransferID] {
         let lifetime = self.limits.lifetime
         return self.entries.values.filter { entry in
@@ -193,7 +193,7 @@ struct UnfinishedLedger: Sendable {
         }.map { $0.record.id }
     }
 
-    /// A description of a sum that is not the one of its parts; nil if there is none. For tests.
+    /// A description of a sum that does not match its parts; nil if there is none. For tests.
     var inconsistency: String? {
         var owners: [String: Usage] = [:]
         var held: UInt64 = 0

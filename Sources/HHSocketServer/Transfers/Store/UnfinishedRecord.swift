@@ -2,11 +2,11 @@
 import HHSocket
 import NIOCore
 
-/// The description of an unfinished file, kept beside it.
+/// The description of an unfinished file, stored beside it.
 struct UnfinishedRecord: Hashable, Sendable {
     /// The number of superseded writers that are remembered: the last ones.
     static let maximumSuperseded = 64
-    /// The length of an owner's name in bytes above which a hash stands for it.
+    /// The length of an owner's name in bytes above which a hash is stored instead.
     static let maximumOwnerLength = 256
 
     var id: TransferID
@@ -15,7 +15,7 @@ struct UnfinishedRecord: Hashable, Sendable {
     var writer: UInt64
     /// The writers before this one, the oldest first.
     private(set) var superseded: [UInt64] = []
-    /// For whom limits count.
+    /// The owner whose limits apply.
     private(set) var owner: String
     /// When this content was begun, in milliseconds since 1970.
     var begun: UInt64
@@ -28,13 +28,13 @@ struct UnfinishedRecord: Hashable, Sendable {
         self.begun = begun
     }
 
-    /// The name that stands for an owner, which may be a long one.
+    /// Returns a short name for an owner, whose name may be long.
     static func short(_ owner: String) -> String {
         guard owner.utf8.count > Self.maximumOwnerLength else { return owner }
         return "sha256 \(Array(owner.utf8).withUnsafeBytes { TransferDigest(of: $0) })"
     }
 
-    /// Notes that `put` goes on with the file, or begins it with another content.
+    /// Records that `put` continues the file, or begins it with other content.
     mutating func continueWith(_ put: TransferPut, now: UInt64) {
         if put.writer != self.writer {
             self.superseded.append(self.writer)

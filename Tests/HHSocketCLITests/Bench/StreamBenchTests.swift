@@ -122,7 +122,7 @@ import Darwin
                 try await stream.send(ByteBuffer(repeating: 0, count: 127))
                 return ByteBuffer()
             }
-            self.expect(outcome, "item 1 has 127 bytes, and not 128")
+            self.expect(outcome, "item 1 has 127 bytes instead of 128")
         }
     }
 

@@ -116,7 +116,7 @@ import Testing
         #expect(error.code == .hostNotFound)
         #expect(
             error.message == """
-                the resolver found IPv4 addresses alone, and SocketConfiguration.addressFamilies is onlyIPv6; allow IPv4 \
+                the resolver found IPv4 addresses only, and SocketConfiguration.addressFamilies is onlyIPv6; allow IPv4 \
                 there, or see that it returns names or IPv6 addresses
                 """
         )

@@ -434,7 +434,7 @@ import Testing
             (#"{"request": [], "response": [], "bodyEnd": "2D0D0A"}"#, "at bodyEnd: expected an object"),
             (#"{"request": [], "response": [], "bodyEnd": {"constant": "2"}}"#, "hexadecimal"),
             (#"{"request": [], "response": [], "statuses": {"x": 1}}"#, "at statuses.x: a status on the wire"),
-            (#"{"request": [], "response": [], "statuses": {"1": "sad"}}"#, #"at statuses.1: "sad" is no status"#),
+            (#"{"request": [], "response": [], "statuses": {"1": "sad"}}"#, #"at statuses.1: "sad" is not a status"#),
             (#"{"request": [], "response": [], "statuses": {"1": 5, "0x1": 6}}"#, "the status 1 is given twice"),
             (#"{"request": [], "response": [], "push": {}}"#, "one of the keys serial, serials, types, flag"),
             (#"{"request": [], "response": [], "push": {"types": [1, 2], "mask": 1}}"#, "mask"),

@@ -24,8 +24,8 @@ public struct TransferClient: Sendable {
         /// reports. A connection on which there is none for a third of it is left for another. 60 s by default.
         public var timeout = Duration.seconds(60)
         /// The number of bytes that are read and sent at once; 4 KiB to 1 MiB, what lies outside is taken for the
-        /// nearer end. 256 KiB by default.
-        public var pieceSize = 256 << 10
+        /// nearer end. 512 KiB by default.
+        public var pieceSize = 512 << 10
         /// The priority of content among what the client sends. ``/HHSocket/FramePriority/low`` by default.
         public var priority = FramePriority.low
         /// The options of the calls below, such as metadata that tell who sends. Their timeout, deadline, priority,
@@ -82,7 +82,13 @@ public struct TransferClient: Sendable {
         completionHandler: (@Sendable (Result<TransferResult, TransferError>) -> Void)? = nil
     ) -> Transfer {
         let what = "put of \(path)"
-        let source = FileSource(path, what: what, pieceLength: self.options.pieceLength, files: self.files)
+        let source = FileSource(
+            path,
+            what: what,
+            pieceLength: self.options.pieceLength,
+            files: self.files,
+            runsMeanwhile: { [pool] job in pool.submit { if $0 == .active { job() } } }
+        )
         return self.begin(completionHandler) { PutRun(source, what: what, id: id, $0) }
     }
 

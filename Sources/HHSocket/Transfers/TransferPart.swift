@@ -9,8 +9,9 @@ package struct TransferPart: Hashable, Sendable {
     /// The greatest number of bytes in a part.
     package static let maximumLength = 1 << 20
     /// The greatest number of bytes in a part whose item fills one frame, so that nobody puts it together from pieces.
-    /// Four of them, with what frames cost, are within the window of a stream where hello says nothing of it.
-    package static let lengthInOneFrame = StreamFrames.maximumPieceLength - 64
+    /// Four of them, with what frames cost, are within the window of a stream where hello says nothing of it. A number
+    /// of whole pages, so that neither side touches a page of its file twice.
+    package static let lengthInOneFrame = StreamFrames.maximumPieceLength - (4 << 10)
     /// The window of a stream that brings content, where hello announced less, in what frames cost: neither side waits
     /// for the other's credit while it reads or writes a file.
     package static let window: UInt64 = 1 << 20

@@ -58,7 +58,10 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         let link = Link(
             id: id,
             loop: loop,
-            language: self.rules.language(customFields: try self.rules.customFields.get(), isMasked: agreement != nil),
+            language: self.rules.language(
+                customFields: try self.rules.customFields.get(),
+                isCopiedAgain: agreement != nil || self.rules.configuration.tls != nil
+            ),
             settings: self.rules.linkSettings,
             host: host
         )

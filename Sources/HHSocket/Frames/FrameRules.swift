@@ -113,13 +113,14 @@ package struct FrameRules: Sendable {
         )
     }
 
-    /// The largest body that is copied on its way to a WebSocket, which copies it again for masking.
-    private static let largestCopiedBeforeMasking = 16 << 10
+    /// The largest body that is copied on its way to a WebSocket, which copies it again for masking, or to TLS,
+    /// which does as it encrypts it.
+    private static let largestCopiedTwice = 16 << 10
 
     /// A client's frames on one connection.
     ///
-    /// - Parameter isMasked: Whether a WebSocket carries them.
-    func language(customFields: [UInt8]?, isMasked: Bool) -> FrameLanguage {
+    /// - Parameter isCopiedAgain: Whether a WebSocket or TLS carries them.
+    func language(customFields: [UInt8]?, isCopiedAgain: Bool) -> FrameLanguage {
         FrameLanguage(
             decoder: FrameDecoder(
                 direction: .response,
@@ -128,7 +129,7 @@ package struct FrameRules: Sendable {
                 maximumCorruptRun: self.configuration.maximumCorruptRun
             ),
             encoder: FrameEncoder(direction: .request, format: self.format, customFields: customFields),
-            largestCopied: isMasked ? Self.largestCopiedBeforeMasking : Frame.unslicedLength
+            largestCopied: isCopiedAgain ? Self.largestCopiedTwice : Frame.unslicedLength
         )
     }
 }

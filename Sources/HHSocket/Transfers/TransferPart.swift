@@ -9,8 +9,9 @@ package struct TransferPart: Hashable, Sendable {
     /// The greatest number of bytes in a part.
     package static let maximumLength = 1 << 20
     /// The largest number of bytes in a part whose item fits one frame, so that it need not be assembled from pieces.
-    /// Four of them, with the cost of their frames, fit the window of a stream for which hello announces none.
-    package static let lengthInOneFrame = StreamFrames.maximumPieceLength - 64
+    /// Four of them, with the cost of their frames, fit the window of a stream for which hello announces none. A number
+    /// of whole pages, so that neither side touches a page of its file twice.
+    package static let lengthInOneFrame = StreamFrames.maximumPieceLength - (4 << 10)
     /// The window of a stream that carries content, if hello announced less, in the cost of frames: neither side waits
     /// for the other's credit while it reads or writes a file.
     package static let window: UInt64 = 1 << 20

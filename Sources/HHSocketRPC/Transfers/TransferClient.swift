@@ -23,9 +23,9 @@ public struct TransferClient: Sendable {
         /// connection. Progress is a byte that the peer's TCP has acknowledged, a received byte, or an offset that the
         /// server reports. A connection without progress for a third of it is replaced. 60 s by default.
         public var timeout = Duration.seconds(60)
-        /// The number of bytes that are read and sent at once; 4 KiB to 1 MiB, other values are clamped. 256 KiB by
+        /// The number of bytes that are read and sent at once; 4 KiB to 1 MiB, other values are clamped. 512 KiB by
         /// default.
-        public var pieceSize = 256 << 10
+        public var pieceSize = 512 << 10
         /// The priority of content among what the client sends. ``/HHSocket/FramePriority/low`` by default.
         public var priority = FramePriority.low
         /// The options of the underlying calls, such as metadata that identify the sender. Their timeout, deadline,
@@ -82,7 +82,13 @@ public struct TransferClient: Sendable {
         completionHandler: (@Sendable (Result<TransferResult, TransferError>) -> Void)? = nil
     ) -> Transfer {
         let what = "put of \(path)"
-        let source = FileSource(path, what: what, pieceLength: self.options.pieceLength, files: self.files)
+        let source = FileSource(
+            path,
+            what: what,
+            pieceLength: self.options.pieceLength,
+            files: self.files,
+            runsMeanwhile: { [pool] job in pool.submit { if $0 == .active { job() } } }
+        )
         return self.begin(completionHandler) { PutRun(source, what: what, id: id, $0) }
     }
 

@@ -6,8 +6,9 @@ enum ConnectionCost {
     static let plain = 8 << 10
     /// A connection over TLS on which nothing happens.
     static let tls = 64 << 10
-    /// The additional cost of a connection over TLS that has carried a file: NIOSSL's buffers, which stay.
-    static let tlsContent = 256 << 10
+    /// The additional cost of a connection over TLS that has carried a file: NIOSSL's buffers and that of reads, which
+    /// stay.
+    static let tlsContent = 320 << 10
     /// A request whose handler is a task, without its body: the task, its place in the tables, the answer's frame.
     static let request = 4 << 10
     /// A push that waits, without its bytes.

@@ -118,3 +118,14 @@ public protocol TransferWriter: Sendable {
 protocol TransferItemReader: TransferReader {
     func items(at offset: UInt64, count: Int) async throws -> [ByteBuffer]
 }
+
+/// A writer on whose store's threads the task may run that uses it.
+protocol ThreadedTransferWriter: TransferWriter {
+    /// The store's threads. What runs there may block.
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
+    var executor: any TaskExecutor { get }
+
+    /// Does on the calling thread, which is one of ``executor``, what ``append(_:)`` does; and lets others have the
+    /// thread before it returns, if they wait for one.
+    func appendHere(_ parts: [ByteBuffer]) async throws
+}

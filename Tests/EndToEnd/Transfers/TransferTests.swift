@@ -47,7 +47,7 @@ import Testing
                 #expect(try await house.transfers.get(put.id, to: copy).value.file == file)
                 #expect(try TransferHouse.describe(copy) == file)
                 try await eventually("the buffers are held") {
-                    (256 << 10..<384 << 10).contains(house.server.heldBytes)
+                    (320 << 10..<448 << 10).contains(house.server.heldBytes)
                 }
             }
             await house.client.close()

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Dispatch
 import Foundation
 import HHSocket
 import NIOCore
@@ -14,8 +15,19 @@ import Testing
 
     init() throws { self.folder = try TemporaryFolder() }
 
-    private func source(_ path: String, pieceLength: Int = 1_000) -> FileSource {
-        FileSource(path, what: "put", pieceLength: pieceLength, files: self.files)
+    /// The other thread that may read while a file is hashed.
+    enum Helper: CaseIterable {
+        case none, atOnce, thread
+    }
+
+    private func source(_ path: String, pieceLength: Int = 1_000, _ helper: Helper = .none) -> FileSource {
+        FileSource(path, what: "put", pieceLength: pieceLength, files: self.files) { job in
+            switch helper {
+            case .none: break
+            case .atOnce: job()
+            case .thread: DispatchQueue.global().async(execute: job)
+            }
+        }
     }
 
     private func code(_ body: () throws(TransferError) -> Void) -> TransferError.Code? {
@@ -27,9 +39,9 @@ import Testing
         }
     }
 
-    @Test func aFileIsDescribedAndReadInPieces() throws {
+    @Test(arguments: Helper.allCases) func aFileIsDescribedAndReadInPieces(_ helper: Helper) throws {
         let text = String(repeating: "0123456789", count: 250)
-        let source = self.source(try self.folder.write(text, to: "f"))
+        let source = self.source(try self.folder.write(text, to: "f"), helper)
         self.files.shorten(to: 7)
         let file = try self.describe(source)
         var hash = SHA256()
@@ -57,10 +69,13 @@ import Testing
         #expect(self.files.openCount == 0)
     }
 
-    @Test func anErrorOfTheSystemNamesTheFile() throws {
-        let path = try self.folder.write("text", to: "f")
-        self.files.fail(.read, with: EIO)
-        let source = self.source(path)
+    @Test(arguments: Helper.allCases, [0, 1, 2]) func anErrorOfTheSystemNamesTheFile(
+        _ helper: Helper,
+        _ reads: Int
+    ) throws {
+        let path = try self.folder.write(String(repeating: "x", count: 3_000), to: "f")
+        self.files.fail(.read, after: reads, with: EIO)
+        let source = self.source(path, helper)
         do throws(TransferError) {
             _ = try self.describe(source)
             Issue.record("read")
@@ -69,9 +84,9 @@ import Testing
         }
     }
 
-    @Test func aLargeFileIsHashedInSteps() throws {
+    @Test(arguments: Helper.allCases) func aLargeFileIsHashedInSteps(_ helper: Helper) throws {
         let text = String(repeating: "x", count: 40 << 20)
-        let source = self.source(try self.folder.write(text, to: "f"), pieceLength: 1 << 20)
+        let source = self.source(try self.folder.write(text, to: "f"), pieceLength: 1 << 20, helper)
         #expect(try source.describe() == nil)
         #expect(self.files.count(.read) == 16)
         #expect(try source.describe() == nil)
@@ -113,10 +128,10 @@ import Testing
         )
     }
 
-    @Test func aFileThatChangesWhileItIsHashedIsNoticed() throws {
+    @Test(arguments: Helper.allCases) func aFileThatChangesWhileItIsHashedIsNoticed(_ helper: Helper) throws {
         let path = try self.folder.write(String(repeating: "x", count: 5_000), to: "f")
         self.files.before(.read, after: 3) { truncate(path, 100) }
-        let source = self.source(path)
+        let source = self.source(path, helper)
         #expect(self.code { () throws(TransferError) in _ = try self.describe(source) } == .sourceChanged)
     }
 

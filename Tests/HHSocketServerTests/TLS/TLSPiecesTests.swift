@@ -142,4 +142,29 @@ import Testing
         #expect(capacities == [2_048, 16_384, 16_384, 16_384])
         #expect(pool.count == 1)
     }
+
+    /// The pages of a new one would be cleared for each read.
+    @Test func theBufferOfFilesIsUsedAgain() {
+        var pool = NIOPooledRecvBufferAllocator(
+            capacity: Int(TLSReadAllocator.readsAtATime),
+            recvAllocator: TLSReadAllocator()
+        )
+        func read(_ count: Int) -> ByteBuffer {
+            defer { pool.record(actualReadBytes: count) }
+            return pool.buffer(allocator: ByteBufferAllocator()) { $0.writeRepeatingByte(1, count: count) }.0
+        }
+        func place(_ buffer: ByteBuffer) -> UnsafeRawPointer? { buffer.withUnsafeReadableBytes { $0.baseAddress } }
+        _ = read(1_500)
+        pool.recvAllocator = TLSReadAllocator(carriesContent: true)
+        var buffer = read(65_536)
+        #expect(buffer.capacity == 65_536)
+        let first = place(buffer)
+        buffer = ByteBuffer()
+        buffer = read(100)
+        #expect(place(buffer) == first)
+        // One that somebody keeps is not overwritten.
+        let other = read(65_536)
+        #expect(place(other) != first && other.capacity == 65_536)
+        #expect(buffer.readableBytes == 100 && pool.count == 1)
+    }
 }

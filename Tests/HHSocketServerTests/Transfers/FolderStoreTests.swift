@@ -2,11 +2,15 @@
 import Foundation
 import HHSocket
 import HHSocketTesting
+import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
 
 @testable import HHSocketServer
+
+/// The thread that calls.
+private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue) }
 
 /// A store on files in memory.
 @Suite struct FolderStoreTests {
@@ -48,6 +52,34 @@ import Testing
         #expect(try await self.store.get("a", pieceLength: 10_000) == bytes)
         let found = try await self.store.find("a")
         #expect(found?.file == TransferFile(of: bytes))
+        try await self.expectNothingBut(["a"])
+    }
+
+    /// The task of a put need not leave the thread that writes.
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
+    @Test func contentIsWrittenByTheThreadThatHasTakenIt() async throws {
+        let bytes = content(400_000)
+        let writer = try await self.store.beginUnfinished(TransferPut("a", bytes)).writer
+        let threaded = try #require(writer as? any ThreadedTransferWriter)
+        let threads = NIOLockedValueBox<Set<UInt>>([])
+        self.files.set { state in
+            state.fault = { function, _ in
+                if function == "write" { threads.withLockedValue { _ = $0.insert(currentThread()) } }
+                return nil
+            }
+        }
+        for start in [0, 200_000] {
+            try await withTaskExecutorPreference(threaded.executor) {
+                let before = currentThread()
+                try await threaded.appendHere([ByteBuffer(bytes: bytes[start..<(start + 200_000)])])
+                #expect(threads.withLockedValue { $0 } == [before])
+                threads.withLockedValue { $0 = [] }
+            }
+        }
+        self.files.set { $0.fault = nil }
+        try await writer.finish()
+        await writer.close()
+        #expect(try await self.store.get("a") == bytes)
         try await self.expectNothingBut(["a"])
     }
 

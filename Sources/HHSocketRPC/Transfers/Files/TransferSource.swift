@@ -40,23 +40,32 @@ final class MemorySource: TransferSource {
 /// that is replaced, is not sent any further.
 final class FileSource: TransferSource, @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable; the variables are accessed only by the methods, which ``FileWork``
-    // calls one after the other.
+    // calls one after the other. Code that reads ahead on another thread accesses only constants.
     private let path: String
     private let what: String
     private let pieceLength: Int
     private let files: any TransferFiles
+    private let runsMeanwhile: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var opened: (file: CInt, status: FileStatus)?
-    /// The part of it that has been hashed; nil before the first and after the last.
-    private var hashed: HashedPart?
+    /// The part of it that has been hashed, and the memory for that; nil before the first and after the last.
+    private var hashing: (part: HashedPart, memory: PieceMemory)?
 
     /// - Parameters:
     ///   - what: The transfer, for errors.
     ///   - pieceLength: The largest number of bytes that is read at once.
-    init(_ path: String, what: String, pieceLength: Int, files: any TransferFiles) {
+    ///   - runsMeanwhile: Has another thread run what it is given, soon or never.
+    init(
+        _ path: String,
+        what: String,
+        pieceLength: Int,
+        files: any TransferFiles,
+        runsMeanwhile: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) {
         self.path = path
         self.what = what
         self.pieceLength = pieceLength
         self.files = files
+        self.runsMeanwhile = runsMeanwhile
     }
 
     deinit { self.close() }
@@ -67,29 +76,45 @@ final class FileSource: TransferSource, @unchecked Sendable {
 
     func describe() throws(TransferError) -> TransferFile? {
         let (file, status) = try self.open()
-        var hashed = self.hashed.take() ?? HashedPart()
+        let longest = Int(min(UInt64(self.pieceLength), max(1, status.size)))
+        var (hashed, memory) = self.hashing.take() ?? (HashedPart(), PieceMemory(length: longest))
         let end = min(status.size, hashed.length + HashedPart.step)
-        var buffer = [UInt8](repeating: 0, count: self.pieceLength)
-        while hashed.length < end {
-            let length = Int(min(UInt64(self.pieceLength), end - hashed.length))
-            let failure: TransferError? = buffer.withUnsafeMutableBytes { buffer in
-                let piece = UnsafeMutableRawBufferPointer(rebasing: buffer[..<length])
-                do throws(TransferError) {
-                    try self.fill(piece, file, at: hashed.length)
-                    hashed.append(UnsafeRawBufferPointer(piece))
-                    return nil
-                } catch {
-                    return error
-                }
-            }
-            if let failure { throw failure }
+        var next = self.read(file, from: hashed.length, to: end, into: memory.first)
+        while let reading = next {
+            let length = try reading.finish().get()
+            // The other half is read while this one is hashed.
+            memory.swap()
+            next = self.read(file, from: hashed.length + UInt64(length), to: end, into: memory.first)
+            if let next { self.runsMeanwhile { next.begin() } }
+            hashed.append(UnsafeRawBufferPointer(rebasing: memory.second[..<length]))
         }
         guard hashed.length == status.size else {
-            self.hashed = hashed
+            self.hashing = (hashed, memory)
             return nil
         }
         try self.check(file, status)
         return TransferFile(size: status.size, sha256: TransferDigest(hashed.hash))
+    }
+
+    /// Reads the next piece before `end`, in the end or before: nobody else touches `memory` until that is done.
+    ///
+    /// - Returns: Its length; nil where there is none.
+    private func read(
+        _ file: CInt,
+        from offset: UInt64,
+        to end: UInt64,
+        into memory: UnsafeMutableRawBufferPointer
+    ) -> SharedWork<Result<Int, TransferError>>? {
+        guard offset < end else { return nil }
+        let length = Int(min(UInt64(memory.count), end - offset))
+        // Proof: see above.
+        nonisolated(unsafe) let piece = UnsafeMutableRawBufferPointer(rebasing: memory[..<length])
+        return SharedWork {
+            Result { () throws(TransferError) in
+                try self.fill(piece, file, at: offset)
+                return length
+            }
+        }
     }
 
     func items(offset: UInt64, length: UInt64) throws(TransferError) -> [ByteBuffer] {

@@ -12,7 +12,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     struct Settings: Sendable {
         var attempts = TransferAttempts<Generator>.Settings()
         /// The greatest length of a piece, in bytes: 1 to ``TransferPart/maximumLength``.
-        var pieceLength: UInt64 = 256 << 10
+        var pieceLength: UInt64 = 512 << 10
         /// The largest number of bytes that is sent beyond the server's last report.
         var window: UInt64 = 4 << 20
     }

@@ -183,23 +183,27 @@ final class TLSService: Sendable {
 /// decrypted at once into another buffer.
 ///
 /// With ``readsAtATime`` NIO keeps the first buffer that it gets. It does not reuse it if the next may be larger, so
-/// each read has a new one, which is freed when the read is over.
+/// each read has a new one, which is freed when the read is over. A connection that carries files uses one buffer
+/// again and again, which is charged to it: the system would have to clear the pages of new ones for each read.
 struct TLSReadAllocator: RecvByteBufferAllocator {
     /// The number of reads after which received bytes are passed on. TLS decrypts them all into one buffer.
     static let readsAtATime: UInt = 1
 
-    private let readSize: Int
-    private var hasRead: Bool
+    private let carriesContent: Bool
+    private var hasRead = false
 
     /// - Parameter carriesContent: Whether the connection carries files.
     init(carriesContent: Bool = false) {
-        self.readSize = carriesContent ? TLSService.contentReadSize : TLSService.readSize
-        self.hasRead = carriesContent
+        self.carriesContent = carriesContent
     }
 
     func buffer(allocator: ByteBufferAllocator) -> ByteBuffer {
-        allocator.buffer(capacity: self.hasRead ? self.readSize : TLSService.firstReadSize)
+        if self.carriesContent { return allocator.buffer(capacity: TLSService.contentReadSize) }
+        return allocator.buffer(capacity: self.hasRead ? TLSService.readSize : TLSService.firstReadSize)
     }
+
+    /// The size of the buffer that is used again; nil: there is none.
+    func nextBufferSize() -> Int? { self.carriesContent ? TLSService.contentReadSize : nil }
 
     mutating func record(actualReadBytes: Int) -> Bool {
         self.hasRead = true

@@ -64,6 +64,26 @@ extension TransferService {
         _ stream: ServerStream,
         _ writer: any TransferWriter
     ) async throws {
+        if let writer = writer as? any ThreadedTransferWriter,
+            #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
+        {
+            // Nothing changes threads between the connection's and the one that writes.
+            try await withTaskExecutorPreference(writer.executor) {
+                try await self.receiveContent(&session, &items, stream) { try await writer.appendHere($0) }
+            }
+        } else {
+            try await self.receiveContent(&session, &items, stream) { try await writer.append($0) }
+        }
+        try await self.fromStore(stream, sign: PutSession.busyItem()) { try await writer.finish() }
+    }
+
+    /// Receives all that is still to come, and has `append` write it.
+    private func receiveContent(
+        _ session: inout PutSession,
+        _ items: inout ServerStream.Items.Iterator,
+        _ stream: ServerStream,
+        _ append: ([ByteBuffer]) async throws -> Void
+    ) async throws {
         while !session.isWhole {
             guard let item = try await items.next() else { throw session.endedEarly() }
             var step = session.received(item)
@@ -79,7 +99,7 @@ extension TransferService {
                 step = session.received(item)
             }
             if !parts.isEmpty {
-                try await self.fromStore { [parts] in try await writer.append(parts) }
+                try await self.fromStore { [parts] in try await append(parts) }
                 if let report = session.wrote() { try await stream.send(report.item) }
             }
             switch step {
@@ -88,7 +108,6 @@ extension TransferService {
             case .ignore, .take, .begin: break
             }
         }
-        try await self.fromStore(stream, sign: PutSession.busyItem()) { try await writer.finish() }
     }
 }
 

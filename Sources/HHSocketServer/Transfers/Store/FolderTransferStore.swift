@@ -139,16 +139,8 @@ public final class FolderTransferStore: TransferStore {
         _ body: @escaping @Sendable () throws -> Result
     ) async throws -> Result {
         try await withCheckedThrowingContinuation { continuation in
-            self.threads.submit(for: UInt64(bitPattern: Int64(id.hashValue))) {
-                continuation.resume(
-                    with: Swift.Result {
-                        do {
-                            return try body()
-                        } catch let error as SystemError {
-                            throw error.asTransferError
-                        }
-                    }
-                )
+            self.threads.submit(for: Self.owner(id)) {
+                continuation.resume(with: Swift.Result { try Self.told(body) })
             }
         }
     }
@@ -161,6 +153,34 @@ public final class FolderTransferStore: TransferStore {
         await self.turns.take(id)
         defer { self.turns.give(id) }
         return try await self.onThread(of: id, body)
+    }
+
+    /// Runs `body` where the caller runs, which may block, when nothing else is done with this id.
+    func inTurnHere<Result>(of id: TransferID, _ body: () throws -> Result) async throws -> Result {
+        await self.turns.take(id)
+        defer { self.turns.give(id) }
+        return try Self.told(body)
+    }
+
+    /// The threads, for a task that works on the file of an id.
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
+    func executor(of id: TransferID) -> StoreExecutor { StoreExecutor(self.threads, owner: Self.owner(id)) }
+
+    /// Lets others have the thread of a task that runs on one, if they wait.
+    func giveWay() async {
+        if self.threads.waitingCount > 0 { await Task.yield() }
+    }
+
+    /// In whose turn work on the file of an id is done.
+    private static func owner(_ id: TransferID) -> UInt64 { UInt64(bitPattern: Int64(id.hashValue)) }
+
+    /// Runs `body`, and throws errors of the system as clients are told them.
+    private static func told<Result>(_ body: () throws -> Result) throws -> Result {
+        do {
+            return try body()
+        } catch let error as SystemError {
+            throw error.asTransferError
+        }
     }
 
     func inBackground(_ body: @escaping @Sendable () -> Void) { self.threads.submit(body) }

@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// The writer of an unfinished file of a ``FolderTransferStore``.
-struct FolderTransferWriter: TransferWriter {
+struct FolderTransferWriter: ThreadedTransferWriter {
     let offset: UInt64
     private let store: FolderTransferStore
     private let live: LivePut
@@ -15,8 +15,16 @@ struct FolderTransferWriter: TransferWriter {
         self.offset = offset
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
+    var executor: any TaskExecutor { self.store.executor(of: self.live.id) }
+
     func append(_ parts: [ByteBuffer]) async throws {
         try await self.store.inTurn(of: self.live.id) { try self.store.append(parts, to: self.live) }
+    }
+
+    func appendHere(_ parts: [ByteBuffer]) async throws {
+        try await self.store.inTurnHere(of: self.live.id) { try self.store.append(parts, to: self.live) }
+        await self.store.giveWay()
     }
 
     func finish() async throws {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+import Atomics
+import NIOConcurrencyHelpers
+
+/// Work that another thread does while this one does something else, or this one once it needs the result: nobody waits
+/// for a thread that has not begun, so that busy threads cannot wait for each other.
+package final class SharedWork<Value: Sendable>: @unchecked Sendable {
+    // Proof of Sendable: `work` is Sendable; `value` is touched by the thread that has set `hasBegun`, until it sets
+    // `isDone`, and from then on read alone.
+    private let hasBegun = ManagedAtomic(false)
+    private let isDone = ConditionLock(value: false)
+    private let work: @Sendable () -> Value
+    private var value: Value?
+
+    /// - Parameter work: The work. It is done once, by whoever comes first, or never if nobody comes.
+    package init(_ work: @escaping @Sendable () -> Value) {
+        self.work = work
+    }
+
+    /// Does the work, unless somebody has begun.
+    package func begin() {
+        guard !self.hasBegun.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        self.value = self.work()
+        self.isDone.lock()
+        self.isDone.unlock(withValue: true)
+    }
+
+    /// Does the work unless somebody has begun, and returns its result once it is done.
+    package func finish() -> Value {
+        self.begin()
+        self.isDone.lock(whenValue: true)
+        defer { self.isDone.unlock() }
+        guard let value = self.value else { preconditionFailure("work that is done has a result") }
+        return value
+    }
+}

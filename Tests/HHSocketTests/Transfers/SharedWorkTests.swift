@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+import Dispatch
+import HHSocket
+import NIOConcurrencyHelpers
+import Testing
+
+/// Work that is done by whoever comes first.
+@Suite struct SharedWorkTests {
+    private let count = NIOLockedValueBox(0)
+
+    private func work(_ body: @escaping @Sendable () -> Void = {}) -> SharedWork<Int> {
+        SharedWork { [count] in
+            body()
+            return count.withLockedValue { count in
+                count += 1
+                return 7
+            }
+        }
+    }
+
+    @Test func itIsDoneHereIfNobodyHasBegun() {
+        let work = self.work()
+        #expect(work.finish() == 7)
+        // Who comes late does nothing.
+        work.begin()
+        #expect(work.finish() == 7)
+        #expect(self.count.withLockedValue { $0 } == 1)
+    }
+
+    @Test func whatAnotherThreadHasBegunIsWaitedFor() {
+        let (begun, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let work = self.work {
+            begun.signal()
+            mayGoOn.wait()
+        }
+        DispatchQueue.global().async { work.begin() }
+        begun.wait()
+        DispatchQueue.global().async { mayGoOn.signal() }
+        #expect(work.finish() == 7)
+        #expect(self.count.withLockedValue { $0 } == 1)
+    }
+
+    @Test func itIsDoneOnceWhoeverComes() {
+        for _ in 0..<200 {
+            self.count.withLockedValue { $0 = 0 }
+            let work = self.work()
+            DispatchQueue.concurrentPerform(iterations: 4) { number in
+                if number % 2 == 0 { work.begin() } else { #expect(work.finish() == 7) }
+            }
+            #expect(work.finish() == 7)
+            #expect(self.count.withLockedValue { $0 } == 1)
+        }
+    }
+}

@@ -12,16 +12,17 @@ public struct FramePriority: RawRepresentable, Hashable, Comparable, Sendable {
         self.rawValue = rawValue.isNaN ? 0.5 : min(max(rawValue, 0), 1)
     }
 
-    private init(unbounded rawValue: Float) {
+    @inlinable
+    init(unbounded rawValue: Float) {
         self.rawValue = rawValue
     }
 
     /// 0.25, as `URLSessionTask.lowPriority`.
-    public static let low = FramePriority(rawValue: 0.25)
+    @inlinable public static var low: FramePriority { FramePriority(unbounded: 0.25) }
     /// 0.5, as `URLSessionTask.defaultPriority`.
-    public static let `default` = FramePriority(rawValue: 0.5)
+    @inlinable public static var `default`: FramePriority { FramePriority(unbounded: 0.5) }
     /// 0.75, as `URLSessionTask.highPriority`.
-    public static let high = FramePriority(rawValue: 0.75)
+    @inlinable public static var high: FramePriority { FramePriority(unbounded: 0.75) }
     /// Heartbeats and other frames that are not calls: before everything the user sends.
     package static let control = FramePriority(unbounded: 2)
 

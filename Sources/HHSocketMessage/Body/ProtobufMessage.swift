@@ -111,7 +111,7 @@ extension ProtobufMessage {
         try self.canonicalBuffer().withUnsafeReadableBytes(body)
     }
 
-    /// Not inlinable, since it would be compiled for each type, whether or not it is encoded.
+    @inlinable
     public func messageBuffer() throws -> ByteBuffer { try self.serializedBuffer() }
 
     /// Encodes the message into a buffer of its own.

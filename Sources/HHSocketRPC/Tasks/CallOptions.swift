@@ -9,7 +9,8 @@ public import NIOCore
 /// ```
 public struct CallOptions: Sendable, Hashable {
     /// Options that few calls set, behind one reference that is nil for the others, so that copying is cheap.
-    private final class Rare: Sendable, Hashable {
+    @usableFromInline
+    final class Rare: Sendable, Hashable {
         struct Values: Sendable, Hashable {
             var header: [String: [UInt8]] = [:]
             var waitsForConnectivity: Bool?
@@ -30,7 +31,9 @@ public struct CallOptions: Sendable, Hashable {
             self.values = values
         }
 
+        @usableFromInline
         static func == (one: Rare, other: Rare) -> Bool { one === other || one.values == other.values }
+        @usableFromInline
         func hash(into hasher: inout Hasher) { hasher.combine(self.values) }
     }
 
@@ -39,11 +42,11 @@ public struct CallOptions: Sendable, Hashable {
     public var timeout: Duration?
     /// The priority among calls that wait for a connection or behind a peer that does not read. It has no effect among
     /// calls that can be sent at once. `.default` by default.
-    public var priority = FramePriority.default
+    public var priority: FramePriority
     /// Whether the called method is idempotent according to its `.proto`. No effect if ``isIdempotent`` is set.
-    @usableFromInline var isIdempotentMethod = false
+    @usableFromInline var isIdempotentMethod: Bool
     /// Nil if all of these options have their defaults.
-    private var rare: Rare?
+    @usableFromInline var rare: Rare?
 
     private mutating func setOption<T>(_ path: WritableKeyPath<Rare.Values, T>, _ value: T) {
         var values = self.rare?.values ?? Rare.Values()
@@ -169,7 +172,11 @@ public struct CallOptions: Sendable, Hashable {
     }
 
     /// - Parameter timeout: The time that the whole call may take; nil, the default, for the client's timeout.
+    @inlinable
     public init(timeout: Duration? = nil) {
         self.timeout = timeout
+        self.priority = .default
+        self.isIdempotentMethod = false
+        self.rare = nil
     }
 }

@@ -29,6 +29,7 @@ public struct SocketRequest: Sendable, Hashable {
     ///   - body: The payload; empty by default.
     ///   - timeout: The time that the whole call may take; nil, the default, for the client's timeout.
     ///   - header: The custom header fields of other wire formats, by name; by default as in the configuration.
+    @inlinable
     public init(
         type: UInt32,
         body: ByteBuffer = ByteBuffer(),
@@ -40,6 +41,7 @@ public struct SocketRequest: Sendable, Hashable {
     }
 
     /// Creates a request with options.
+    @inlinable
     public init(type: UInt32, body: ByteBuffer, options: CallOptions) {
         self.type = type
         self.body = body

@@ -105,12 +105,15 @@ import Testing
         #expect(checked > 100)
     }
 
-    /// A separator too many hides the end of its row.
-    @Test func everyRowOfATableHasTheColumnsOfItsHeading() throws {
+    /// A separator too many hides the end of its row, and an asterisk too many is shown.
+    @Test func rowsHaveTheColumnsOfTheirHeadingAndBoldTextIsBold() throws {
         var checked = 0
         for path in try DocumentationPage.paths + ["CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md"] {
             var columns: Int?
             for line in try DocumentationPage(path).prose.split(separator: "\n", omittingEmptySubsequences: false) {
+                // Two begin bold text, three show one.
+                let words = line.drop { $0 == "*" }
+                #expect(line.count - words.count != 3 || words.contains("***"), "\(path): \(line)")
                 guard line.hasPrefix("|") else {
                     columns = nil
                     continue

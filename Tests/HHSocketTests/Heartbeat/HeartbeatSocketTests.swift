@@ -80,6 +80,17 @@ import Testing
         #expect(warnings.map { $0.metadata["error"].map { "\($0)" } } == ["NoClock", "SocketError"])
     }
 
+    @Test func serverThatAnswersNoPingIsLeft() async throws {
+        let server = try await MockServer(.echo)
+        server.on(FrameType.heartbeat, .drop)
+        let policy = HeartbeatPolicy(interval: .milliseconds(20), replyTimeout: .milliseconds(20), mode: .ping)
+        let socket = self.socket(server, policy)
+        let events = socket.events
+        socket.connect()
+        _ = try await first(of: events, "the loss", where: self.isLoss)
+        #expect(server.received.allSatisfy { $0.frame.type == FrameType.heartbeat })
+    }
+
     @Test func serverThatShouldPingAndDoesNotIsLeftWithoutAPingOfOurs() async throws {
         let server = try await MockServer(.echo)
         let policy = HeartbeatPolicy(

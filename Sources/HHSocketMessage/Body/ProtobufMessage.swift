@@ -90,9 +90,14 @@ extension ProtobufMessage {
         return try self.longBytes()
     }
 
-    @inlinable
     public init(messageBytes: UnsafeRawBufferPointer) throws {
-        try self.init(messageBytes: messageBytes, limits: .standard)
+        try self.init(anyLength: messageBytes)
+    }
+
+    /// Decodes within the standard limits. Internal, so that the compiler does not compile it for each type, as it does
+    /// the initialiser with limits.
+    private init(anyLength bytes: UnsafeRawBufferPointer) throws {
+        try self.init(messageBytes: bytes, limits: .standard)
     }
 
     @inlinable
@@ -108,11 +113,10 @@ extension ProtobufMessage {
     public func withCanonicalMessageBytes<Result>(
         _ body: (UnsafeRawBufferPointer) throws -> Result
     ) throws -> Result {
-        try self.canonicalBuffer().withUnsafeReadableBytes(body)
+        try self.buffer(isCanonical: true).withUnsafeReadableBytes(body)
     }
 
-    @inlinable
-    public func messageBuffer() throws -> ByteBuffer { try self.serializedBuffer() }
+    public func messageBuffer() throws -> ByteBuffer { try self.buffer(isCanonical: false) }
 
     /// Encodes the message into a buffer of its own.
     ///
@@ -124,9 +128,11 @@ extension ProtobufMessage {
         return try self.longBuffer(isCanonical: false)
     }
 
-    func canonicalBuffer() throws(MessageError) -> ByteBuffer {
-        if let short = self.encodeIfShort(isCanonical: true, { ByteBuffer(bytes: $0) }) { return short }
-        return try self.longBuffer(isCanonical: true)
+    /// Encodes the message into a buffer of its own. Internal, so that the compiler does not compile it for each type
+    /// that conforms to ``MessageBody``, whether or not it is encoded.
+    func buffer(isCanonical: Bool) throws(MessageError) -> ByteBuffer {
+        if let short = self.encodeIfShort(isCanonical: isCanonical, { ByteBuffer(bytes: $0) }) { return short }
+        return try self.longBuffer(isCanonical: isCanonical)
     }
 
     /// Encodes a message that is not expected to be long, on the stack, and calls `body` with its bytes.

@@ -57,7 +57,7 @@ extension ProtobufMessage {
     private func dynamic() throws(MessageJSONError) -> DynamicMessage {
         do throws(MessageError) {
             // With the entries of maps in order.
-            let bytes = try self.canonicalBuffer()
+            let bytes = try self.buffer(isCanonical: true)
             return try DynamicMessage(Self.messageDescriptor, serializedBytes: Array(bytes.readableBytesView))
         } catch {
             throw MessageJSONError(error.description, at: nil)

@@ -492,7 +492,8 @@ public final class SocketServer: Service {
         }
     }
 
-    private var loops: [ServerLoop] { self.running?.loops ?? [] }
+    /// The event loops of the server, empty unless it runs.
+    var loops: [ServerLoop] { self.running?.loops ?? [] }
     var core: ServerCore? { self.running?.core }
 
     private static func total(_ loops: [ServerLoop]) -> ServerStatistics {

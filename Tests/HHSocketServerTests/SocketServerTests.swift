@@ -640,6 +640,15 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         try await client.ended()
     }
 
+    /// As a client that reconnects at once does it, before the listener is closed: nobody would ask it again to leave.
+    @Test func connectionThatBeginsAfterTheGraceIsClosed() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            for loop in server.loops { loop.kill() }
+            let client = try await HostileClient.connect(to: server.address)
+            try await client.ended()
+        }
+    }
+
     @Test func shutdownOfAServerThatIsStartingWaitsForItAndEndsIt() async throws {
         var configuration = SocketServer.Configuration()
         // Many take their time.

@@ -265,8 +265,9 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// The channel is connected.
     func begin(in turn: inout Turn) {
         guard self.hot.serverContext == nil, self.hot.phase == .open, let context = self.link.context else { return }
-        // Accepted during the server's shutdown, by a loop that had no other connection.
-        guard !self.loop.isOver else { return self.kill() }
+        // Accepted during the server's shutdown, by a loop that had no other connection, or after all connections were
+        // closed and before the listener was: that client would be asked to leave, and might stay forever.
+        guard self.loop.mayBegin else { return self.kill() }
         if let refusal = self.refusal {
             self.loop.addRefused(self)
             return self.dismiss(refusal, in: &turn)

@@ -33,6 +33,8 @@ final class ServerLoop: Sendable {
         /// Channels whose TLS handshake, or opening of a WebSocket, is not over.
         var handshakes: [ObjectIdentifier: Handshake] = [:]
         var draining: ShutdownPolicy?
+        /// Whether the shutdown's grace period is over: connections have been closed, and new ones must not remain.
+        var graceIsOver = false
         var empty: EventLoopPromise<Void>?
         /// Whether the last connection has closed: connections accepted from now on are not checked.
         var isOver = false
@@ -171,6 +173,7 @@ final class ServerLoop: Sendable {
         self.socketLoop.submit(
             .closure { turn in
                 if self.connections.value.draining == nil { self.connections.value.draining = ShutdownPolicy() }
+                self.connections.value.graceIsOver = true
                 self.closeHandshakes()
                 for connection in self.connections.value.open.all { connection.endPatience(in: &turn) }
                 for connection in self.connections.value.refused.all { connection.kill() }
@@ -181,8 +184,8 @@ final class ServerLoop: Sendable {
 
     // MARK: On the event loop
 
-    /// Whether the server has shut down, so that no connection may begin.
-    var isOver: Bool { self.connections.value.isOver }
+    /// Whether a connection may begin: the server has not shut down, and the grace period of its shutdown is not over.
+    var mayBegin: Bool { !self.connections.value.isOver && !self.connections.value.graceIsOver }
 
     /// The shutdown's policy, once the server shuts down.
     var draining: ShutdownPolicy? { self.connections.value.draining }

@@ -18,12 +18,12 @@ final class PeerLog: Sendable {
     func write(
         _ level: Logger.Level,
         _ message: Logger.Message,
-        _ metadata: Logger.Metadata,
+        _ metadata: @autoclosure () -> Logger.Metadata,
         by logger: Logger
     ) {
         guard logger.logLevel <= level else { return }
         guard let suppressed = self.budget.withLockedValue({ $0.begin(now: .now()) }) else { return }
-        var metadata = metadata.mapValues { Logger.MetadataValue.string(Self.printable("\($0)")) }
+        var metadata = metadata().mapValues { Logger.MetadataValue.string(Self.printable("\($0)")) }
         if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
         self.thread.submit { [budget, metadata] in
             logger.log(level: level, message, metadata: metadata)

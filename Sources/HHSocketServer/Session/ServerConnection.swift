@@ -305,10 +305,12 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         if let policy = self.core.heartbeat {
             self.link.startBeats(interval: policy.interval.interval(for: HeartbeatHistory()), in: &turn)
         }
-        if self.core.logger.logLevel <= .debug {
-            let metadata: Logger.Metadata = ["connection": "\(shown.id)", "remote": "\(self.remoteName)"]
-            self.core.peerLog.write(.debug, "a client has connected", metadata, by: self.core.logger)
-        }
+        self.core.peerLog.write(
+            .debug,
+            "a client has connected",
+            ["connection": "\(shown.id)", "remote": "\(self.remoteName)"],
+            by: self.core.logger
+        )
         self.core.connections.onConnect?(shown)
         if let policy = self.loop.draining { self.drain(policy, in: &turn) }
     }
@@ -341,10 +343,12 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.takeStatistics()
         self.loop.remove(self)
         if let session = self.hot.serverContext?.session {
-            if self.core.logger.logLevel <= .debug {
-                let metadata: Logger.Metadata = ["connection": "\(session.id)"]
-                self.core.peerLog.write(.debug, "a connection has ended", metadata, by: self.core.logger)
-            }
+            self.core.peerLog.write(
+                .debug,
+                "a connection has ended",
+                ["connection": "\(session.id)"],
+                by: self.core.logger
+            )
             self.core.sessions.remove(session.id)
             // Called before the session ends, so that it still has its values.
             self.core.connections.onClose?(session, self.closeReason ?? .connectionLost)

@@ -91,12 +91,12 @@ extension ProtobufMessage {
     }
 
     public init(messageBytes: UnsafeRawBufferPointer) throws {
-        try self.init(anyLength: messageBytes)
+        try self.init(withinStandardLimits: messageBytes)
     }
 
-    /// Decodes within the standard limits. Internal, so that the compiler does not compile it for each type, as it does
-    /// the initialiser with limits.
-    private init(anyLength bytes: UnsafeRawBufferPointer) throws {
+    /// Private, so that it cannot be inlined in other modules: it would be compiled for each type, as the initialiser
+    /// with limits is.
+    private init(withinStandardLimits bytes: UnsafeRawBufferPointer) throws {
         try self.init(messageBytes: bytes, limits: .standard)
     }
 
@@ -128,8 +128,10 @@ extension ProtobufMessage {
         return try self.longBuffer(isCanonical: false)
     }
 
-    /// Encodes the message into a buffer of its own. Internal, so that the compiler does not compile it for each type
-    /// that conforms to ``MessageBody``, whether or not it is encoded.
+    /// Encodes the message into a separate buffer, like ``serializedBuffer()``.
+    ///
+    /// Internal, so that it cannot be inlined in other modules: it would be compiled for each type that conforms to
+    /// ``MessageBody``, whether or not it is encoded.
     func buffer(isCanonical: Bool) throws(MessageError) -> ByteBuffer {
         if let short = self.encodeIfShort(isCanonical: isCanonical, { ByteBuffer(bytes: $0) }) { return short }
         return try self.longBuffer(isCanonical: isCanonical)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Encodes messages into memory whose length is a guess: in as much as the last of its type took, and if that is too
-/// little, once more. For those that are not short, see ``ProtobufMessage/encodeIfShort(isCanonical:_:)``.
+/// Encodes messages that are not short into memory whose length is a guess: in as much as the last of its type took,
+/// and if that is too little, once more. ``ProtobufMessage/encodeIfShort(isCanonical:_:)`` encodes short ones.
 ///
 /// A message comes as a closure that encodes it.
 @usableFromInline

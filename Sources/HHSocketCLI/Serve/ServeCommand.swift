@@ -53,8 +53,8 @@ struct ServeCommand: AsyncParsableCommand {
         help: ArgumentHelp(
             """
             A further address to listen on: HOST:PORT, with an IPv6 address in brackets, unix:PATH, fd:NUMBER, \
-            ws://HOST[:PORT]/PATH for WebSockets, or tcp+ws://HOST[:PORT]/PATH for both on one port; port 0 picks a free one. May be given \
-            several times. All listeners have the same TLS and format.
+            ws://HOST[:PORT]/PATH for WebSockets, or tcp+ws://HOST[:PORT]/PATH for both on one port; port 0 picks a \
+            free one. May be given several times. All listeners have the same TLS and format.
             """,
             valueName: "address"
         )

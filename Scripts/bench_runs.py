@@ -2,8 +2,10 @@
 """The code that the measuring scripts share: the cells that Scripts/bench-compare and Scripts/counts measure, runs of `hhsocket
 bench` against `hhsocket serve`, both processes on one core, and how readings are printed."""
 
+import contextlib
 import json
 import os
+import random
 import resource
 import socket
 import statistics
@@ -86,11 +88,18 @@ def is_linux():
     return sys.platform.startswith("linux")
 
 
+# Below the ports that Linux (32768 up) and macOS (49152 up) give to outgoing connections. Such a connection could take a port
+# before the server that it is meant for listens at it, or, to the very port that it was given, connect to itself.
+SERVER_PORTS = range(10_000, 32_768)
+
+
 def free_port():
-    """A port of 127.0.0.1 at which nothing listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port of 127.0.0.1 at which nothing listens, and which no outgoing connection is given."""
+    while True:
+        port = random.choice(SERVER_PORTS)
+        # With `SO_REUSEADDR`, as servers bind: connections that ended there do not count.
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def available_core():

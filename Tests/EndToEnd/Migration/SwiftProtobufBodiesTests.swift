@@ -39,7 +39,10 @@ private struct Transfers: Files_Transfer.ServiceProtocol {
         await client.close()
         await server.shutdown(gracePeriod: .zero)
     }
+}
 
+/// Runs the generator, so it is left out where only the tests are built.
+@Suite(.timeLimit(.minutes(1))) struct SwiftProtobufBodiesLineTests {
     /// The page's line for `protoc`, as far as it is for our generator.
     @Test(
         .enabled(

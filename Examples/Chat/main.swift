@@ -34,7 +34,7 @@ func serve(_ address: String, origins: [String]) async throws {
 
 func visit(_ server: Endpoint, as author: String) async {
     var configuration = SocketClient.Configuration(servers: [server])
-    // Streams, which share who is typing, require hello.
+    // The stream that shares who is typing requires hello.
     configuration.hello = HelloPolicy()
     configuration.streams = StreamPolicy()
     let connection = SocketClient(configuration: configuration)

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { Chat, decodeHistory, decodeNote, decodeReceipt, encodeMessage } from "../chat.js";
 import { concatenated, hex, randomNumbers, response, scaled, settled, toHex, utf8, Place } from "./fakes.js";
 
-// By hand: a field is its number times 8 plus its kind (0 a varint, 2 bytes), then its value.
+// Written by hand: a field is its number times 8 plus its kind (0 a varint, 2 bytes), then its value.
 const MESSAGE = "0A 05 616C696365 12 02 6869"; // author "alice", text "hi"
 const NOTE = `08 AC02 12 0B ${MESSAGE}`; // number 300
 const HISTORY = `0A 10 ${NOTE} 0A 02 0801`; // and a note with nothing but its number
@@ -50,7 +50,7 @@ test("bytes that are no message are an error of their own", () => {
     for (const bytes of wrong) assert.throws(() => decodeNote(hex(bytes)), { name: "MessageError" }, bytes);
     const note = hex(NOTE);
     for (let length = 1; length < note.length; length += 1) {
-        // What ends between two fields is a message too.
+        // Bytes that end between two fields are a message too.
         if (length === 3) continue;
         assert.throws(() => decodeNote(note.subarray(0, length)), { name: "MessageError" }, `${length} bytes`);
     }

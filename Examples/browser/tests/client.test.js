@@ -264,7 +264,7 @@ test("what waits is bounded in number and in bytes", async () => {
     const large = ["x".repeat(80), "y".repeat(5)].map((text) => small.call(1000, text));
     await settled();
     assert.deepEqual(large.map(({ code }) => code), [undefined, "queueFull"]);
-    // What leaves makes room.
+    // Sent calls make room.
     small.socket.open();
     small.call(1000, "z".repeat(80));
     assert.equal(small.socket.takeCalls().length, 2);
@@ -386,7 +386,7 @@ test("a ping leaves after silence, and two without a byte in return end the conn
 test("any byte is a sign of life, and silence of either side calls for a ping", async () => {
     const place = new Place({ heartbeatInterval: 10_000, heartbeatTimeout: 4_000 });
     const socket = place.ready();
-    // The server speaks, and the client is silent.
+    // Only the server sends.
     for (let count = 0; count < 10; count += 1) {
         await place.clock.advance(3_000);
         socket.receive(response(2001, 1, 200).subarray(0, 0));
@@ -635,7 +635,7 @@ test("the client may be closed, and connected again, upon each state", async () 
         place.socket?.lose();
         await place.clock.advance(10_000);
         assert.equal(place.client.state.name, "closed", name);
-        // Another handler has heard them in their order.
+        // The other handler has received the states in order.
         assert.equal(heard.at(-1), "closed", name);
         assert.equal(place.clock.pendingTimers, 0, name);
         assert.equal(place.sockets.length, name === "connecting" ? 0 : 1);
@@ -704,7 +704,7 @@ test("after a go-away calls in flight are answered, and new ones leave on the ne
     assert.match(place.client.state.error.message, /restart/);
     const next = place.call(1000, "next");
     assert.deepEqual(old.take(), []);
-    // The server has asked for 1,500 ms, and neither the network nor the page shortens them.
+    // The server has asked for 1,500 ms, and neither the network nor the page shortens the wait.
     place.window.dispatchEvent(new Event("online"));
     await place.clock.advance(1_499);
     assert.equal(place.sockets.length, 1);
@@ -777,7 +777,7 @@ test("in random histories each call is settled once, with its own answer, and is
         const below = (count) => Math.floor(random() * count);
         const place = new Place({ maximumInFlight: 1 + below(4), maximumWaiting: 1 + below(5), backoffCap: 2_000 });
         const calls = [];
-        /** The requests on each WebSocket, by their texts, and those that may be sent again. */
+        /** The requests on each WebSocket, by text, and those that may be sent again. */
         const sent = new Map();
         const open = [];
         place.share = random();

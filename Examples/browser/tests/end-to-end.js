@@ -44,7 +44,7 @@ class Program {
         this.#process.stdin.write(`${line}\n`);
     }
 
-    /** Waits until the output has this, and returns the match. */
+    /** Waits until the output matches the pattern, and returns the match. */
     prints(pattern) {
         const found = new Promise((resolve, reject) => {
             const look = () => {
@@ -138,7 +138,7 @@ test("the page says something, and hears what others say", async () => {
     await keepPicture(page, "join");
     await joinRoom(page, "alice", url);
     await page.until(isConnected);
-    // What was said before.
+    // The messages sent before the page joined.
     await page.until(has("bob: is anybody there?"));
     await say(page, "I am, over WebSocket: Grüße 🌍");
     await bob.prints(/2 alice: I am, over WebSocket: Grüße 🌍/);
@@ -198,7 +198,7 @@ test("a message that the server refuses is told", async () => {
     const page = await browser.open(origin);
     await joinRoom(page, "alice", url);
     await page.until(isConnected);
-    // The field does not let that through.
+    // The field itself would reject the long text.
     await page.evaluate("document.querySelector('#text').removeAttribute('maxlength')");
     await say(page, "x".repeat(1_001));
     await page.until("document.querySelector('.failed .state')?.textContent.includes('301 (illegalLength)')");

@@ -40,7 +40,7 @@ test("checksums are those of RFC 1950", () => {
     assert.equal(adler32(new Uint8Array(0)), 1);
     assert.equal(adler32(utf8("Wikipedia")), 0x11e60398);
     assert.equal(adler32(utf8("hello")), 0x062c0215);
-    // Sums that are as large as they can become, beyond what is added up between two remainders.
+    // The largest possible sums, over more bytes than are added between two remainders.
     for (const length of [3_799, 3_800, 3_801, 5_552, 100_000]) {
         for (const bytes of [new Uint8Array(length).fill(255), Uint8Array.from({ length }, (_, index) => index * 7)]) {
             assert.equal(adler32(bytes), zlibSum(bytes), `${length} bytes`);
@@ -136,7 +136,7 @@ test("three wrong checksums in a row end the stream, two do not", () => {
     assert.equal(decoder.next().isIntact, false);
     assert.equal(decoder.next().isIntact, false);
     assert.throws(() => decoder.next(), { name: "FrameError", code: "protocolViolation" });
-    // No guess at what follows.
+    // Nothing is decoded after the error.
     decoder.append(right);
     assert.throws(() => decoder.next(), { name: "FrameError", code: "protocolViolation" });
 });
@@ -146,7 +146,7 @@ test("a type with flags after a wrong checksum shows that the length was wrong",
     const flagged = response(0x400003e8, 51, 200, utf8("x"));
     assert.deepEqual(decoded([flagged]).frames.map(({ type }) => type), [0x400003e8]);
     assert.throws(() => decoded([wrong, flagged]), { code: "protocolViolation" });
-    // Its header is enough.
+    // The header of the wrong frame is enough.
     assert.throws(() => decoded([wrong, flagged.subarray(0, 16)]), { code: "protocolViolation" });
 });
 
@@ -182,7 +182,7 @@ test("garbage is decoded into frames or ends with an error, never with anything 
     let errors = 0;
     for (let seed = 1; seed <= scaled(2_000); seed += 1) {
         const random = randomNumbers(seed);
-        // Small numbers too, so that some of it looks like frames.
+        // Many small numbers, so that some bytes look like frames.
         const bytes = Uint8Array.from({ length: 200 }, () => (random() < 0.8 ? 0 : random() * 256));
         try {
             for (const { payload } of decoded([bytes.subarray(0, 90), bytes.subarray(90)]).frames) {

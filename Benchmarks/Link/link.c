@@ -29,11 +29,11 @@ typedef struct {
     uint8_t bytes[MTU + 14];
 } packet;
 
-// One way of the link: what has been read from one device and is due at the other, in order.
+// One direction of the link: the packets read from one device and due at the other, in order.
 typedef struct {
     packet slots[SLOTS];
     uint64_t head, tail;
-    // When the last bit of what waits will have left.
+    // The time at which the last bit of the waiting packets will have left.
     uint64_t free;
 } way;
 
@@ -95,7 +95,7 @@ int main(int count, char **arguments) {
         open_device(arguments[1], arguments[2], arguments[4]),
         open_device(arguments[3], arguments[4], arguments[2]),
     };
-    // Nanoseconds of a byte.
+    // Nanoseconds per byte.
     double byte = 8e6 / atof(arguments[5]);
     uint64_t delay = (uint64_t)(atof(arguments[6]) * 1e6);
     double queue = atof(arguments[7]);

@@ -48,7 +48,7 @@ static struct sockaddr_in loopback(int port) {
     return address;
 }
 
-// Makes each frame anew, header, copy and checksum, and writes as many at once as make up 64 KiB.
+// Makes each frame separately, with header, copy and checksum, and writes 64 KiB of frames at once.
 static void stream(int connection) {
     unsigned char opening[4];
     if (recv(connection, opening, 4, MSG_WAITALL) != 4) return;

@@ -92,7 +92,7 @@ static inline void peer_look(peer_run *run) {
     }
 }
 
-// An item has come. Returns whether more are wanted.
+// Counts an item that has arrived. Returns whether more are wanted.
 static inline int peer_item(peer_run *run, size_t length) {
     if (length != (size_t)run->body) {
         fprintf(stderr, "an item has %zu bytes, and not %d\n", length, run->body);

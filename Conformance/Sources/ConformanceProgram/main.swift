@@ -6,7 +6,7 @@ import ConformanceMessages
 import Foundation
 import HHSocketMessage
 
-/// Reads so many bytes; nil at the end of the input.
+/// Reads exactly `count` bytes; nil at the end of the input.
 func read(_ count: Int) throws -> Data? {
     guard count > 0 else { return Data() }
     var data = Data()

@@ -174,12 +174,12 @@ import Testing
         // The key is not yet there, or not yet read.
         _ = try files.folder.write(renewed.certificatePEM, to: "server.pem")
         try await eventually("a complaint") {
-            log.entries.contains { "\($0.message)" == "certificates cannot be read anew" }
+            log.entries.contains { "\($0.message)" == "certificates cannot be reloaded" }
         }
         try await self.echo(try self.client(address) { $0.pins = [old] })
         _ = try files.folder.write(renewed.keyPEM, to: "server.key")
         try await eventually("the new certificate") {
-            log.entries.contains { "\($0.message)" == "certificates were read anew" }
+            log.entries.contains { "\($0.message)" == "certificates were reloaded" }
         }
         try await self.echo(try self.client(address) { $0.pins = [new] })
         await server.shutdown(gracePeriod: .zero)

@@ -140,7 +140,7 @@ extension HostileClient {
             #expect(server.statistics.proxyHeaderFailures == 1 && server.statistics.connectionsAccepted == 0)
             try await eventually("a line") { self.warnings.count == 1 }
             let warning = try #require(self.warnings.first)
-            #expect(warning.message == "a proxy's PROXY header makes no sense")
+            #expect(warning.message == "a proxy sent no valid PROXY header")
             #expect(self.firstReason.contains(reason))
             #expect(warning.metadata["remote"]?.description.contains("127.0.0.1") == true)
             // Others are served.
@@ -314,7 +314,7 @@ extension HostileClient {
             #expect(self.warnings.isEmpty)
             #expect(try await self.addressSeen(server, "192.0.2.7, unknown") == "own")
             try await eventually("a line") { self.warnings.count == 1 }
-            #expect(self.warnings.first?.message == "an X-Forwarded-For makes no sense")
+            #expect(self.warnings.first?.message == "an X-Forwarded-For field is malformed")
             #expect(self.warnings.first?.metadata["value"] == "unknown")
         }
     }

@@ -76,7 +76,7 @@ import Testing
         #expect(try await server.received(1, ofType: FrameType.heartbeat).first?.string == "ping 3")
         #expect(server.acceptedCount == 1)
         let warnings = handler.entries.filter { $0.level == .warning }
-        #expect(warnings.map { "\($0.message)" } == Array(repeating: "a heartbeat could not be made", count: 2))
+        #expect(warnings.map { "\($0.message)" } == Array(repeating: "a heartbeat could not be created", count: 2))
         #expect(warnings.map { $0.metadata["error"].map { "\($0)" } } == ["NoClock", "SocketError"])
     }
 

@@ -67,7 +67,7 @@ import Testing
             lines == [
                 "debug switched to another server from=a:1 server=b:2",
                 "debug no other server could be reached cause=connectTimeout error=slow server=a:1",
-                "debug the server goes away reason=restart retry_after=1.5 seconds server=a:1",
+                "debug the server sent a go-away reason=restart retry_after=1.5 seconds server=a:1",
                 "debug the network was lost",
                 "debug the network changed",
                 "debug the app went to the background",

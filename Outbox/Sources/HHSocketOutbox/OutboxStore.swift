@@ -46,7 +46,7 @@ final class OutboxStore: Sendable {
 
     /// Opens or creates the file.
     ///
-    /// - Parameter now: The present time, which is the date of dead letters for damaged messages.
+    /// - Parameter now: The current time, which is the date of dead letters for damaged messages.
     /// - Returns: The store, and its contents.
     /// - Throws: ``OutboxError``; everything is then closed.
     static func open(

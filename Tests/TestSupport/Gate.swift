@@ -5,11 +5,11 @@ package final class Gate: Sendable {
 
     package init() {}
 
-    /// How many tasks have come so far.
+    /// The number of tasks that have arrived so far.
     package var count: Int { self.state.withLockedValue { $0.arrivals } }
     package var waitingCount: Int { self.state.waiterCount }
 
-    /// From now on everybody passes.
+    /// Lets all tasks pass from now on.
     package func open() { self.state.withLockedValue { $0.isOpen = true } }
 
     /// - Throws: `CancellationError` when the task is cancelled.

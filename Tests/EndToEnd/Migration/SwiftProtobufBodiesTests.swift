@@ -40,7 +40,7 @@ private struct Transfers: Files_Transfer.ServiceProtocol {
         await server.shutdown(gracePeriod: .zero)
     }
 
-    /// The page's line for `protoc`, as far as it is for our generator.
+    /// The page's line for `protoc`, without the parts for other generators.
     @Test(
         .enabled(
             if: Command.installed("protoc") != nil,

@@ -48,7 +48,7 @@ final class NewsModel {
         let model = NewsModel(client: client)
         let following = Task { await model.follow() }
         let watching = Task { await model.watchConnection() }
-        // Both have subscribed once they have run to their first wait.
+        // Both tasks have subscribed once they have reached their first suspension.
         await Task.yield()
         client.connect()
         try await eventually("the model is online") { await model.isOnline }

@@ -24,7 +24,7 @@ final class ScriptedStore: Sendable {
         /// The number of received bytes of content, useful or not.
         var received = 0
 
-        // Accidents.
+        // Faults.
         /// The numbers of further bytes of content after which the connection ends; each is used once.
         var cuts: [Int] = []
         /// The failures that answer the next beginnings.

@@ -37,7 +37,7 @@ import Testing
         #expect(pings.allSatisfy { $0.frame.payload == ByteBuffer(string: "alive") && $0.frame.serial == 0 })
     }
 
-    /// A policy whose payloads are what `make` makes of 1, 2 and so on.
+    /// A policy whose payloads `make` creates from 1, 2 and so on.
     private func counting(_ make: @escaping @Sendable (Int) throws -> ByteBuffer) -> HeartbeatPolicy {
         let count = NIOLockedValueBox(0)
         var policy = HeartbeatPolicy(interval: .milliseconds(20), payload: ByteBuffer(string: "not this"))

@@ -9,7 +9,7 @@ import Testing
     private let a = Endpoint(host: "a", port: 1)
     private let b = Endpoint(host: "b", port: 2)
 
-    /// What is logged of these events: level, message and metadata, one line each.
+    /// The log of these events: level, message and metadata, one line each.
     private func lines(_ level: Logger.Level = .trace, _ events: SocketEvent...) -> [String] {
         let handler = InMemoryLogHandler()
         var logger = Logger(label: "test", factory: { _ in handler })

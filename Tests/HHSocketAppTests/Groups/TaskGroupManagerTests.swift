@@ -7,7 +7,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Requests of a manager's in a group.
+/// Requests of a manager in a group.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskGroupManagerTests {
     private let request = APIRequest(SocketRequest(type: 101, body: "7"))
     private let results = NIOLockedValueBox<[SocketError.Code?]>([])

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what a program asks of Swift's runtime and of the system, while it runs. Scripts/counts builds this as a
-// library, preloads it, and reads the counts from the file that HHSOCKET_COUNTS names: eight bytes in the machine's
-// order for each line of functions.h.
+// Counts a running program's calls of Swift's runtime and of the system. Scripts/counts builds this as a library,
+// preloads it, and reads the counts from the file that HHSOCKET_COUNTS names: eight bytes in the machine's order for
+// each line of functions.h.
 //
-// Each function is entered by a stub of its name, which adds one and jumps on. All registers and the stack are as they
-// were, so the calling convention does not matter; C could not express that of Swift's runtime. Only calls from another
-// library are seen: neither what the compiler inlined nor what a library asks of itself.
+// A stub with the name of each function adds one and jumps to it. All registers and the stack are unchanged, so the
+// calling convention does not matter; C could not express that of Swift's runtime. Only calls from another library are
+// counted: neither inlined ones nor calls within a library.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

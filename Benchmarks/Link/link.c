@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link between two network namespaces, with a rate, a delay each way, and a queue that drops what it cannot hold.
+// A link between two network namespaces, with a rate, a delay each way, and a queue that drops packets when it is full.
 //
 //     link PID ADDRESS PID ADDRESS RATE DELAY QUEUE
 //
 // PID is a process in the namespace; RATE is in kbit/s, DELAY in milliseconds, QUEUE in bytes. Each namespace gets a
-// TUN device with its address, whose peer is the other's. "ready" on standard output says that the link is up; the end
+// TUN device with its address, whose peer is the other's. "ready" on standard output shows that the link is up; the end
 // of standard input ends it, and "forwarded N dropped N" is printed. Linux only, for root only.
 #define _GNU_SOURCE
 #include <arpa/inet.h>

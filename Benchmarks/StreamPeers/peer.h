@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the peers have in common: options, clocks, and the line of JSON. Plain C, which C++ and Swift include too.
+// The common parts of the peers: options, clocks, and the line of JSON. Plain C, which C++ and Swift include too.
 //
 //     SERVER PORT
 //     CLIENT PORT BODY WARM_UP SECONDS SERVER_PID

@@ -80,7 +80,7 @@ struct TestedTypes {
         do {
             switch request.requestedOutputFormat {
             case .protobuf:
-                // The same message has the same bytes in each run.
+                // Equal messages have equal bytes in each run.
                 let bytes = try message.withCanonicalMessageBytes { Data($0) }
                 return .with { $0.protobufPayload = bytes }
             case .json:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program that protobuf's conformance runner tests: it reads requests from standard input and writes an answer to
-// each to standard output. Both have their length before them, in four bytes, the least significant first.
+// each to standard output. Both are preceded by their length in four bytes, little-endian.
 
 import ConformanceMessages
 import Foundation

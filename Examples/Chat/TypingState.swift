@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether one is typing, for the stream of each connection.
+/// The typing state of the user, for the stream of each connection.
 actor TypingState {
     private var isTyping = false
     private var sink: AsyncStream<Bool>.Continuation?

@@ -4,7 +4,7 @@
 //     swift run chat-example serve 7100
 //     swift run chat-example 127.0.0.1 7100 alice
 //
-// The client says what is typed, a line each, and ends with its input. The others see when a line is being typed.
+// The client sends each typed line, and ends with its input. The others see when a line is being typed.
 //
 // With a URL in place of a port the room takes WebSockets too, for Examples/browser. Origins after it are those whose
 // pages may connect; without one, those of every page may.

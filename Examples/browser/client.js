@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of HHSocket's servers over WebSocket: calls as promises, pushes, and a connection that is made anew when it
+// A client of HHSocket's servers over WebSocket: calls as promises, pushes, and a connection that is reopened when it
 // is lost. It runs in browsers, and in node from version 22 (or 20 with --experimental-websocket).
 
 import { CallError } from "./errors.js";

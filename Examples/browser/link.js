@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One WebSocket that carries frames: the calls in flight on it, their serials, and heartbeats. It ends once, and is not
-// opened again; client.js decides what comes after.
+// opened again; client.js decides on the next one.
 
 import { CallError, DRAINING, OK, PARTIAL } from "./errors.js";
 import {
@@ -271,7 +271,7 @@ export class Link {
             if (left > 0) this.#beatLater(left);
             else this.#sendPing(0);
         } else if (this.#socket.bufferedAmount < ping.buffered) {
-            // The ping is queued behind the data being sent.
+            // The ping is queued after the data being sent.
             ping.buffered = this.#socket.bufferedAmount;
             this.#beatLater(this.#settings.heartbeatTimeout);
         } else if (ping.missed === 0) {

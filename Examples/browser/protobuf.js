@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of protobuf's encoding as the messages here need: varints, strings and messages are read and written, other
-// fields are passed over.
+// The part of protobuf's encoding that the messages here require: varints, strings and messages are read and written,
+// other fields are skipped.
 
 const encoder = new TextEncoder();
 // A byte order mark is a character of the text.

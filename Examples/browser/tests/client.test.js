@@ -227,7 +227,7 @@ test("a payload that its owner changes later leaves as it was", () => {
     assert.equal(fromUTF8(place.socket.open().takeCalls()[0].payload), "hello");
 });
 
-// What waits
+// Waiting calls
 
 test("calls wait for the connection, and leave in their order", async () => {
     const place = new Place();
@@ -589,7 +589,7 @@ test("text, frames over the limit and a run of wrong checksums close and reconne
         const heard = [];
         place.client.onPush(2001, (payload) => heard.push(fromUTF8(payload)));
         const call = place.call(1001, "x");
-        // What precedes the fault is delivered.
+        // Frames before the fault are delivered.
         socket.push(2001, "before");
         socket.receive(bytes);
         await settled();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client does with a real server, `hhsocket serve`, in node as well as in a browser.
+// The use of the client with a real server, `hhsocket serve`, in node as well as in a browser.
 
 import { Client } from "../client.js";
 

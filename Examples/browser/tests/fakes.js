@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests have in place of a browser, a network and a clock.
+// The replacements of a browser, a network and a clock in the tests.
 
 import assert from "node:assert/strict";
 

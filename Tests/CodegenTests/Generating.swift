@@ -47,7 +47,7 @@ enum Generating {
         return response.error.split(separator: "\n").map(String.init)
     }
 
-    /// A declaration of a text: from the line that begins with `beginning` to the end of what it opens, without its
+    /// A declaration of a text: from the line that begins with `beginning` to the end of its braces, without its
     /// indentation.
     static func declaration(_ beginning: String, in text: String) throws -> String {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)

@@ -11,8 +11,8 @@ import Testing
 
 /// The bugs of the first demo of this protocol, with a test for each.
 ///
-/// That a write had no time limit and the queue no bound is among the `MockServerFaultTests`; that the count of errors
-/// never rose, and was compared with `== 0.1`, among the `ErrorRateTests`.
+/// `MockServerFaultTests` cover that a write had no time limit and the queue no bound; `ErrorRateTests` that the count
+/// of errors never rose, and was compared with `== 0.1`.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct DemoTrapTests {
     /// It parsed one frame per read, so that the second one waited for the next read, or forever.
     @Test func everyFrameOfOneReadIsTaken() async throws {

@@ -82,7 +82,7 @@ enum BalancedServers {
             for client in clients { answered.insert(try await client.data(for: SocketRequest(type: 101)).string) }
             #expect(answered == ["first", "second"])
             async let drained: Void = servers[0].shutdown(gracePeriod: .seconds(60))
-            try await eventually("everybody has moved") { servers[1].connectionCount >= clients.count }
+            try await eventually("all clients have moved") { servers[1].connectionCount >= clients.count }
             for client in clients {
                 #expect(try await client.data(for: SocketRequest(type: 101)).string == "second")
             }

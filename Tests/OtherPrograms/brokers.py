@@ -256,7 +256,7 @@ class RabbitMQ(Broker):
     def queues(self):
         """The numbers of ready messages, unacknowledged messages and consumers of each queue, by its name.
 
-        rabbitmqctl takes two seconds to start; Erlang's own program for calls takes milliseconds, but is not everywhere.
+        rabbitmqctl takes two seconds to start; Erlang's own program for calls takes milliseconds, but may be missing.
         """
         keys = ("messages_ready", "messages_unacknowledged", "consumers")
         erl_call = shutil.which("erl_call")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where tasks wait until it is opened, once and for all.
+/// A gate at which tasks wait until it is opened permanently.
 package final class Gate: Sendable {
     private let state = Watched((isOpen: false, arrivals: 0))
 

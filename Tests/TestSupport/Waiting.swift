@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tests wait. What can say that it has happened is waited for by `first(of:)`, `Watched` or a `Gate`; `eventually`
-// asks again and again, for what sends no event. Each gives up after `patience`, and then says what did not happen, and
-// where.
+// The waits of tests. `first(of:)`, `Watched` and `Gate` wait for events; `eventually` polls states without events.
+// Each gives up after `patience`, with an error that names the missing event and the line.
 
 /// The error of a wait that took too long.
 package struct TimedOut: Error, CustomStringConvertible {

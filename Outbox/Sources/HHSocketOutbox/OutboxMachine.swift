@@ -172,7 +172,7 @@ struct OutboxMachine: Sendable {
         if topic.suspendedBy == id { topic.suspendedBy = nil }
         if topic.ids.first == id { topic.failures = 0 }
         while let first = topic.ids.first, self.entries[first] == nil { topic.ids.removeFirst() }
-        // Removes messages that expired or were withdrawn behind a first one that stays.
+        // Removes messages that expired or were withdrawn after a first one that stays.
         if topic.ids.count > 2 * topic.count + 64 { topic.ids.removeAll { self.entries[$0] == nil } }
         // A topic without messages is forgotten, with its wait, which does not apply to a new message.
         guard topic.count > 0 else { return entry }

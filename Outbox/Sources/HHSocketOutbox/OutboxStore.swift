@@ -116,7 +116,7 @@ final class OutboxStore: Sendable {
     private static func prepare(_ db: Database, _ path: String) throws {
         let tables = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") ?? 0
         if tables == 0 {
-            // So that space can be returned. It must be set while the file is empty.
+            // Allows space to be returned. It must be set while the file is empty.
             try db.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
             try db.execute(sql: "PRAGMA application_id = \(Self.applicationID)")
         } else if try Int.fetchOne(db, sql: "PRAGMA application_id") != Self.applicationID {

@@ -55,7 +55,7 @@ import Testing
         let record = EventRecord(outbox)
         client.connect()
         try await outbox.enqueue(OutboxMessage(type: 130, body: "x", topic: "a"))
-        try await eventually("it is told") { record.all.contains("retrying 1 featureNotAgreed") }
+        try await eventually("the event") { record.all.contains("retrying 1 featureNotAgreed") }
         #expect(outbox.snapshot.count == 1)
         #expect(server.received.allSatisfy { $0.type != 130 })
     }

@@ -29,7 +29,7 @@ import Testing
         message.key = "the key"
         message.metadata = ["tenant": "acme"]
         let id = try await outbox.enqueue(message)
-        try await eventually("it is told") { record.all.contains("delivered \(id)") }
+        try await eventually("the event") { record.all.contains("delivered \(id)") }
         let request = try #require(transport.requests.first)
         #expect(request.type == 130)
         #expect(request.idempotencyKey == "the key")
@@ -272,7 +272,7 @@ import Testing
         #expect(!outbox.withdraw(ids[0]))
         #expect(outbox.withdraw(ids[1]))
         #expect(!outbox.withdraw(ids[1]))
-        try await eventually("it is told") { record.all.contains("withdrawn \(ids[1])") }
+        try await eventually("the event") { record.all.contains("withdrawn \(ids[1])") }
         try await transport.answer("1")
         try await self.eventuallyEmpty(outbox)
         #expect(transport.sent == ["1"])
@@ -324,7 +324,7 @@ import Testing
         let record = EventRecord(outbox)
         try await outbox.enqueue(self.message("1"))
         try await outbox.enqueue(self.message("2"))
-        try await eventually("it is told") { record.all.contains("suspended 1 noPermission") }
+        try await eventually("the event") { record.all.contains("suspended 1 noPermission") }
         #expect(outbox.snapshot.topics["a"] == .init(count: 2, bytes: 2 * 38, isInFlight: false, isSuspended: true))
         mends.withLockedValue { $0 = true }
         outbox.resume(topic: "a")

@@ -6,7 +6,7 @@ import HHSocketServer
 import TestSupport
 import Testing
 
-/// A server with a store in a folder, a link to it that may break, and a client behind that.
+/// A server with a store in a folder, a link to it that may break, and a client of that.
 struct TransferHouse {
     let folder: TemporaryFolder
     let server: SocketServer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The package is for older systems of Apple's than Observation is.
+// The package supports older Apple systems than Observation does.
 #if os(Linux)
 import HHSocketRPC
 import HHSocketTesting

@@ -334,7 +334,7 @@ import Testing
         try await eventually("the failure") { bigOutcome.withLockedValue { $0 } != nil }
         #expect(bigOutcome.withLockedValue { $0?.delivery } == .sentUnknown)
         let server = try await self.server(port: port, seen)
-        try await eventually("the message behind it") { seen.texts == ["after"] }
+        try await eventually("the message after it") { seen.texts == ["after"] }
         link.disconnect()
         await server.shutdown(gracePeriod: .zero)
     }

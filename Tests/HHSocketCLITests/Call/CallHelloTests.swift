@@ -152,7 +152,7 @@ import Testing
             let last = server.received.dropFirst(before).last { $0.type == 1000 }
             if try #require(last?.deadline) > .seconds(58.5) { return }
         }
-        Issue.record("the deadline does not begin anew with each call")
+        Issue.record("the deadline does not start over with each call")
     }
 
     private static let options = [

@@ -102,7 +102,7 @@ import Tracing
             try await load.goesOn()
             let accepted = server.acceptedCount
             try await self.endBegins(server, retryAfter: .milliseconds(20 * turn))
-            try await eventually("an attempt that finds nobody") {
+            try await eventually("an attempt that fails") {
                 client.history.entries.contains { if case .connectFailed = $0.kind { true } else { false } }
             }
             try await self.restart(server)

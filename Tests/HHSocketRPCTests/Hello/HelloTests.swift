@@ -280,7 +280,7 @@ import Testing
             $0.socket.gate = HandshakeGate { handshake.set($0) }
         }
         _ = try await client.data(for: self.request())
-        try await eventually("nobody keeps it") { handshake.object == nil }
+        try await eventually("its release") { handshake.object == nil }
         #expect(server.acceptedCount == 1)
     }
 

@@ -164,7 +164,7 @@ import Testing
         stream.onDraining { told.withLockedValue { $0 += 1 } }
         #expect(!stream.isDraining)
         await peer.server.sendGoAway()
-        try await eventually("the stream is told") { told.withLockedValue { $0 } == 1 }
+        try await eventually("the stream's notification") { told.withLockedValue { $0 } == 1 }
         #expect(stream.isDraining)
         let other = try await peer.client.stream(for: SocketRequest(type: Peer.type))
         let opening = try await peer.opening(1)

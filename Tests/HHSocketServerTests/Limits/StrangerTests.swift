@@ -113,7 +113,7 @@ private let keyForAll: UInt32 = 113
             try await eventually("the cancel") { server.requestsInFlight == 3 }
             #expect(try await Self.status(client, signIn, serial: 55) == .ok)
             for serial in 60..<80 as Range<UInt32> { try await client.call(hang, serial: serial) }
-            try await eventually("the requests of somebody known") { server.requestsInFlight == 23 }
+            try await eventually("the requests of a client with an identity") { server.requestsInFlight == 23 }
         }
     }
 

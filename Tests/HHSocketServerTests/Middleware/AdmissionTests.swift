@@ -194,7 +194,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
         #expect(self.makeRouter(LoggingMiddleware(), AuthenticationMiddleware(except: [signIn])).requiresIdentity)
         var router = self.makeRouter()
         router.group(AuthenticationMiddleware()) { $0.handle(110) { _, _ in ByteBuffer() } }
-        #expect(!router.requiresIdentity, "the others are for everybody")
+        #expect(!router.requiresIdentity, "the others are open to strangers")
     }
 
     // MARK: Observers

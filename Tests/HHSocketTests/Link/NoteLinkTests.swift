@@ -72,7 +72,7 @@ import Testing
             )
             try await eventually("the blobs wait") { client.now.outcomes.values.contains("queued") }
             client.send(.text("one"), .text("two"))
-            try await eventually("the texts stand behind them") { client.now.outcomes["two"] == "queued" }
+            try await eventually("the texts are queued after them") { client.now.outcomes["two"] == "queued" }
             server.each { session, _ in session.link?.kill() }
             try await eventually("the texts have come, in order") {
                 self.texts(server.now.received) == ["one", "two"]
@@ -220,7 +220,7 @@ import Testing
                 (one.now.received + other.now.received).filter { $0.kind == .bye }.count == 5
             }
             #expect(client.now.overlaps == 0)
-            try await eventually("every loss is told") { client.now.lost.count == 5 }
+            try await eventually("every loss is reported") { client.now.lost.count == 5 }
         }
         try await one.stop()
         try await other.stop()

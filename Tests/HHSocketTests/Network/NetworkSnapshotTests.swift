@@ -118,7 +118,7 @@ import Testing
         #expect(use(2) == .lasting)
         #expect(use(3) == .temporary)
         #expect(use(4) == .unusable, "tentative")
-        #expect(use(5) == .unusable, "somebody else has it")
+        #expect(use(5) == .unusable, "another machine has it")
         #expect(use(6) == .lasting, "deprecated, and still used")
         #expect(use(7) == .lasting, "unknown")
         #expect(use(3, "eth1") == .lasting, "unknown there")

@@ -145,7 +145,7 @@ import Testing
 
     // MARK: Carriage
 
-    /// The link behind a carriage.
+    /// The link above a carriage.
     private final class Receiver: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
         var bytes = ByteBuffer()

@@ -102,13 +102,13 @@ import Testing
         setup.maximumCorruptRun = limit
         let sound = Frame(type: 1001, serial: 99, payload: ByteBuffer(string: "hi"))
         let spoiled = (0..<limit).map { Frame(type: 1000, serial: 50 + UInt32($0)) }
-        // One less than the limit, twice, with a sound frame between: goes on.
+        // The stream continues after one less than the limit, twice, with an intact frame in between.
         let short = spoiled.dropLast().flatMap { Self.corrupt($0, setup) }
         let survivor = Self.decode(short + Self.sound(sound, setup) + short + Self.sound(sound, setup), setup)
         #expect(survivor.frames == [sound, sound])
         #expect(survivor.outputs.count == 2 * limit)
         #expect(survivor.error == nil)
-        // As many as the limit: the last one still comes out.
+        // At the limit, the last frame is still returned.
         let whole = spoiled.flatMap { Self.corrupt($0, setup) }
         let ended = Self.decode(Self.sound(sound, setup) + whole + Self.sound(sound, setup), setup)
         #expect(ended.outputs.count == 1 + limit)

@@ -101,7 +101,7 @@ extension RabbitMQTests {
             let before = loads.map { $0.sent.current.confirmed.count }
             try await node.start()
             for (load, count) in zip(loads, before) {
-                try await load.sent.wait("it goes on by \(load.door)") { $0.confirmed.count >= count + 50 }
+                try await load.sent.wait("progress at \(load.door)") { $0.confirmed.count >= count + 50 }
             }
             for load in loads { load.isOver.withLockedValue { $0 = true } }
             for sender in senders { try await withDeadline("the senders' end") { await sender.value } }

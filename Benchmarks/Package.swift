@@ -8,15 +8,15 @@ let package = Package(
     name: "hhsocket-benchmarks",
     platforms: [.macOS(.v13)],
     dependencies: [
-        // Named, because the folder of a clone may be called anything.
-        // With the traits of the Makefile, so that both share what either has built.
+        // Named, because the folder of a clone may have any name. With the traits of the Makefile, so that both share
+        // their build products.
         .package(name: "hhsocket", path: "..", traits: ["Development"]),
         .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: []),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
     ],
     targets: [
-        // The bar for our own checksum.
+        // The reference for our own checksum.
         .systemLibrary(
             name: "CDeflate",
             pkgConfig: "libdeflate",

@@ -3,14 +3,14 @@
 
 import PackageDescription
 
-// A package of its own, because its messages are generated before it is built. Built and run by
-// `make conformance-protobuf`, in the build folder of everything else.
+// A separate package, because its messages are generated before it is built. Built and run by `make
+// conformance-protobuf`, in the build folder of everything else.
 let package = Package(
     name: "hhsocket-conformance",
     platforms: [.macOS(.v13)],
     dependencies: [
-        // Named, because the folder of a clone may be called anything.
-        // With the traits of the Makefile, so that both share what either has built.
+        // Named, because the folder of a clone may have any name. With the traits of the Makefile, so that both share
+        // their build products.
         .package(name: "hhsocket", path: "..", traits: ["Development"])
     ],
     targets: [

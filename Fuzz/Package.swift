@@ -6,8 +6,8 @@ import PackageDescription
 // A separate package, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
 // It compiles the sources of HHSocket, HHSocketMessage, HHSocketProtobufC and HHSocketSTOMP once more, through symbolic
-// links, as modules with counters at every edge, for the address sanitizer and with optimisation. Everything below them
-// is as it is: this package shares the build folder of everything else.
+// links, as modules with counters at every edge, for the address sanitizer and with optimisation. The libraries below
+// them are built as usual: this package shares their build folder.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
 // Code that imports the module uses its public name.
 let messageModule = ["-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"]
@@ -56,7 +56,7 @@ let package = Package(
                     condition: .when(platforms: [.macOS])
                 ),
             ],
-            // Assertions stay.
+            // Assertions stay enabled.
             swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented)]
         ),
         .target(
@@ -120,7 +120,7 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
-// As in the package whose sources these are: they rely on imports that are internal where nothing else is written.
+// As in the package whose sources these are: they rely on imports that are internal by default.
 for target in package.targets where target.name.hasPrefix("Instrumented") {
     target.swiftSettings =
         (target.swiftSettings ?? []) + [

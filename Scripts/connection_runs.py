@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the measurements of many connections share."""
+"""The parts that the measurements of many connections share."""
 
 import resource
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what a program asks of Swift's runtime and of the system, while it runs. Scripts/counts builds this as a
-// library, preloads it, and reads the counts from the file that HHSOCKET_COUNTS names: eight bytes in the machine's
-// order for each line of functions.h.
+// Counts a running program's calls of Swift's runtime and of the system. Scripts/counts builds this as a library,
+// preloads it, and reads the counts from the file that HHSOCKET_COUNTS names: eight bytes in the machine's order for
+// each line of functions.h.
 //
-// Each function is entered by a stub of its name, which adds one and jumps on. All registers and the stack are as they
-// were, so the calling convention does not matter; C could not express that of Swift's runtime. Only calls from another
-// library are seen: neither what the compiler inlined nor what a library asks of itself.
+// A stub with the name of each function adds one and jumps to it. All registers and the stack are unchanged, so the
+// calling convention does not matter; C could not express that of Swift's runtime. Only calls from another library are
+// counted: neither inlined ones nor calls within a library.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 
-// A page of its own, which the file takes the place of: the stubs add to the file without looking where it is.
+// A separate page, which the mapped file replaces: the stubs add to the file without knowing its address.
 #define PAGE 4096
 __attribute__((visibility("hidden"), aligned(PAGE))) uint64_t counts[PAGE / sizeof(uint64_t)];
 
@@ -41,7 +41,7 @@ enum {
 };
 _Static_assert(number_of_counts <= PAGE / sizeof(uint64_t), "the counts are longer than a page");
 
-// Where the stubs jump to; null until it was looked up.
+// The functions to which the stubs jump; null until they were looked up.
 __attribute__((visibility("hidden"))) void *functions[] = {
 #define COUNT(name, function) NULL,
 #define COUNT_KNOWN(name, function, known) known,
@@ -52,7 +52,7 @@ __attribute__((visibility("hidden"))) void *functions[] = {
 #undef COUNT_DEFINED
 };
 
-// One statement, in which the order is certain.
+// One statement, so that the order is certain.
 __asm__(
     ".text\n.set offset, 0\n"
 #define COUNT(name, function)                                                                                           \
@@ -68,7 +68,7 @@ __asm__(
 );
 
 // Linked with -z initfirst this runs before the constructors of all other libraries, glibc's among them: getenv finds
-// nothing yet, but glibc hands the environment to constructors.
+// nothing yet, but glibc passes the environment to constructors.
 __attribute__((constructor)) static void begin(int argc, char **argv, char **environment) {
     (void)argc;
     (void)argv;
@@ -82,7 +82,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
     const char *path = *environment + sizeof variable - 1;
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) return;
-    // If this fails the file stays as it is, and the script says that nothing was counted.
+    // If this fails the file stays as it is, and the script reports that nothing was counted.
     if (ftruncate(file, PAGE) == 0) mmap(counts, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
     close(file);
 }

@@ -24,11 +24,11 @@ COUNT(mutexes, pthread_mutex_lock)
 COUNT(mutexes, pthread_mutex_trylock)
 COUNT(clocks, clock_gettime)
 COUNT(turns, epoll_wait)
-// What allocates is needed before anything can be looked up; glibc has it by other names as well.
+// Allocation functions are needed before any symbol can be looked up; glibc has them by other names as well.
 COUNT_KNOWN(mallocs, malloc, __libc_malloc)
 COUNT_KNOWN(mallocs, calloc, __libc_calloc)
 COUNT_KNOWN(mallocs, realloc, __libc_realloc)
 COUNT_KNOWN(mallocs, memalign, __libc_memalign)
 COUNT_KNOWN(mallocs, aligned_alloc, __libc_memalign)
-// It has no other name; count.c defines it.
+// This function has no other name; count.c defines it.
 COUNT_DEFINED(mallocs, posix_memalign)

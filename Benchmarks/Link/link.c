@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link between two network namespaces, with a rate, a delay each way, and a queue that drops what it cannot hold.
+// A link between two network namespaces, with a rate, a delay each way, and a queue that drops packets when it is full.
 //
 //     link PID ADDRESS PID ADDRESS RATE DELAY QUEUE
 //
 // PID is a process in the namespace; RATE is in kbit/s, DELAY in milliseconds, QUEUE in bytes. Each namespace gets a
-// TUN device with its address, whose peer is the other's. "ready" on standard output says that the link is up; the end
+// TUN device with its address, whose peer is the other's. "ready" on standard output shows that the link is up; the end
 // of standard input ends it, and "forwarded N dropped N" is printed. Linux only, for root only.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,11 +29,11 @@ typedef struct {
     uint8_t bytes[MTU + 14];
 } packet;
 
-// One way of the link: what has been read from one device and is due at the other, in order.
+// One direction of the link: the packets read from one device and due at the other, in order.
 typedef struct {
     packet slots[SLOTS];
     uint64_t head, tail;
-    // When the last bit of what waits will have left.
+    // The time at which the last bit of the waiting packets will have left.
     uint64_t free;
 } way;
 
@@ -95,7 +95,7 @@ int main(int count, char **arguments) {
         open_device(arguments[1], arguments[2], arguments[4]),
         open_device(arguments[3], arguments[4], arguments[2]),
     };
-    // Nanoseconds of a byte.
+    // Nanoseconds per byte.
     double byte = 8e6 / atof(arguments[5]);
     uint64_t delay = (uint64_t)(atof(arguments[6]) * 1e6);
     double queue = atof(arguments[7]);

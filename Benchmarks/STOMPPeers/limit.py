@@ -64,7 +64,7 @@ class Client:
         self.stream.sendall(b"UNSUBSCRIBE\nid:0\nreceipt:1\n\n\0")
         while b"RECEIPT" not in self.read():
             pass
-        # The clock starts with the read that has the last message of the warm-up, and others.
+        # The clock starts with the read that contains the last message of the warm-up, and maybe more messages.
         scale = self.count / (seen - first)
         return (time.monotonic() - started) * scale, (cpu() - before) * scale
 

@@ -1,5 +1,5 @@
-// The client of Scripts/bench-stomp on npm's @stomp/stompjs and ws. Its arguments and its output are those of README.md. The first
-// two packages are found in NODE_PATH, or where STOMPJS says.
+// The client of Scripts/bench-stomp on npm's @stomp/stompjs and ws. README.md describes its arguments and its output.
+// The first two packages are found in NODE_PATH, or at STOMPJS.
 'use strict';
 
 const net = require('net');
@@ -11,7 +11,7 @@ const url = new URL(address);
 const body = 'x'.repeat(length);
 let started, cpuAtStart;
 
-/** What @stomp/stompjs needs of a WebSocket, on TCP. */
+/** The part of a WebSocket that @stomp/stompjs requires, on TCP. */
 class TCPSocket {
   constructor() {
     this.readyState = 0;

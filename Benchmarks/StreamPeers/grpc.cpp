@@ -1,4 +1,4 @@
-// Server streaming of gRPC C++, by its synchronous or by its callback API, whichever is given.
+// Server streaming of gRPC C++, by the given API: synchronous or callback.
 //
 //     grpc serve sync|callback PORT
 //     grpc sync|callback PORT BODY WARM_UP SECONDS SERVER_PID

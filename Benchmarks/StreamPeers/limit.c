@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The limit that the system sets: a server that writes frames, and a client that reads and checks them, over one TCP
-// connection, with nothing else. A frame is a header of 16 bytes (type, serial, status, length), the item and zlib's
-// adler32 of it, as HHSocket's standard format has it.
+// connection, without further work. A frame is a header of 16 bytes (type, serial, status, length), the item and zlib's
+// adler32 of it, as in HHSocket's standard format.
 //
 //     limit serve PORT
 //     limit PORT BODY WARM_UP SECONDS SERVER_PID
@@ -48,7 +48,7 @@ static struct sockaddr_in loopback(int port) {
     return address;
 }
 
-// Makes each frame anew, header, copy and checksum, and writes as many at once as make up 64 KiB.
+// Makes each frame separately, with header, copy and checksum, and writes 64 KiB of frames at once.
 static void stream(int connection) {
     unsigned char opening[4];
     if (recv(connection, opening, 4, MSG_WAITALL) != 4) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the peers have in common: options, clocks, and the line of JSON. Plain C, which C++ and Swift include too.
+// The common parts of the peers: options, clocks, and the line of JSON. Plain C, which C++ and Swift include too.
 //
 //     SERVER PORT
 //     CLIENT PORT BODY WARM_UP SECONDS SERVER_PID
@@ -92,7 +92,7 @@ static inline void peer_look(peer_run *run) {
     }
 }
 
-// An item has come. Returns whether more are wanted.
+// Counts an item that has arrived. Returns whether more are wanted.
 static inline int peer_item(peer_run *run, size_t length) {
     if (length != (size_t)run->body) {
         fprintf(stderr, "an item has %zu bytes, and not %d\n", length, run->body);

@@ -52,7 +52,7 @@ static double seconds_of(clockid_t clock) {
 static size_t length;
 static uint8_t *template;
 static size_t frame_length, header_length;
-/* The numbers of the next message that begins to leave, and of the next that is expected. */
+/* The numbers of the next message to be sent, and of the next that is expected. */
 static uint64_t next_sent, next_received;
 static uint64_t in_flight;
 /* The part of the first unfinished frame that the kernel has taken. */
@@ -98,7 +98,7 @@ static void put_number(uint8_t *place, uint64_t number, size_t position) {
     mask(place, NUMBER, position);
 }
 
-/* The beginning, with the header, and the end of a large frame; what is between is the template's. */
+/* The beginning, with the header, and the end of a large frame; the bytes in between are the template's. */
 struct ends {
     uint8_t first[14 + NUMBER], last[NUMBER];
 };
@@ -114,7 +114,7 @@ static void skip(struct iovec **vectors, int *count, size_t bytes) {
     }
 }
 
-/* Sends what may be outstanding. Returns whether the kernel took all of it. */
+/* Sends messages up to the limit of outstanding ones. Returns whether the kernel took all of them. */
 static int send_messages(int connection) {
     static uint8_t small[FRAMES_PER_WRITE * (14 + SMALL)];
     static struct ends ends[FRAMES_PER_WRITE];
@@ -161,7 +161,7 @@ static int send_messages(int connection) {
 
 static uint8_t input[READ];
 static size_t input_start, input_end;
-/* The bytes of the present frame that are still to come, and those of the present message that have. */
+/* The number of missing bytes of the current frame, and of received bytes of the current message. */
 static uint64_t rest_of_frame, received_of_message;
 static int is_in_message, is_in_frame, is_final;
 static uint8_t first[NUMBER], last[NUMBER];
@@ -177,7 +177,7 @@ static void finish_message(void) {
     is_in_message = 0;
 }
 
-/* Takes bytes of a message: those of its numbers are kept. */
+/* Takes bytes of a message, and keeps those of its numbers. */
 static void take(const uint8_t *bytes, size_t count) {
     size_t position = (size_t)received_of_message;
     if (count > length - position) fail("an echo that is too long");
@@ -213,7 +213,7 @@ static int take_header(void) {
     return 1;
 }
 
-/* Takes what a read has brought. */
+/* Takes the bytes of a read. */
 static void take_input(void) {
     while (1) {
         if (!is_in_frame && !take_header()) break;
@@ -247,7 +247,7 @@ static int open_connection(int port) {
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
         port
     );
-    /* Byte by byte, so that nothing behind the answer is read. */
+    /* Byte by byte, so that nothing after the answer is read. */
     char answer[4096];
     size_t count = 0;
     while (count < 4 || memcmp(answer + count - 4, "\r\n\r\n", 4) != 0) {

@@ -2,9 +2,9 @@
 /*
  * An echo server on libwebsockets, for Scripts/bench-websocket: `libwebsockets PORT`. Prints READY when it listens.
  *
- * As the library's documentation asks, what arrives is queued and leaves when the connection is writable: as many messages
- * as the socket takes. A part of a message that arrives is sent as a fragment, so that none waits for the rest, and the
- * library's own buffer holds a large message whole. Memory of the queue is used again.
+ * As the library's documentation requires, received messages are queued, and sent when the connection is writable,
+ * until the socket takes no more. A part of a message that arrives is sent as a fragment, so that none waits for the
+ * rest, and the library's own buffer holds a large message whole. Memory of the queue is reused.
  */
 #include <libwebsockets.h>
 #include <signal.h>

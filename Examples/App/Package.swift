@@ -12,7 +12,7 @@ let package = Package(
         .library(name: "ChatViews", targets: ["ChatViews"]),
         .executable(name: "ChatApp", targets: ["ChatApp"]),
     ],
-    // With the traits of the Makefile, so that it shares what that has built; an app asks for none.
+    // With the traits of the Makefile, to share its build products; an app enables none.
     dependencies: [.package(name: "hhsocket", path: "../..", traits: ["Development"])],
     targets: [
         .target(name: "ChatModel", dependencies: [.product(name: "HHSocketRPC", package: "hhsocket")]),

@@ -2,7 +2,7 @@
 import Foundation
 import HHSocketServer
 
-/// The room: keeps the last lines, and sends each line to everybody.
+/// The room: keeps the last lines, and sends each line to all clients.
 actor ChatServer: Chat_Chat.ServiceProtocol {
     private var notes: [Chat_Note] = []
     private var server: SocketServer?
@@ -46,7 +46,7 @@ actor ChatServer: Chat_Chat.ServiceProtocol {
         to responses: MessageWriter<Chat_Typing>,
         context: ServerContext
     ) async throws {
-        // A client that does not read misses the oldest, and delays nobody.
+        // A client that does not read misses the oldest, and delays no other.
         let (heard, sink) = AsyncStream.makeStream(of: Chat_Typing.self, bufferingPolicy: .bufferingNewest(16))
         self.lastListener += 1
         let number = self.lastListener

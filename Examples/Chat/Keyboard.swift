@@ -32,8 +32,7 @@ struct Keyboard {
         for byte in bytes where !self.hasEnded {
             switch byte {
             case UInt8(ascii: "\n"): self.endLine()
-            // A terminal would do these itself, were it not told to hand over each character. Control-D, and the keys
-            // that erase.
+            // Control-D, and the keys that erase: a terminal that delivers each character does not handle them itself.
             case 4 where self.terminal != nil: self.end()
             case 8 where self.terminal != nil, 127 where self.terminal != nil:
                 self.line = Array(String(decoding: self.line, as: UTF8.self).dropLast().utf8)
@@ -52,7 +51,7 @@ struct Keyboard {
         if self.line.last == UInt8(ascii: "\r") { self.line.removeLast() }
         self.events.append(.line(String(decoding: self.line, as: UTF8.self)))
         self.line = []
-        // After a complete line nobody needs to be told that the typing has ended.
+        // A complete line itself shows that the typing has ended.
         self.isTyping = false
     }
 

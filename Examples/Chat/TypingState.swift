@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether one is typing, for the stream of each connection.
+/// The typing state of the user, for the stream of each connection.
 actor TypingState {
     private var isTyping = false
     private var sink: AsyncStream<Bool>.Continuation?
 
-    /// Begins the changes for one more connection. Those for the one before end.
+    /// Begins the changes for a new connection, and ends those for the previous one.
     func changes() -> AsyncStream<Bool> {
         let (changes, sink) = AsyncStream.makeStream(of: Bool.self, bufferingPolicy: .bufferingNewest(1))
         self.sink?.finish()
@@ -18,6 +18,6 @@ actor TypingState {
         self.sink?.yield(isTyping)
     }
 
-    /// A line was sent, so everybody knows that the typing has ended.
+    /// Records that a line was sent, which itself shows that the typing has ended.
     func hasSaid() { self.isTyping = false }
 }

@@ -4,7 +4,7 @@
 //     swift run chat-example serve 7100
 //     swift run chat-example 127.0.0.1 7100 alice
 //
-// The client says what is typed, a line each, and ends with its input. The others see when a line is being typed.
+// The client sends each typed line, and ends with its input. The others see when a line is being typed.
 //
 // With a URL in place of a port the room takes WebSockets too, for Examples/browser. Origins after it are those whose
 // pages may connect; without one, those of every page may.
@@ -34,7 +34,7 @@ func serve(_ address: String, origins: [String]) async throws {
 
 func visit(_ server: Endpoint, as author: String) async {
     var configuration = SocketClient.Configuration(servers: [server])
-    // Streams, which share who is typing, require hello.
+    // The stream that shares who is typing requires hello.
     configuration.hello = HelloPolicy()
     configuration.streams = StreamPolicy()
     let connection = SocketClient(configuration: configuration)

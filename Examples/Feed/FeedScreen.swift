@@ -4,7 +4,7 @@ import HHSocketOutbox
 import HHSocketApp
 import HHSocketRPC
 
-/// A screen with the feed, and its actions. Made for each visit: when it goes, its calls go with it.
+/// A screen with the feed, and its actions. It is created for each visit; its release cancels its calls.
 actor FeedScreen {
     private let calls: APIManager
     private let cache: ResponseCache
@@ -16,8 +16,8 @@ actor FeedScreen {
     private(set) var source = ResponseSource.network
 
     /// - Parameters:
-    ///   - cache: The app's, so that a screen that is visited again is there at once.
-    ///   - outbox: The app's too: what must leave, leaves also when the screen is gone.
+    ///   - cache: The app's cache, so that a screen that is visited again appears immediately.
+    ///   - outbox: The app's outbox, so that likes are sent even after the screen was released.
     init(client: SocketClient, cache: ResponseCache, outbox: Outbox) {
         self.calls = APIManager(client: client, cache: cache)
         self.cache = cache
@@ -26,7 +26,7 @@ actor FeedScreen {
 
     var hasMore: Bool { self.recorder.hasMore }
 
-    /// Has the profile and the first page in the cache, before anybody looks.
+    /// Loads the profile and the first page into the cache, before the screen is shown.
     func warmUp() async throws -> SocketTaskGroup.Outcome {
         let group = SocketTaskGroup()
         group.add(try self.profileRequest(), to: self.calls)
@@ -53,7 +53,7 @@ actor FeedScreen {
     /// Loads the profile and the first page concurrently.
     func open() async throws {
         async let profile = self.calls.value(for: self.profileRequest())
-        // A screen is shown with what was there, if that came within the last minute.
+        // A screen is shown from the cache, if the answers arrived within the last minute.
         try await self.load(self.recorder.beginRefresh(now: .now()), validFor: .seconds(60))
         self.profile = try await profile
     }
@@ -69,7 +69,7 @@ actor FeedScreen {
     }
 
     private func load(_ page: PageRequest?, validFor validity: Duration) async throws {
-        // Another is on its way, or there is no more.
+        // Another page is being loaded, or there are no more.
         guard let page else { return }
         do {
             var request = try self.listRequest(cursor: page.cursor)
@@ -89,12 +89,12 @@ actor FeedScreen {
         }
     }
 
-    /// Likes a post. Returns when that is on disk: it reaches the server later if it must.
+    /// Likes a post. Returns when the like is on disk: it may reach the server later.
     func like(_ number: UInt64) async throws {
         var like = Feed_LikeRequest()
         like.post = number
         try await self.outbox.enqueue(OutboxMessage(Feed_Feed.Methods.like, like, topic: "likes"))
-        // The profile counts them.
+        // The profile contains the number of likes.
         self.cache.removeAll(ofType: Feed_Feed.Methods.me.type)
     }
 }

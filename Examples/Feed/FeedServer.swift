@@ -11,11 +11,11 @@ actor FeedServer: Feed_Feed.ServiceProtocol {
         post.text = "This is post number \(number)."
         return post
     }
-    /// Changes with everything that can be seen.
+    /// Changes with each visible change.
     private var revision = 1
     private var likes: UInt32 = 0
 
-    /// Opens it on a port of 127.0.0.1, or on any port if it is 0.
+    /// Opens the server on a port of 127.0.0.1; the system chooses one for 0.
     func open(port: Int) async throws -> SocketServer {
         var router = Router()
         // Methods that wait for this actor and compute little need no other thread.

@@ -4,8 +4,8 @@
 //
 //     swift run --traits Outbox feed-example
 //
-// Its server runs in the same process. Likes that were made offline leave when it is online again, also in the next
-// run: they are in the file that is named as argument, or in a new one.
+// Its server runs in the same process. Likes that were made offline are sent once the app is online again, even in the
+// next run: they are in the file given as argument, or in a new one.
 import Foundation
 import HHSocketOutbox
 import HHSocketApp
@@ -17,7 +17,7 @@ func tell(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }
 
-/// Where a page came from.
+/// The source of a page.
 func text(_ source: ResponseSource) -> String {
     switch source {
     case .network: "from the server"

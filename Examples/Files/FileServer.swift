@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketServer
 
-/// Keeps files in a folder. Everybody may put and get, but nobody may replace an existing file.
+/// Keeps files in a folder. Any client may put and get, but none may replace an existing file.
 struct FileServer {
     /// The largest file, in bytes.
     static let maximumSize: UInt64 = 1 << 30

@@ -15,9 +15,9 @@ function checked(value, kind) {
 }
 
 /**
- * @typedef {{author: string, text: string}} Message - Something that somebody says.
+ * @typedef {{author: string, text: string}} Message - A message of a person in the room.
  * @typedef {{number: bigint, at: Date | undefined}} Receipt - The server's answer to a message.
- * @typedef {{number: bigint, message: Message}} Note - A message with its number, as everyone in the room gets it.
+ * @typedef {{number: bigint, message: Message}} Note - A message with its number, as all clients receive it.
  */
 
 /**
@@ -28,7 +28,7 @@ export function encodeMessage(message) {
     return encodeStrings([[1, message.author], [2, message.text]]);
 }
 
-/** Decodes a message into `message`: a field that is there twice counts as it is in the second place. */
+/** Decodes a message into `message`: of a repeated field the last value counts. */
 function decodeMessage(bytes, message) {
     for (const { number, value } of fields(bytes)) {
         if (number === 1) message.author = text(checked(value, "bytes"));
@@ -95,7 +95,7 @@ export class Chat {
     }
 
     /**
-     * Says something to all who are there.
+     * Sends a message to everyone in the room.
      * @param {Message} message
      * @param {{timeout?: number, signal?: AbortSignal}} [options]
      * @returns {Promise<Receipt>}
@@ -106,7 +106,7 @@ export class Chat {
     }
 
     /**
-     * Returns what was said last.
+     * Returns the last messages.
      * @param {{timeout?: number, signal?: AbortSignal}} [options]
      * @returns {Promise<Note[]>}
      * @throws {CallError}
@@ -116,9 +116,9 @@ export class Chat {
     }
 
     /**
-     * Calls `handler` with what is said from now on.
+     * Calls `handler` with each message from now on.
      * @param {(note: Note) => void} handler
-     * @returns {() => void} Ends that.
+     * @returns {() => void} Ends the subscription.
      */
     onNote(handler) {
         return this.#client.onPush(ChatType.note, (payload) => handler(decodeNote(payload)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of HHSocket's servers over WebSocket: calls as promises, pushes, and a connection that is made anew when it
+// A client of HHSocket's servers over WebSocket: calls as promises, pushes, and a connection that is reopened when it
 // is lost. It runs in browsers, and in node from version 22 (or 20 with --experimental-websocket).
 
 import { CallError } from "./errors.js";
@@ -8,11 +8,11 @@ import { Link, SUBPROTOCOL } from "./link.js";
 
 /** The longest time in milliseconds that timers take. */
 const LONGEST_TIMEOUT = 0x7fffffff;
-/** The time in milliseconds after which a congested link is asked again whether a call may leave. */
+/** The time in milliseconds between two checks whether a congested link has room for a call. */
 const CONGESTION_POLL = 20;
 /** The longest time in milliseconds for which a go-away keeps the client away. */
 const LONGEST_RETREAT = 5 * 60 * 1_000;
-/** The number of links with calls in flight whose servers have said go-away. */
+/** The greatest number of links with calls in flight whose servers have sent go-away. */
 const MAXIMUM_LEAVING = 4;
 
 /** The clock of the browser, or of node. */
@@ -29,7 +29,7 @@ export const DEFAULTS = Object.freeze({
     /** The time for the opening of a WebSocket. */
     openTimeout: 10_000,
     maximumPayload: MAXIMUM_PAYLOAD,
-    /** The number of calls in flight; more wait. Servers answer 503 above a limit of theirs, 1,024 by default. */
+    /** The number of calls in flight; more wait. Servers answer 503 above their limit, 1,024 by default. */
     maximumInFlight: 1_024,
     /** The number of calls that wait for a connection, or for room on it; more fail with `queueFull`. */
     maximumWaiting: 100,
@@ -49,7 +49,7 @@ export const DEFAULTS = Object.freeze({
     heartbeatTimeout: 8_000,
 });
 
-/** Whether a server that closes with `code` asks clients not to come back. */
+/** Whether a server that closes with `code` asks clients not to reconnect. */
 function isFinal(code) {
     return (code >= 3_500 && code <= 3_999) || (code >= 4_500 && code <= 4_999);
 }
@@ -58,7 +58,7 @@ function isTime(value) {
     return typeof value === "number" && value > 0 && value <= LONGEST_TIMEOUT;
 }
 
-/** Reports what a handler of the application has thrown, which is no fault of the connection. */
+/** Reports an error that a handler of the application has thrown, which does not affect the connection. */
 function report(error) {
     if (typeof globalThis.reportError === "function") globalThis.reportError(error);
     else console.error(error);
@@ -69,7 +69,7 @@ function report(error) {
  *
  * - `idle`: `connect()` was not called yet.
  * - `connecting`: a WebSocket is being opened.
- * - `ready`: calls leave at once.
+ * - `ready`: calls are sent immediately.
  * - `waiting`: the next attempt is made at the time `until` of the clock (`performance.now()`), because of `error`.
  * - `closed`: by `close()`, or because of `error`; no attempt is made before the next `connect()`.
  * @typedef {object} State
@@ -90,18 +90,18 @@ export class Client {
     /** The calls that wait for a link with room, in their order. */
     #waiting = new Set();
     #waitingBytes = 0;
-    /** The link that is being opened, or on which calls leave. */
+    /** The link that is being opened, or on which calls are sent. */
     #link;
-    /** Links whose servers shut down, with calls in flight or until there is another. */
+    /** Links whose servers shut down, kept for their calls in flight or until there is another link. */
     #leaving = new Set();
-    /** Counts attempts, so that a URL that comes late opens nothing. */
+    /** The number of attempts, so that a URL that is resolved late opens nothing. */
     #attempts = 0;
     /** The number of waits since a connection was last ready for long enough. */
     #failures = 0;
     #readySince;
     #retryTimer;
     #flushTimer;
-    /** Whether the wait is one that a server has asked for. */
+    /** Whether a server has requested the current wait. */
     #isSentAway = false;
     #networkReturned = () => this.#wake();
     #visibilityChanged = () => {
@@ -109,8 +109,8 @@ export class Client {
     };
 
     /**
-     * @param {string | (() => string | Promise<string>)} url - Such as `wss://example.com/rpc`; a function is asked at
-     *   each attempt, such as for a fresh token in the query.
+     * @param {string | (() => string | Promise<string>)} url - Such as `wss://example.com/rpc`; a function is called
+     *   for each attempt, for example to get a fresh token for the query.
      * @param {Partial<typeof DEFAULTS>} [options]
      * @param {object} [environment] - Replaces WebSocket, clock, random numbers, window and document in tests.
      * @throws {CallError} With code `invalidArgument`.
@@ -161,14 +161,14 @@ export class Client {
     /**
      * Calls `handler` with each state from now on.
      * @param {(state: State) => void} handler
-     * @returns {() => void} Ends that.
+     * @returns {() => void} Ends the subscription.
      */
     onState(handler) {
         this.#stateHandlers.add(handler);
         return () => this.#stateHandlers.delete(handler);
     }
 
-    /** Connects, and keeps connected until `close()`. During a wait the next attempt is made at once. */
+    /** Connects, and keeps connected until `close()`. During a wait the next attempt is made immediately. */
     connect() {
         const { name } = this.#state;
         if (name === "connecting" || name === "ready") return;
@@ -192,7 +192,7 @@ export class Client {
         this.#attempts += 1;
         const attempt = this.#attempts;
         this.#change({ name: "connecting" });
-        // The application may have closed the client upon that.
+        // The application may have closed the client in its handler.
         if (attempt !== this.#attempts) return;
         try {
             let url = this.#url;
@@ -205,7 +205,7 @@ export class Client {
             this.#link = new Link(socket, this.#settings, this.#owner);
         } catch (error) {
             if (attempt !== this.#attempts) return;
-            // A token that cannot be had now may be had later; a WebSocket that the browser forbids may not.
+            // A token may be available later; a WebSocket that the browser forbids stays forbidden.
             if (error?.name === "SecurityError" || error?.code === "invalidArgument") {
                 this.#stop(new CallError("invalidArgument", `${error.message}`, { cause: error }));
             } else {
@@ -219,7 +219,7 @@ export class Client {
         return this.#environment.clock;
     }
 
-    /** The links' way to their client. */
+    /** The client as its links see it. */
     #owner = {
         opened: (link) => {
             if (link !== this.#link) return;
@@ -251,7 +251,7 @@ export class Client {
             this.#waitFor(this.#isSentAway ? Math.min(retryAfter, LONGEST_RETREAT) : delay, error);
         },
         refused: (call) => {
-            // Before those that have not been sent at all.
+            // Before the calls that were never sent.
             this.#waiting = new Set([call, ...this.#waiting]);
             this.#waitingBytes += call.frame.length;
             this.#flush();
@@ -265,7 +265,7 @@ export class Client {
         },
     };
 
-    /** Draws the wait before the next attempt ("full jitter": also that before the first). */
+    /** Draws the back-off before the next attempt, with full jitter even before the first. */
     #backoff() {
         const { backoffBase, backoffCap, backoffMinimum, backoffReset } = this.#settings;
         const since = this.#readySince;
@@ -282,7 +282,7 @@ export class Client {
         this.#change({ name: "waiting", until: this.#clock.now() + delay, error });
     }
 
-    /** Ends everything; `error` is why, unless the application has asked for it. */
+    /** Ends everything, because of `error` unless the application has requested it. */
     #stop(error, callError = error) {
         this.#attempts += 1;
         this.#clock.clearTimeout(this.#retryTimer);
@@ -303,7 +303,7 @@ export class Client {
         this.#change({ name: "closed", error });
     }
 
-    /** The network has come back, or the page is looked at again: timers may have stood still, and links be dead. */
+    /** Handles the return of the network or of the page: timers may have been suspended, and links may be dead. */
     #wake() {
         if (this.#state.name === "waiting" && !this.#isSentAway) this.#attempt();
         else if (this.#state.name === "ready") this.#link?.probe();
@@ -319,7 +319,7 @@ export class Client {
     #change(state) {
         this.#state = Object.freeze(state);
         for (const handler of [...this.#stateHandlers]) {
-            // A handler may have changed it, and so told the others already.
+            // A handler may have changed the state, which has notified the others already.
             if (this.#state !== state) return;
             Client.#run(handler, state);
         }
@@ -341,7 +341,7 @@ export class Client {
      * @param {Uint8Array} [payload]
      * @param {object} [options]
      * @param {number} [options.timeout] - In milliseconds, over all; 8 s by default.
-     * @param {AbortSignal} [options.signal] - Cancels the call; the server is told to stop.
+     * @param {AbortSignal} [options.signal] - Cancels the call, and notifies the server.
      * @returns {Promise<Uint8Array>} The answer's payload.
      * @throws {CallError}
      */
@@ -354,7 +354,7 @@ export class Client {
                 signal?.removeEventListener("abort", abort);
                 finish(value);
             };
-            // Whoever takes the call out of the waiting ones, or out of those in flight, settles it.
+            // The code that removes the call from the waiting calls, or from those in flight, settles it.
             const call = {
                 frame: encodeRequest(type, 0, payload),
                 link: undefined,
@@ -380,7 +380,7 @@ export class Client {
         });
     }
 
-    /** Throws why a call cannot be made. */
+    /** Throws the reason why a call cannot be made, if there is one. */
     #admit(type, payload, timeout, signal) {
         if (!Number.isInteger(type) || type < FIRST_APPLICATION_TYPE || type > LARGEST_TYPE) {
             throw new CallError("invalidArgument", `${type} is not a type of the application: 16 to 0x1FFFFFFF`);
@@ -425,7 +425,7 @@ export class Client {
      * Calls `handler` with the payload of each push of a type, from now on.
      * @param {number} type
      * @param {(payload: Uint8Array) => void} handler
-     * @returns {() => void} Ends that.
+     * @returns {() => void} Ends the subscription.
      */
     onPush(type, handler) {
         const handlers = this.#pushHandlers.get(type) ?? new Set();

@@ -4,7 +4,7 @@
 
 /** Success. */
 export const OK = 200;
-/** One of several answers, which only calls expect that are streams. */
+/** One of several answers, which only streams expect. */
 export const PARTIAL = 206;
 /** The server is shutting down. */
 export const DRAINING = 504;
@@ -40,12 +40,12 @@ const TRANSIENT = new Set([
 /** An error of a call, or of the connection. */
 export class CallError extends Error {
     /**
-     * @param {string} code - Such as `timeout`, `cancelled`, `connectionLost`, `overloaded`; `server` for a status that
-     *   has no name.
+     * @param {string} code - Such as `timeout`, `cancelled`, `connectionLost`, `overloaded`; `server` for a status
+     *   without a name.
      * @param {string} message
      * @param {object} [details]
-     * @param {"notSent" | "sentUnknown" | "answered"} [details.delivery] - `sentUnknown`: bytes may have left, and
-     *   whether the server has run the request is not known.
+     * @param {"notSent" | "sentUnknown" | "answered"} [details.delivery] - `sentUnknown`: bytes may have been sent, and
+     *   it is unknown whether the server has run the request.
      * @param {number} [details.status] - That of the server's answer.
      * @param {Uint8Array} [details.payload] - That of the server's answer.
      * @param {unknown} [details.cause]
@@ -59,7 +59,7 @@ export class CallError extends Error {
         this.payload = payload;
     }
 
-    /** The error that an answer with `status` is. A status that is not listed is an error too. */
+    /** The error of an answer with `status`. An unlisted status is an error too. */
     static answered(status, payload) {
         const code = STATUSES.get(status)?.code ?? "server";
         const message = `the server answered ${status} (${code})`;

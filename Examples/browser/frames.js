@@ -24,7 +24,7 @@ const CHECKSUM = 4;
 const IDLE_CAPACITY = 64 * 1024;
 const NO_BYTES = new Uint8Array(0);
 
-/** An error of the byte stream, behind which no frame can be found: the connection must be closed. */
+/** An error of the byte stream, after which no frame can be found: the connection must be closed. */
 export class FrameError extends Error {
     /**
      * @param {"frameTooLarge" | "protocolViolation"} code
@@ -45,7 +45,7 @@ export class FrameError extends Error {
 export function adler32(bytes) {
     let low = 1;
     let high = 0;
-    // After at most 3,800 bytes both sums still are below 2^31, so the remainders can wait until then.
+    // Both sums stay below 2^31 for 3,800 bytes, so the remainders are computed once per 3,800 bytes.
     for (let index = 0; index < bytes.length; ) {
         const end = Math.min(index + 3_800, bytes.length);
         for (; index < end; index += 1) {
@@ -95,10 +95,10 @@ export function setSerial(frame, serial) {
  * @property {boolean} isIntact - Whether the checksum is that of the payload.
  */
 
-/** Takes response frames out of a stream of bytes, however that is split. */
+/** Decodes response frames from a stream of bytes, however it is split. */
 export class FrameDecoder {
     #bytes = NO_BYTES;
-    /** Where the bytes that were not taken begin and end. */
+    /** The range of the bytes that were not taken. */
     #start = 0;
     #end = 0;
     /** The number of consecutive frames with a wrong checksum. */
@@ -124,7 +124,7 @@ export class FrameDecoder {
     }
 
     /**
-     * Appends bytes of the stream. Memory is allocated for what has arrived, not for what a header announces.
+     * Appends bytes of the stream. Memory is allocated for received bytes, not for an announced length.
      * @param {Uint8Array} chunk
      */
     append(chunk) {
@@ -197,8 +197,8 @@ export class FrameDecoder {
 /**
  * The serials of one connection: 50 to 0xFFFFFFFF, then from 50 again.
  *
- * A serial of an abandoned call may still be answered. It is not used again until it was, or until 1,024 later calls
- * have been abandoned too.
+ * A serial of an abandoned call may still be answered. It is not reused until it was answered, or until 1,024 later
+ * calls have been abandoned too.
  */
 export class Serials {
     #last;
@@ -228,7 +228,7 @@ export class Serials {
         return this.#last;
     }
 
-    /** Keeps `serial` from being used again while an answer to its call may come. */
+    /** Keeps `serial` from being reused while an answer to its call may arrive. */
     abandon(serial) {
         this.#abandoned.add(serial);
         if (this.#abandoned.size <= this.#maximumAbandoned) return;
@@ -236,7 +236,7 @@ export class Serials {
         this.#abandoned.delete(oldest);
     }
 
-    /** Frees `serial`, whose answer has come. */
+    /** Frees `serial`, whose answer has arrived. */
     release(serial) {
         this.#abandoned.delete(serial);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One WebSocket that carries frames: the calls in flight on it, their serials, and heartbeats. It ends once, and is not
-// opened again; client.js decides what comes after.
+// opened again; client.js decides on the next one.
 
 import { CallError, DRAINING, OK, PARTIAL } from "./errors.js";
 import {
@@ -11,19 +11,20 @@ import { fields, text } from "./protobuf.js";
 
 export const SUBPROTOCOL = "hhsocket.1";
 
-/** The longest message in bytes: what proxies pass on without collecting it first. */
+/** The longest message in bytes: proxies pass it on without collecting it first. */
 const LONGEST_MESSAGE = 65_535;
-/** The number of bytes that wait in the browser above which calls wait in the client. */
+/** The number of bytes queued in the browser above which calls wait in the client. */
 const CONGESTED = 1024 * 1024;
 /** The longest payload of a go-away that is decoded. */
 const LONGEST_GO_AWAY = 64 * 1024;
 
 /**
- * The codes of our close frames. RFC 6455 has 1002, 1003 and 1009 for the last three, which browsers let no page send.
+ * The codes of our close frames. RFC 6455 has 1002, 1003 and 1009 for the last three, but browsers do not let a page
+ * send these.
  */
 export const CloseCode = Object.freeze({ normal: 1000, protocolViolation: 4002, unexpectedText: 4003, tooLarge: 4009 });
 
-/** Decodes a go-away, tolerantly: the announcement counts even if its details cannot be read. */
+/** Decodes a go-away tolerantly: it counts even if its details cannot be read. */
 function decodeGoAway(payload) {
     const news = { reason: "", retryAfter: 0 };
     if (payload.length > LONGEST_GO_AWAY) return news;
@@ -42,10 +43,10 @@ function decodeGoAway(payload) {
  * The events of a link.
  * @typedef {object} LinkOwner
  * @property {(link: Link) => void} opened
- * @property {(link: Link) => void} hasRoom - A call may leave that could not before.
+ * @property {(link: Link) => void} hasRoom - A call may be sent that had to wait.
  * @property {(link: Link, type: number, payload: Uint8Array) => void} push
  * @property {(link: Link, news: {reason: string, retryAfter: number}) => void} goAway - The server shuts down.
- * @property {(call: object) => void} refused - The server that shuts down has not begun this call.
+ * @property {(call: object) => void} refused - The server is shutting down, and has not begun this call.
  * @property {(link: Link, error: CallError, closeCode?: number) => void} ended - Calls in flight have failed.
  */
 
@@ -65,11 +66,11 @@ export class Link {
     #timer;
     #lastReceived = 0;
     #lastSent = 0;
-    /** The ping without an answer: the bytes that waited in the browser with it, and the pings missed before it. */
+    /** The unanswered ping, with the bytes queued in the browser and the pings missed before it. */
     #ping;
 
     /**
-     * @param {WebSocket} socket - One that was just made.
+     * @param {WebSocket} socket - A new socket.
      * @param {object} settings - Those of the client.
      * @param {LinkOwner} owner
      */
@@ -83,7 +84,7 @@ export class Link {
         socket.onopen = () => this.#opened();
         socket.onmessage = ({ data }) => this.#received(data);
         socket.onclose = ({ code, reason }) => this.#closed(code, reason);
-        // Browsers report a failed opening twice, some versions of node by the error alone.
+        // Browsers report a failed opening twice, some versions of node only by the error.
         socket.onerror = () => {
             if (!this.#isOpen) this.#closed(undefined, "");
         };
@@ -101,7 +102,7 @@ export class Link {
             && this.#calls.size < this.#settings.maximumInFlight;
     }
 
-    /** Whether the browser has more bytes to send than it should. Nothing tells when that has changed. */
+    /** Whether the browser has too many bytes queued. There is no event for a change of this. */
     get isCongested() {
         return this.#socket.bufferedAmount > CONGESTED;
     }
@@ -112,7 +113,7 @@ export class Link {
     }
 
     /**
-     * Sends a call, which must have room. It is in flight until its answer comes, it is abandoned, or the link ends.
+     * Sends a call, which must have room. It is in flight until its answer arrives, it is abandoned, or the link ends.
      */
     send(call) {
         call.serial = this.#serials.next((serial) => this.#calls.has(serial));
@@ -122,7 +123,7 @@ export class Link {
         this.#write(call.frame);
     }
 
-    /** Takes a call out of those in flight, and tells the server to stop working on it. */
+    /** Removes a call from those in flight, and notifies the server to stop working on it. */
     abandon(call) {
         this.#take(call);
         this.#cancel(call.serial);
@@ -163,7 +164,7 @@ export class Link {
             return;
         }
         try {
-            // The ends of messages have no meaning.
+            // Message boundaries have no meaning.
             this.#decoder.append(new Uint8Array(data));
             for (;;) {
                 const frame = this.#decoder.next();
@@ -197,7 +198,8 @@ export class Link {
     #receivedControl({ type, serial, status, payload, isIntact }) {
         if (!isIntact) return;
         if (type === FrameType.heartbeat) {
-            // Any other status than 0 is an answer. A server that pings and does not read gets no answers to store.
+            // Any other status than 0 is an answer. A server that pings without reading would make answers pile up
+            // here.
             if (status === 0 && serial < FIRST_SERIAL && !this.isCongested) {
                 this.#write(encodeRequest(FrameType.heartbeat, serial));
             }
@@ -210,7 +212,7 @@ export class Link {
     #receivedAnswer({ type, serial, status, payload, isIntact }) {
         const call = this.#calls.get(serial);
         if (call === undefined) {
-            // Late, or unknown. More answers follow a partial one.
+            // The answer is late, or unknown. After a partial one more follow.
             if (status !== PARTIAL) this.#serials.release(serial);
             return;
         }
@@ -235,7 +237,7 @@ export class Link {
     // Sending and heartbeats
 
     #write(bytes) {
-        // Calls are abandoned on links that have ended just now, too.
+        // Calls may be abandoned on links that have just ended.
         if (this.#isEnded) return;
         for (let start = 0; start < bytes.length; start += LONGEST_MESSAGE) {
             this.#socket.send(bytes.subarray(start, start + LONGEST_MESSAGE));
@@ -243,7 +245,7 @@ export class Link {
         this.#lastSent = this.#clock.now();
     }
 
-    /** Asks the server for a sign of life at once, as after a change of the network. */
+    /** Sends a ping immediately, for example after a change of the network. */
     probe() {
         if (!this.#isOpen || this.#isEnded || this.#ping !== undefined) return;
         this.#clock.clearTimeout(this.#timer);
@@ -269,7 +271,7 @@ export class Link {
             if (left > 0) this.#beatLater(left);
             else this.#sendPing(0);
         } else if (this.#socket.bufferedAmount < ping.buffered) {
-            // The ping is queued behind the data being sent.
+            // The ping is queued after the data being sent.
             ping.buffered = this.#socket.bufferedAmount;
             this.#beatLater(this.#settings.heartbeatTimeout);
         } else if (ping.missed === 0) {
@@ -292,7 +294,7 @@ export class Link {
      * Closes the WebSocket and fails the calls in flight. Does not wait for the other side, which may be dead.
      * @param {CallError} error
      * @param {number} [closeCode] - That of our close frame; 1000 by default.
-     * @param {number} [received] - That of the server's close frame, if it was the server who closed.
+     * @param {number} [received] - That of the server's close frame, if the server has closed.
      */
     end(error, closeCode = CloseCode.normal, received = undefined) {
         if (this.#isEnded) return;

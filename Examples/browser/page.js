@@ -17,7 +17,7 @@ const [nameField, roomField] = [element("name"), element("room")];
 const [room, log, notes] = [element("chat"), element("log"), element("notes")];
 const [composer, textField] = [element("composer"), element("text")];
 
-/** The fields of the form, as they were at the last visit. A browser may forbid that they are stored. */
+/** The fields of the form from the last visit. A browser may forbid storing them. */
 const memory = {
     read(key) {
         try {
@@ -80,7 +80,7 @@ class Visit {
         try {
             const { number } = await this.#chat.send(message, { timeout: SENDING_TIMEOUT });
             state.remove();
-            // The push may have come before the receipt, as it goes to everyone in the room.
+            // The push, which everyone in the room receives, may have arrived before the receipt.
             if (this.#isShown({ number, message })) item.remove();
             else this.#place(item, { number, message });
         } catch (error) {
@@ -97,12 +97,12 @@ class Visit {
         }
     }
 
-    /** Shows what was said before the page came, and while it was away. */
+    /** Shows the messages sent before the page joined, and while it was away. */
     async #recall() {
         try {
             for (const note of await this.#chat.recall()) this.#show(note);
         } catch (error) {
-            // After a lost connection the next one leads here again.
+            // The next connection calls this again.
             console.warn("what was said before could not be read:", error.message);
         }
     }
@@ -114,7 +114,7 @@ class Visit {
         this.#place(item, note);
     }
 
-    /** Whether the list has this note. If it has another of the number, the room was opened anew and counts from 1. */
+    /** Whether the list has this note. If it has another one with this number, the room has restarted from 1. */
     #isShown({ number, message }) {
         const shown = this.#items.get(number)?.message;
         if (shown === undefined) return false;
@@ -178,7 +178,7 @@ class Visit {
                 break;
             case "waiting": {
                 connection.textContent = "Not connected";
-                // Hidden from screen readers, which would read it each second.
+                // Hidden from screen readers, which would read it every second.
                 const count = () => {
                     const seconds = Math.max(0, Math.ceil((until - performance.now()) / 1_000));
                     countdown.textContent = `next attempt in ${seconds} s`;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of protobuf's encoding as the messages here need: varints, strings and messages are read and written, other
-// fields are passed over.
+// The part of protobuf's encoding that the messages here require: varints, strings and messages are read and written,
+// other fields are skipped.
 
 const encoder = new TextEncoder();
 // A byte order mark is a character of the text.
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Bytes that are no message. */
+/** The error of bytes that are not a message. */
 export class MessageError extends Error {
     constructor(message, options) {
         super(message, options);
@@ -23,7 +23,7 @@ function varint(value) {
 }
 
 /**
- * Encodes a message whose fields all are strings; empty ones are left out, as proto3 has it.
+ * Encodes a message whose fields all are strings; empty ones are omitted, as in proto3.
  * @param {[number, string][]} fields - Number and value of each.
  * @returns {Uint8Array}
  */
@@ -49,7 +49,7 @@ export function text(bytes) {
 
 /**
  * The fields of a message, in their order. The value of a varint is a bigint, that of a string, of bytes or of a
- * message a Uint8Array. Fields of other kinds are left out. Groups, which proto3 does not have, are an error.
+ * message a Uint8Array. Fields of other kinds are omitted. Groups, which proto3 does not have, are an error.
  * @param {Uint8Array} bytes
  * @returns {Generator<{number: number, value: bigint | Uint8Array}>}
  * @throws {MessageError}

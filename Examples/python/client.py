@@ -20,32 +20,32 @@ LARGEST_PAYLOAD = 16 << 20
 HEARTBEAT, CANCEL, FIRST_APPLICATION_TYPE, LARGEST_TYPE = 0, 2, 16, 0x1FFFFFFF
 PUSH_SERIAL, FIRST_REQUEST_SERIAL, LAST_SERIAL = 1, 50, 0xFFFFFFFF
 PING, OK, PARTIAL = 0, 200, 206  # statuses
-CORRUPT_RUN = 3  # so many wrong checksums running end the connection
+CORRUPT_RUN = 3  # the number of consecutive wrong checksums that ends the connection
 
 
 class Connection:
     def __init__(self, address, timeout):
         self.socket = socket.create_connection(address, timeout)
         self.timeout = timeout
-        self.received = bytearray()  # what has come of a frame that is not complete, or of frames after it
-        self.corrupt_run = 0  # frames with a wrong checksum since the last right one
+        self.received = bytearray()  # bytes of frames that were not returned yet
+        self.corrupt_run = 0  # consecutive frames with a wrong checksum
         self.serial = FIRST_REQUEST_SERIAL - 1
 
     def call(self, type, payload):
         """Returns the answer's status, and its payload or None if that was damaged."""
-        # With more than one call in flight, pass over their serials here.
+        # With more than one call in flight, skip their serials here.
         self.serial = FIRST_REQUEST_SERIAL if self.serial == LAST_SERIAL else self.serial + 1
         deadline = time.monotonic() + self.timeout
         self.send(type, self.serial, payload)
         try:
             serial = None
-            while serial != self.serial:  # Others are pushes, or answers that nobody waits for any more.
+            while serial != self.serial:  # Others are pushes, or answers to abandoned calls.
                 _, serial, status, answer = self.next_frame(deadline)
         except (socket.timeout, KeyboardInterrupt):
             self.send(CANCEL, self.serial)
             raise
         if status == PARTIAL:
-            self.send(CANCEL, self.serial)  # More would come.
+            self.send(CANCEL, self.serial)  # The server would send more.
         return status, answer
 
     def send(self, type, serial, payload=b""):
@@ -54,7 +54,7 @@ class Connection:
         self.socket.sendall(header + payload + CHECKSUM.pack(zlib.adler32(payload)))
 
     def next_frame(self, deadline=None):
-        """Returns the next frame of an application's type, and answers pings that come before it."""
+        """Returns the next frame of an application's type, and answers pings that arrive before it."""
         type = HEARTBEAT
         while type < FIRST_APPLICATION_TYPE:
             type, serial, status, payload = self.read_frame(deadline)
@@ -79,7 +79,7 @@ class Connection:
         return type, serial, status, None if self.corrupt_run else payload
 
     def receive(self, count, deadline):
-        """Waits until so many bytes are there, in as many pieces as they come."""
+        """Reads until at least `count` bytes have arrived."""
         while len(self.received) < count:
             rest = None if deadline is None else deadline - time.monotonic()
             if rest is not None and rest <= 0:

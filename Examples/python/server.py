@@ -15,12 +15,12 @@ LARGEST_PAYLOAD = 16 << 20
 HEARTBEAT, CANCEL, FIRST_APPLICATION_TYPE, LARGEST_TYPE = 0, 2, 16, 0x1FFFFFFF
 PUSH_SERIAL, FIRST_REQUEST_SERIAL = 1, 50
 OK, ILLEGAL_LENGTH, LOST_PACKET, ILLEGAL_FORMAT, UNDEFINED_TYPE, UNKNOWN = 200, 301, 302, 303, 401, 404
-CORRUPT_RUN = 3  # so many wrong checksums running end the connection
+CORRUPT_RUN = 3  # the number of consecutive wrong checksums that ends the connection
 MOST_UNREAD = 1 << 20  # bytes; a client that leaves more unread misses pushes
 sessions = set()  # the connections that are open
 
 
-# What the server does: a coroutine for each type, from payload to status and payload.
+# The handlers, one coroutine per type: each takes a payload and returns a status and a payload.
 async def echo(payload):
     return OK, payload
 
@@ -39,14 +39,14 @@ class Session:
     def __init__(self, reader, writer):
         self.reader, self.writer = reader, writer
         self.in_flight = {}  # serial: the task that runs the request
-        self.corrupt_run = 0  # frames with a wrong checksum since the last right one
+        self.corrupt_run = 0  # consecutive frames with a wrong checksum
 
     async def run(self):
         sessions.add(self)
         try:
             while await self.read_frame():
-                await self.writer.drain()  # Who does not take answers is not read either.
-        except asyncio.IncompleteReadError:  # The client has said its last, and may still want the answers.
+                await self.writer.drain()  # A client that does not read answers is not read.
+        except asyncio.IncompleteReadError:  # The client sends no more, but may still read answers.
             await asyncio.gather(*self.in_flight.values(), return_exceptions=True)
         except OSError:
             pass  # The client has gone.
@@ -62,14 +62,14 @@ class Session:
             self.writer.write(header + payload + CHECKSUM.pack(zlib.adler32(payload)))
 
     async def read_frame(self):
-        """Reads a frame and does what it says. False if the connection must end."""
+        """Reads and handles a frame. Returns False if the connection must end."""
         type, serial, length = REQUEST_HEADER.unpack(await self.reader.readexactly(REQUEST_HEADER.size))
         if self.corrupt_run and type > LARGEST_TYPE:
-            return False  # So the length of the frame before was wrong, too.
+            return False  # The length of the previous frame was wrong, too.
         if length > LARGEST_PAYLOAD:
             self.send(type, serial, ILLEGAL_LENGTH)
-            return False  # Where the next frame starts cannot be known.
-        payload = await self.reader.readexactly(length)  # Takes memory only for what has come.
+            return False  # The start of the next frame is unknown.
+        payload = await self.reader.readexactly(length)  # Allocates only for received bytes.
         (checksum,) = CHECKSUM.unpack(await self.reader.readexactly(CHECKSUM.size))
         if checksum != zlib.adler32(payload):
             self.corrupt_run += 1
@@ -78,7 +78,7 @@ class Session:
             return self.corrupt_run < CORRUPT_RUN
         self.corrupt_run = 0
         if type == HEARTBEAT:
-            self.send(type, serial, OK)  # This server does not ping, so it is never an answer.
+            self.send(type, serial, OK)  # This server does not ping, so the frame is not an answer.
         elif type == CANCEL and serial in self.in_flight:
             self.in_flight.pop(serial).cancel()
         elif type < FIRST_APPLICATION_TYPE:
@@ -94,7 +94,7 @@ class Session:
     async def handle(self, type, serial, payload):
         try:
             status, answer = await HANDLERS[type](payload)
-        except Exception:  # Not CancelledError: nobody waits for that answer.
+        except Exception:  # Not CancelledError: a cancelled call needs no answer.
             status, answer = UNKNOWN, b""
         del self.in_flight[serial]
         self.send(type, serial, status, answer)

@@ -21,7 +21,7 @@ REQUEST_HEADER = struct.Struct(">III")  # type, serial, length
 RESPONSE_HEADER = struct.Struct(">IIII")  # type, serial, status, length
 CHECKSUM, CREDIT = struct.Struct(">I"), struct.Struct(">Q")
 HEARTBEAT, CANCEL_TYPE, HELLO, CREDIT_TYPE, END, ITEM, FIRST_APPLICATION_TYPE = 0, 2, 3, 6, 7, 8, 16
-CONTINUES, FLAGS = 1 << 29, 7 << 29  # bit 29: the payload goes on in the next frame of this serial
+CONTINUES, FLAGS = 1 << 29, 7 << 29  # bit 29: the payload continues in the next frame of this serial
 OK, PARTIAL, LOST_PACKET, ILLEGAL_LENGTH, ILLEGAL_FORMAT, UNDEFINED_TYPE, OVERLOADED = 200, 206, 302, 301, 303, 401, 503
 LARGEST_PAYLOAD, LARGEST_PIECE, FRAME_COST = 16 << 20, 65_536, 16
 STREAM_WINDOW, CONNECTION_WINDOW, MAXIMUM_STREAMS = 262_144, 4_194_304, 100
@@ -77,7 +77,7 @@ def fields_of(text):
 
 
 class SendWindow:
-    """How much may be sent: what the other side granted since the beginning, less what was sent."""
+    """The amount that may be sent: all credit since the beginning, less what was sent."""
 
     def __init__(self, window):
         self.sent, self.granted, self.window = 0, window, window
@@ -93,7 +93,7 @@ class SendWindow:
 
 
 class ReceiveWindow:
-    """How much may come, and when more is granted."""
+    """The amount that may arrive, and the time for granting more."""
 
     def __init__(self, window):
         self.window = self.granted = window
@@ -115,9 +115,9 @@ class Stream:
     def __init__(self, link, type, serial):
         self.link, self.type, self.serial = link, type, serial
         self.out, self.into = SendWindow(link.peer_stream_window), ReceiveWindow(link.stream_window)
-        self.waiting = asyncio.Queue()  # what has come: (item, its cost, that of its last frame), or None at the end
-        self.piece, self.piece_cost = b"", 0  # of an item that is not complete
-        self.has_ended = False  # whether no more items come
+        self.waiting = asyncio.Queue()  # received items: (item, cost, cost of its last frame); None at the end
+        self.piece, self.piece_cost = b"", 0  # of an incomplete item
+        self.has_ended = False  # whether the other side sends no more items
         self.answer = asyncio.get_running_loop().create_future()  # at the client: status and payload of the end
         self.task = None  # at the server
 
@@ -137,7 +137,7 @@ class Stream:
             await self.link.writer.drain()
 
     def room(self, rest):
-        """Returns how many bytes the next frame of an item may have; None if it has to wait."""
+        """Returns the length that the next frame of an item may have; None if it has to wait."""
         size = min(rest, LARGEST_PIECE)
         free = min(self.out.free, self.link.out.free)
         if size + FRAME_COST <= free:
@@ -169,18 +169,18 @@ class Stream:
             self.link.into.taken += cost
             raise StreamError(ILLEGAL_LENGTH)
         self.piece += piece
-        if continues:  # Taken at once, or an item larger than the window could never come.
+        if continues:  # Taken at once, so that an item may exceed the window.
             self.piece_cost += cost
             self.into.taken += cost
             self.link.into.taken += cost
-        else:  # All of it waits until it is taken, so that no second one like it comes.
+        else:  # The whole item counts as waiting until it is taken.
             self.into.taken -= self.piece_cost
             self.waiting.put_nowait((self.piece, self.piece_cost + cost, cost))
             self.piece, self.piece_cost = b"", 0
         self.link.send_credit(self)
 
     def drop(self):
-        """Takes what waits, since nobody else does."""
+        """Takes the waiting items of a stream that has ended."""
         while not self.waiting.empty():
             entry = self.waiting.get_nowait()
             if entry:
@@ -189,16 +189,16 @@ class Stream:
 
 
 class Link:
-    """What both sides of a connection have in common."""
+    """The common part of both sides of a connection."""
 
     def __init__(self, reader, writer, options):
         self.reader, self.writer = reader, writer
         self.stream_window, self.connection_window = options.stream_window, options.connection_window
         self.peer_stream_window = STREAM_WINDOW
         self.into, self.out = ReceiveWindow(self.connection_window), SendWindow(CONNECTION_WINDOW)
-        self.streams = {}  # those that are open, by serial
+        self.streams = {}  # open streams, by serial
         self.pieces = {}  # of openings and answers in several frames, by serial
-        self.moved = asyncio.Condition()  # a credit or an end has come
+        self.moved = asyncio.Condition()  # a credit or an end has arrived
 
     def agree(self, stream_window, connection_window):
         self.peer_stream_window = stream_window or STREAM_WINDOW
@@ -236,7 +236,7 @@ class Link:
                 self.moved.notify_all()
 
     async def read(self, header):
-        """Returns a frame's fields but its length, its payload, and whether that is sound."""
+        """Returns a frame's fields except the length, its payload, and whether the checksum is right."""
         *fields, length = header.unpack(await self.reader.readexactly(header.size))
         if length > LARGEST_PAYLOAD:
             raise ConnectionError("a frame is too long")
@@ -263,7 +263,7 @@ class Session(Link):
             while True:
                 await self.frame(*await self.read(REQUEST_HEADER))
         except (asyncio.IncompleteReadError, OSError):
-            pass  # The client has gone, or makes no sense.
+            pass  # The client has gone, or violates the protocol.
         finally:
             for stream in self.streams.values():
                 stream.task.cancel()
@@ -275,7 +275,7 @@ class Session(Link):
         if kind == ITEM:
             self.count_item(payload)
             if stream is None:
-                self.drop_item(payload)  # Late, which harms nothing.
+                self.drop_item(payload)  # Late, which is harmless.
             elif not is_sound:
                 self.drop_item(payload)
                 self.end(stream, LOST_PACKET)
@@ -328,7 +328,7 @@ class Session(Link):
         if len(self.streams) >= MAXIMUM_STREAMS:
             return self.send(type, serial, OVERLOADED)
         stream = self.streams[serial] = Stream(self, type, serial)
-        stream.has_ended = not client_streams  # An item where the client sends none is a mistake, too.
+        stream.has_ended = not client_streams  # An item on a call without a client stream is an error, too.
         stream.task = asyncio.create_task(self.handle(handler, stream, payload))
 
     async def handle(self, handler, stream, payload):

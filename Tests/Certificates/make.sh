@@ -1,27 +1,27 @@
 #!/bin/sh
-# Makes the certificates in this folder anew, with openssl's command (OpenSSL 1.1.1 or later, or LibreSSL). They hold for a
-# hundred years, but for those that are expired. What tests ask of them is in Tests/TestSupport/TestAuthority.swift.
+# Creates the certificates in this folder again, with the openssl command (OpenSSL 1.1.1 or later, or LibreSSL). They
+# are valid for a hundred years, except the expired ones. Tests/TestSupport/TestCertificate.swift describes them.
 #
-# Of each certificate: NAME.pem, NAME.key, and NAME.pin, which is the SHA-256 of its public key in base64. The keys of the
-# authorities are not kept.
+# Each certificate has NAME.pem, NAME.key, and NAME.pin, which is the SHA-256 of its public key in base64. The keys of
+# the authorities are not kept.
 set -eu
 cd "$(dirname "$0")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The dates are given to `openssl ca`: `openssl x509` takes them only since 3.4.
+# The dates are given to `openssl ca`: `openssl x509` accepts them only since 3.4.
 valid="-startdate 20200101000000Z -enddate 21200101000000Z"
 expired="-startdate 20200101000000Z -enddate 20200103000000Z"
 : >"$work/index.txt"
 echo "unique_subject = no" >"$work/index.txt.attr"
-# The same serial never comes twice, also not after this has run again.
+# Serial numbers are never repeated, not even by another run.
 openssl rand -hex 8 | sed 's/^./1/' >"$work/serial"
 
 new_key() { # FILE
     openssl ecparam -name prime256v1 -genkey -noout | openssl pkcs8 -topk8 -nocrypt -out "$1"
 }
 
-# Signs a certificate: openssl's command takes extensions from a file alone, in all its versions.
+# Signs a certificate: all versions of the openssl command take extensions only from a file.
 sign() { # FILE KEY COMMON_NAME DATES EXTENSIONS ARGUMENTS...
     file=$1 key=$2 name=$3 dates=$4 extensions=$5
     shift 5
@@ -52,7 +52,7 @@ END
         2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
 }
 
-# The two that have the same name also say that they have the same key: only their signatures tell them apart.
+# The two authorities with one name also claim one key: only their signatures differ.
 authority() { # FILE_NAME COMMON_NAME KEY_IDENTIFIER
     new_key "$work/$1.key"
     sign "$1.pem" "$work/$1.key" "$2" "$valid" "basicConstraints = critical, CA:true
@@ -79,7 +79,7 @@ client() { # FILE_NAME AUTHORITY DATES
     certificate "$1" client "$2" "$3" clientAuth ""
 }
 
-# Revokes a certificate, and makes the list of all that are revoked.
+# Revokes a certificate, and creates the revocation list.
 revoke() { # FILE_NAME AUTHORITY LIST_NAME
     openssl ca -batch -config "$work/config" -cert "$2.pem" -keyfile "$work/$2.key" -revoke "$1.pem" 2>"$work/errors" &&
         openssl ca -batch -config "$work/config" -cert "$2.pem" -keyfile "$work/$2.key" -gencrl -crldays 36500 \
@@ -100,7 +100,7 @@ server server-name-only authority "$valid" "DNS:example.com"
 server server-other-name authority "$valid" "DNS:other.example, IP:127.0.0.1"
 server server-db authority "$valid" "DNS:db.example"
 server server-db-addresses authority "$valid" "DNS:db.example, IP:127.0.0.1, IP:10.1.2.3"
-# The key of the first one, elsewhere.
+# The key of `server`, under another name.
 cp server.key server-same-key.key
 server server-same-key impostor "$valid" "DNS:other"
 

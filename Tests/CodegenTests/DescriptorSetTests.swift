@@ -5,8 +5,8 @@ import SwiftProtobufPluginLibrary
 import TestSupport
 import Testing
 
-/// The committed descriptors. They are not compared with what protoc makes, since protoc need not be there: whoever
-/// changes a `.proto` runs `make descriptor-sets`.
+/// The committed descriptors. They are not compared with protoc's output, since protoc may not be installed: after a
+/// change of a `.proto`, run `make descriptor-sets`.
 @Suite struct DescriptorSetTests {
     @Test(arguments: [
         "everything.proto", "everything2.proto", "hello.proto", "chat.proto", "extended.proto", "groups.proto",

@@ -5,7 +5,7 @@ import Testing
 
 @testable import protoc_gen_hhsocket
 
-/// Everything that is refused, with the words in which it is.
+/// All rejected inputs, with their messages.
 @Suite struct ErrorTests {
     @Test func `Of google_protobuf there is everything but descriptors`() throws {
         #expect(
@@ -96,7 +96,7 @@ import Testing
                     + "extensions.Extended has the members of extensions.foo_bar already (errors/extensions.proto:10:3)"
             ]
         )
-        // The others are those of the file that is generated.
+        // The other diagnostics are of the generated file.
         let both = try Generating.diagnostics("errors/extensions_other.proto")
         #expect(
             both == [

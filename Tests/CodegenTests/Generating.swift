@@ -6,11 +6,11 @@ import Testing
 
 @testable import protoc_gen_hhsocket
 
-/// Does what protoc does, with the committed descriptors of `Protos`; without protoc.
+/// Runs the generator like protoc, with the committed descriptors of `Protos`.
 enum Generating {
     static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
 
-    /// - Parameter files: Those to generate code for, such as `hello.proto`.
+    /// - Parameter files: The files to generate code for, such as `hello.proto`.
     static func respond(
         _ files: [String],
         _ options: String = "",
@@ -40,14 +40,14 @@ enum Generating {
         return try #require(response.file.first).content
     }
 
-    /// What is wrong, and the lines of it.
+    /// The lines of the diagnostics.
     static func diagnostics(_ files: String..., options: String = "") throws -> [String] {
         let response = try Self.respond(files, options)
         #expect(response.file.isEmpty)
         return response.error.split(separator: "\n").map(String.init)
     }
 
-    /// A declaration of a text: from the line that begins with `beginning` to the end of what it opens, without its
+    /// A declaration of a text: from the line that begins with `beginning` to the end of its braces, without its
     /// indentation.
     static func declaration(_ beginning: String, in text: String) throws -> String {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)

@@ -2,7 +2,7 @@
 import Foundation
 import Testing
 
-/// What messages and enums become, to the letter.
+/// The exact code that is generated for messages and enums.
 @Suite struct MessageTests {
     @Test func `A message becomes a struct that decodes and encodes itself`() throws {
         #expect(

@@ -48,7 +48,7 @@ import Testing
             try self.imports("modules/shop.proto", options)
                 == ["import HHSocketMessage", "import Common", "import Money"]
         )
-        // The messages are protoc-gen-swift's; the methods alone name types.
+        // The messages are protoc-gen-swift's; only the methods name types.
         #expect(
             try self.imports("modules/shop.proto", Self.assignments + ",Messages=SwiftProtobuf,Server=false") == [
                 "import HHSocketMessage", "import HHSocketRPC", "import Common", "import Money",
@@ -74,7 +74,7 @@ import Testing
         ] {
             #expect(text.contains(part), "there is no \(part)")
         }
-        // The extended message alone.
+        // Only the extended message.
         #expect(
             try self.imports("modules/notes.proto", "Visibility=Public,\(options)")
                 == ["public import HHSocketMessage", "public import Tagged"]

@@ -4,7 +4,7 @@ import Testing
 
 @testable import protoc_gen_hhsocket
 
-/// Names that mean something else in Swift. What is generated for `horrors.proto` is compiled in HorrorSamples.
+/// Names that mean something else in Swift. HorrorSamples compiles the code generated for `horrors.proto`.
 @Suite struct NameTests {
     @Test func `A property gives way to a nested type of its name`() throws {
         let text = try Generating.text("horrors.proto")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Testing
 
-/// What services become, to the letter.
+/// The exact code that is generated for services.
 @Suite struct ServiceTests {
     @Test func `A service becomes a client, a mock and what a server implements`() throws {
         #expect(

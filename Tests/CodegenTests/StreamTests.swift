@@ -2,11 +2,11 @@
 import Foundation
 import Testing
 
-/// What methods with streams become, to the letter.
+/// The exact code that is generated for methods with streams.
 @Suite struct StreamTests {
     private func declaration(_ beginning: String, _ options: String = "") throws -> String {
         let text = try Generating.text("everything.proto", options)
-        // The service's part of the file, for its declarations have the names of those of other services.
+        // Only the service's part of the file, since declarations of other services have equal names.
         let parts = text.components(separatedBy: "/// Methods whose names are taken.")
         return try Generating.declaration(beginning, in: #require(parts.first))
     }
@@ -208,7 +208,7 @@ import Testing
                 "extension Every_Thing_Everything.ClientProtocol",
                 "Visibility=\(visibility)"
             )
-            // Of seven methods, of which one has a form with a closure, and of the pushes.
+            // Seven methods, of which one also has a form with a closure, and the pushes.
             #expect(defaults.components(separatedBy: "\n    \(access)").count == 10)
             let mock = try self.declaration("\(access)struct MockClient: ", "Visibility=\(visibility)")
             #expect(mock.contains("\n    \(access)var onTalk: "))
@@ -217,7 +217,7 @@ import Testing
 
     @Test func `With the messages of swift-protobuf streams are the same`() throws {
         let own = try Generating.text("everything.proto")
-        // But for the module of the well-known types.
+        // Except for the module of the well-known types.
         let theirs = try Generating.text("everything.proto", "Messages=SwiftProtobuf")
             .replacingOccurrences(of: "SwiftProtobuf.Google_", with: "HHSocketMessage.Google_")
         for beginning in [

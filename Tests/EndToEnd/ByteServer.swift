@@ -4,9 +4,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A server that knows no frames: a function takes what has come and says what to answer.
+/// A server without frames: a function takes received bytes and returns the answer.
 struct ByteServer {
-    /// Given the number of the connection, from 0, and what has come and was not taken yet; returns the answer.
+    /// Takes the number of the connection, from 0, and the received bytes that were not taken yet; returns the answer.
     typealias Answer = @Sendable (Int, inout ByteBuffer) -> ByteBuffer
 
     private final class Handler: ChannelInboundHandler {
@@ -55,7 +55,7 @@ struct ByteServer {
     }
 }
 
-/// A server that says its bytes to whoever connects, and nothing more.
+/// A server that only sends its bytes to each client that connects.
 struct ByteGreeter {
     let endpoint: Endpoint
     private let channel: any Channel

@@ -3,9 +3,9 @@ import HHSocketRPC
 import TestSupport
 import Testing
 
-/// A client's file needs one import: this one imports nothing else of HHSocket's or of a package's that it needs.
+/// The file of a client requires one import: this file imports no other module of HHSocket or of its dependencies.
 @Suite struct ClientImportTests {
-    /// Names of other modules that the API speaks of, with the one import above.
+    /// Uses names of other modules that occur in the API, with the one import above.
     @Test func oneImportBringsWhatTheAPISpeaksOf() {
         var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 7000)])
         configuration.socket.logger = .init(label: "test")

@@ -7,7 +7,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// A client's certificates that come, go and change while it runs.
+/// Certificates of a client that appear, disappear and change while it runs.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ClientTLSReloadTests {
     private func client(
         _ server: Endpoint,
@@ -64,7 +64,7 @@ import Testing
             _ = try folder.write(TestAuthority().pem, to: "authority.pem")
             try client.reloadTLS()
             try await self.expectEcho(client)
-            // What cannot be read changes nothing.
+            // A file that cannot be read changes nothing.
             try FileManager.default.removeItem(atPath: file)
             #expect(throws: SocketError.self) { try client.reloadTLS() }
             client.disconnect()
@@ -79,7 +79,7 @@ import Testing
         #expect(error?.code == .invalidArgument)
     }
 
-    /// As of a resolver, which finds addresses by a name.
+    /// For example with a resolver, which finds addresses by a name.
     @Test func theCertificateOfAnAddressThatWasFoundByANameMustHaveThatName() async throws {
         let folder = try TemporaryFolder()
         let file = try folder.write(TestAuthority().pem, to: "authority.pem")

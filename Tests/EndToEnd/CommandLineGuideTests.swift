@@ -26,7 +26,7 @@ import Testing
             }
         }
 
-        /// Lines of the page; the first that fails ends them. One that serves takes the place of the shell.
+        /// Lines of the page; the first that fails ends them. A server takes the place of the shell.
         func start(_ lines: String) throws -> Command {
             let shell = try #require(Command.installed("sh", or: ["/bin"]))
             return try Command(["-ec", "cd '\(self.folder.path)'; PATH=$PWD/bin:$PATH; \(lines)"], of: shell)
@@ -36,7 +36,7 @@ import Testing
     @Test func theLinesRunInTheirOrder() async throws {
         let place = try Place()
         var server: Command?
-        // Of the page, and in their place.
+        // The addresses of the page, and their replacements.
         var addresses: [(String, String)] = []
         let blocks = try DocumentationPage("Docs/CLI.md").blocks("sh")
         #expect(blocks.count >= 7)
@@ -60,7 +60,7 @@ import Testing
         withExtendedLifetime(place.folder) {}
     }
 
-    /// Where the pages have a command: `hhsocket` and its subcommand, and what follows in the line.
+    /// The commands of a page: each subcommand of `hhsocket`, and the rest of its line.
     private static func commands(of page: DocumentationPage) -> [(name: String, line: String)] {
         let languages = ["", "sh"]
         let lines = languages.flatMap { page.blocks($0) }.flatMap { $0.components(separatedBy: "\n") }
@@ -70,7 +70,7 @@ import Testing
             guard line.hasPrefix("hhsocket ") else { return nil }
             let words = line.split(separator: " ").map(String.init)
             guard words.count > 1, words[1].first?.isLetter == true, words[1] != "help" else { return ("", line) }
-            // The one that has subcommands of its own.
+            // The command `stomp` has subcommands.
             return (words[1] == "stomp" && words.count > 2 ? "stomp \(words[2])" : words[1], line)
         }
     }
@@ -93,7 +93,7 @@ import Testing
         for (name, options) in named {
             let help = try await Command.run(name.isEmpty ? ["--help"] : ["help"] + name.components(separatedBy: " "))
             #expect(help.exitCode == 0, "\(name): \(help.errors)")
-            // Of ArgumentParser, which it does not list.
+            // Options of ArgumentParser, which the help does not list.
             let known = Set(help.text.matches(of: /--[a-z][a-z-]*/).map { String($0.output) })
                 .union(["--generate-completion-script", "--help"])
             #expect(options.subtracting(known) == [], "hhsocket \(name)")

@@ -28,7 +28,7 @@ import Testing
         return router
     }
 
-    /// The presets, and what else a layout can be.
+    /// The presets, and layouts with other properties.
     static let formats: [WireFormat] = [.standard, .tgcd, .plain, .mars, .separated] + others
 
     static let others: [WireFormat] = {
@@ -135,7 +135,7 @@ import Testing
     @Test(arguments: formats)
     func anErrorIsToldWhereThereIsAStatusAndNeverPassesForSuccess(format: WireFormat) async throws {
         try await Pair.with(format) { client, server in
-            // Without a status no answer comes, however long one waits.
+            // Without a status there is never an answer.
             let timeout = format.hasStatus ? patience : .milliseconds(300)
             let request = SocketRequest(type: Self.fail, body: "why", timeout: timeout)
             let error = await #expect(throws: SocketError.self) { try await client.data(for: request) }
@@ -287,7 +287,7 @@ import Testing
             #expect(next.string == "x")
             try await eventually("the count") { server.statistics.requests == 1 }
         }
-        // In the configurations of client and server.
+        // The header is in the configurations of client and server.
         let server = SocketServer(configuration: .init(wireFormat: format, header: header), router: Self.router)
         let error = await #expect(throws: SocketError.self) { try await server.start() }
         #expect(error?.code == .invalidArgument)

@@ -9,7 +9,7 @@ import Testing
 
 /// Client, server and mocks with formats that a codec reads and writes.
 @Suite(.tags(.io), .timeLimit(.minutes(3))) struct FrameCodecInteropTests {
-    /// With everything, and with nothing that is not needed.
+    /// Formats with all features, and with only the required ones.
     static let formats: [WireFormat] = [
         try? NetstringCodec.format(),
         try? WireFormat(
@@ -28,7 +28,7 @@ import Testing
         #expect(Self.formats.count == 2)
     }
 
-    /// What holds for every format holds for these.
+    /// Checks the properties that all formats have.
     @Test(arguments: formats)
     func everythingWorksAsInOtherFormats(format: WireFormat) async throws {
         let tests = FormatInteropTests()
@@ -63,7 +63,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    /// With both mocks, which know no rules.
+    /// Uses both mocks, which have no rules here.
     @Test func mocksSpeakIt() async throws {
         let format = try NetstringCodec.format()
         let server = try await MockServer(.echo, format: format)
@@ -94,7 +94,7 @@ import Testing
         await client.close()
     }
 
-    /// A call whose frame the codec does not encode fails at once, and harms no other; so does a push.
+    /// A call or a push whose frame the codec does not encode fails immediately, without affecting others.
     @Test func framesThatTheCodecRefusesFailAlone() async throws {
         let format = try WireFormat(
             codec: PickyCodec(),
@@ -125,7 +125,7 @@ import Testing
     }
 }
 
-/// A codec that does not say everything.
+/// A codec that refuses some frames.
 private struct PickyCodec: FrameCodec {
     private var sound = NetstringCodec()
 

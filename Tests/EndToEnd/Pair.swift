@@ -7,7 +7,7 @@ import Testing
 
 /// A server and a client of it.
 enum Pair {
-    /// Runs `body` with both, and ends them.
+    /// Runs `body` with both, and closes them.
     static func with(
         _ format: WireFormat,
         router: Router = FormatInteropTests.router,

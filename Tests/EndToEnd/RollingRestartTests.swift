@@ -8,12 +8,12 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// Servers that are restarted in turn while their clients go on calling.
+/// Servers that are restarted in turn while their clients continue to make calls.
 @Suite(.tags(.io), .serialized, .timeLimit(.minutes(10))) struct RollingRestartTests {
     private static let clients = 200
     private static let restarts = effort < 10 ? 6 : 40
 
-    /// What became of the calls of all clients.
+    /// The outcomes of the calls of all clients.
     private struct Tally {
         var succeeded = 0
         var failures: [SocketError] = []
@@ -22,7 +22,7 @@ import Testing
     private static var router: Router {
         var router = Router()
         router.handleSynchronously(101) { request, _ in request.body }
-        // Some are at work when their server is told to end.
+        // Some requests are being handled when their server is shut down.
         router.handle(102) { request, _ in
             try await Task.sleep(for: .milliseconds(Int.random(in: 1...20)))
             return request.body
@@ -41,7 +41,7 @@ import Testing
                 try await server.start()
                 return server
             } catch {
-                // An outgoing connection of somebody else may have borrowed the port for a moment.
+                // An outgoing connection of another process may have used the port for a moment.
                 guard error.code == .bindFailed, ContinuousClock.now < deadline else { throw error }
             }
             try await Task.sleep(for: .milliseconds(10))
@@ -55,13 +55,13 @@ import Testing
         let tally = NIOLockedValueBox(Tally())
         let isOver = NIOLockedValueBox(false)
         var clients = (0..<Self.clients).map { index in
-            // Half of them begin with the one, half with the other.
+            // Half of the clients begin with each server.
             var configuration = SocketClient.Configuration(
                 servers: index.isMultiple(of: 2) ? endpoints : endpoints.reversed()
             )
             configuration.socket.eventLoopGroup = group
             configuration.timeout = .seconds(60)
-            // Every other pair says hello.
+            // Every other pair uses hello.
             configuration.hello = index % 4 < 2 ? HelloPolicy() : nil
             let client = SocketClient(configuration: configuration)
             client.connect()
@@ -90,7 +90,7 @@ import Testing
                 do {
                     for restart in 0..<Self.restarts {
                         let index = restart % 2
-                        // Enough has happened that everybody is at home.
+                        // Waits until all clients are connected to a server.
                         let before = tally.withLockedValue { $0.succeeded }
                         try await eventually("calls go on") {
                             tally.withLockedValue { $0.succeeded + $0.failures.count } > before + 2 * Self.clients
@@ -109,7 +109,7 @@ import Testing
         #expect(failures.isEmpty, "\(failures.count) of \(succeeded): \(failures.prefix(3))")
         #expect(succeeded > Self.restarts * 2 * Self.clients)
         for client in clients { await client.close() }
-        // Before the threads that they run on.
+        // The clients are released before the threads that they run on.
         clients = []
         for server in servers.withLockedValue({ $0 }) { await server.shutdown(gracePeriod: .zero) }
         try await group.shutdownGracefully()

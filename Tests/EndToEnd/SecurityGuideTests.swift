@@ -33,12 +33,12 @@ import Testing
 
         let pins = try #require(configuration.socket.tls?.pins)
         #expect(pins.map(\.description).contains("sha256/hZcpfTHpJcpk1ltj9W3Mrb4RBIfe92W0tgDxjp15j/Q="))
-        // Nobody shall copy the pin of an empty key.
+        // The page must not contain the pin of an empty key.
         #expect(try !pins.contains(PublicKeyPin(base64: "sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=")))
     }
 
-    /// The example listens on a port that may be taken, and reads files of the current folder: so it is compiled, and a
-    /// server like it is run by ``TLSTests``.
+    /// The example listens on a port that may be taken, and reads files of the current folder: so it is only compiled,
+    /// and ``TLSTests`` runs a server like it.
     private func server(_ router: Router) throws -> SocketServer {
         var tls = ServerTLS(identity: TLSIdentity(certificateFile: "server.pem", keyFile: "server.key"))
         tls.clientCertificates = .required(.file("clients-ca.pem"))

@@ -8,7 +8,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Frames with separators over TCP: damage costs the frame that has it, and neither the connection nor another call.
+/// Frames with separators over TCP: damage loses only its frame, and neither the connection nor another call.
 @Suite(.tags(.io), .timeLimit(.minutes(3))) struct SeparatedInteropTests {
     private func withClient(
         _ server: MockServer,
@@ -41,7 +41,7 @@ import Testing
         let server = try await MockServer(format: .separated)
         server.on(100, .raw(ByteBuffer(string: answer)))
         server.on(101, .echo)
-        // A length that is one too large is noticed when the next frame comes.
+        // A length that is one too large is noticed when the next frame arrives.
         try await self.withClient(server, { $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(200)) }) {
             client in
             let error = await #expect(throws: SocketError.self) {
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    /// Whatever is wrong with a push, it does not end the call that has its serial.
+    /// A damaged push does not end the call with its serial.
     @Test(arguments: ["100 50 2 4\nhello\n", "100 50 2 99999999\nhello\n"])
     func aDamagedPushThatHasACallsSerialDoesNotFailIt(push: String) async throws {
         let format = try WireFormat(
@@ -111,7 +111,7 @@ import Testing
         await client.close()
     }
 
-    /// A length that is too long withholds the answers behind it, until its call times out.
+    /// A length that is too long withholds the later answers, until its call times out.
     @Test func anAnswerWhoseLengthIsTooLongIsGivenUpWithItsCall() async throws {
         let server = try await MockServer(format: .separated)
         server.on(100, .raw(ByteBuffer(string: "100-50-200-50000-\r\nhello-\r\n")))

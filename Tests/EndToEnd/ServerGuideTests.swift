@@ -40,7 +40,7 @@ struct Refusals: RefusalObserver {
 
 enum Room: ServerSessionKey { typealias Value = String }
 
-/// What a service would have of its own.
+/// The part that a service would provide.
 actor Shop {
     struct SoldOut: Error {}
     struct Unavailable: Error {}
@@ -67,7 +67,7 @@ actor Shop {
     private let logger = Logger(label: "guide", factory: { _ in SwiftLogNoOpLogHandler() })
 
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        // The clients are the tests' own.
+        // Only the tests require clients.
         #expect(try DocumentationPage(guide: "Server").shortcomings(allowing: ["HHSocketApp"]) == [])
     }
 
@@ -357,7 +357,7 @@ actor Shop {
             #expect(response.metadata == ["region": "eu"])
             #expect(server.sessions(of: "ann").count == 1)
 
-            // With a key what can be done once is not refused the second time.
+            // With a key, the repeat of a request that can run only once is not rejected.
             var reservation = SocketRequest(type: 104, body: "7")
             reservation.idempotencyKey = "7c9e6679"
             for _ in 0..<2 {
@@ -382,7 +382,7 @@ actor Shop {
                 #expect(response.value == "news of today" && response.source == source)
             }
         }
-        // Without hello the whole answer comes each time.
+        // Without hello the server sends the whole answer each time.
         try await Pair.with(.standard, router: self.router()) { client, _ in
             let response = try await client.data(for: SocketRequest(type: 130))
             #expect(response.string == "news of today" && response.metadata.isEmpty)
@@ -463,7 +463,7 @@ actor Shop {
         configuration.hello.idempotency.maximumAnswerBytes = 64 << 10
 
         #expect(configuration.hello.idempotency != IdempotencyPolicy())
-        // As the page says.
+        // The defaults that the page names.
         let policy = IdempotencyPolicy()
         #expect((policy.maximumCount, policy.maximumBytes, policy.maximumAnswerBytes) == (100_000, 64 << 20, 1 << 20))
         #expect((policy.identityShare, policy.addressShare) == (1.0 / 16, 1.0 / 64))

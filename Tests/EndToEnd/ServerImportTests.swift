@@ -3,9 +3,9 @@ import HHSocketServer
 import TestSupport
 import Testing
 
-/// A server's file needs one import.
+/// The file of a server requires one import.
 @Suite struct ServerImportTests {
-    /// Names of other modules that the API speaks of, with the one import above.
+    /// Uses names of other modules that occur in the API, with the one import above.
     @Test func oneImportBringsWhatTheAPISpeaksOf() {
         var configuration = SocketServer.Configuration()
         configuration.logger = Logger(label: "test")

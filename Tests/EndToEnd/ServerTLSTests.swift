@@ -9,7 +9,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What `ServerTLS` can say beside its certificate, between our client and our server.
+/// The settings of `ServerTLS` other than its certificate, between our client and our server.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerTLSTests {
     private func client(_ server: Endpoint, _ change: (inout ClientTLS) throws -> Void = { _ in }) throws
         -> SocketClient
@@ -25,7 +25,7 @@ import Testing
         await client.close()
     }
 
-    /// Why this client cannot connect, or is sent away at once.
+    /// Returns the error with which this client cannot connect, or is disconnected immediately.
     private func failure(_ client: SocketClient) async throws -> SocketError {
         let event = try await first(of: client.events, "a failure") {
             switch $0 {
@@ -69,9 +69,9 @@ import Testing
                     }
                 )
             }
-            // A host that it has no certificate for gets the default, which it does not accept.
+            // For a host without a certificate the server sends the default one, which the client does not accept.
             #expect(try await self.reason(try self.client(server) { $0.serverName = "other.example" }) == .wrongHost)
-            // Others take their place, as others' names do.
+            // Other certificates replace them, with other names.
             tls.identitiesByHost = ["other.example": try TestCertificate(.serverOtherName).identity]
             try instance.reloadTLS(tls)
             try await self.echo(try self.client(server) { $0.serverName = "other.example" })
@@ -93,7 +93,7 @@ import Testing
                 try await eventually("the count") { instance.statistics.tlsFailures > index }
             }
             #expect(instance.statistics.connectionsAccepted == 1)
-            // By default they are served.
+            // By default these clients are served.
             tls.requiresApplicationProtocol = false
             try instance.reloadTLS(tls)
             try await self.echo(try self.client(server) { $0.applicationProtocols = ["h2"] })
@@ -105,7 +105,7 @@ import Testing
         tls.keyExchangeGroups = [.secp384r1]
         try await EchoServer.with(tls: tls) { server, instance in
             try await self.echo(try self.client(server))
-            // Which our clients do not offer.
+            // A group that our clients do not offer.
             tls.keyExchangeGroups = [.secp521r1]
             try instance.reloadTLS(tls)
             #expect(try await self.reason(try self.client(server)) == .noCommonProtocol)
@@ -128,14 +128,14 @@ import Testing
             tls.revocationLists = [.pem(try testRevocationList())]
             try instance.reloadTLS(tls)
             try await self.echo(try client(.clientOfRevoking))
-            // Who shows none has none that could be revoked.
+            // A client without a certificate is accepted, since none could be revoked.
             try await self.echo(try self.client(server))
             let requests = instance.statistics.requests
             _ = try await self.failure(try client(.clientRevoked))
             try await eventually("the count") { instance.statistics.clientCertificatesRevoked >= 1 }
             #expect(instance.statistics.tlsFailures >= 1)
             #expect(instance.statistics.requests == requests)
-            // It is no substitute for the authority.
+            // The list does not replace the authority.
             let stranger = try client(.clientOfStrangers)
             #expect(try await self.reason(stranger) == .clientCertificateRejected)
         }
@@ -171,19 +171,19 @@ import Testing
         try await self.echo(try self.client(address) { $0.pins = [old] })
 
         let renewed = try TestCertificate(.serverRenewed)
-        // The key is not yet there, or not yet read.
+        // The new key does not exist yet, or was not read yet.
         _ = try files.folder.write(renewed.certificatePEM, to: "server.pem")
         try await eventually("a complaint") {
-            log.entries.contains { "\($0.message)" == "certificates cannot be read anew" }
+            log.entries.contains { "\($0.message)" == "certificates cannot be reloaded" }
         }
         try await self.echo(try self.client(address) { $0.pins = [old] })
         _ = try files.folder.write(renewed.keyPEM, to: "server.key")
         try await eventually("the new certificate") {
-            log.entries.contains { "\($0.message)" == "certificates were read anew" }
+            log.entries.contains { "\($0.message)" == "certificates were reloaded" }
         }
         try await self.echo(try self.client(address) { $0.pins = [new] })
         await server.shutdown(gracePeriod: .zero)
-        // What comes later begins no thread.
+        // A later reload starts no thread.
         try server.reloadTLS()
     }
 }

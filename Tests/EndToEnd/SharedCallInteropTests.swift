@@ -17,7 +17,7 @@ import Testing
         var router = Router()
         router.handle(method) { message, _ in
             runs.withLockedValue { $0 += 1 }
-            // Nobody asks too late to share the call.
+            // No request is too late to share the call.
             try await asked.wait()
             return message
         }
@@ -26,7 +26,7 @@ import Testing
             let manager = APIManager(client: client, cache: cache)
             let values = Watched<[Int]>([])
             for number in 0..<1_000 {
-                // Equal maps, which lie otherwise each time.
+                // Equal maps, whose order differs each time.
                 var message = Every_Thing_Maps()
                 message.stringString = Dictionary(minimumCapacity: number * 10)
                 for key in 0..<20 { message.stringString["key \((key + number) % 20)"] = "value" }

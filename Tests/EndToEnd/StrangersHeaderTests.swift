@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    /// A server that knows nothing but the header's bytes.
+    /// A server that only knows the header's bytes.
     private static func strangersServer() async throws -> ByteServer {
         try await ByteServer { _, received in
             var answer = ByteBuffer()

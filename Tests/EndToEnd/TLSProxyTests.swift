@@ -5,7 +5,7 @@ import HHSocketServer
 import TestSupport
 import Testing
 
-/// TLS with the server, through a proxy that sees nothing of it.
+/// TLS with the server, through a proxy that sees only ciphertext.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TLSProxyTests {
     static let kinds: [Proxy.Kind] = [.http, .socks5]
     private let authority: TestAuthority
@@ -14,7 +14,7 @@ import Testing
         self.authority = try TestAuthority()
     }
 
-    /// Runs `body` with a server of TLS and a proxy that knows it as `db.example`.
+    /// Runs `body` with a TLS server and a proxy that resolves `db.example` to it.
     private func with(
         _ kind: Proxy.Kind,
         _ issued: TestCertificate,
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    /// The proxy is at 127.0.0.1, for which these certificates are good.
+    /// The proxy is at 127.0.0.1, for which these certificates are valid.
     @Test(arguments: kinds) func certificateOfTheProxysNameOrAddressIsNotTheServers(kind: Proxy.Kind) async throws {
         let issued = try TestCertificate(.server)
         try await self.with(kind, issued) { proxy, address in
@@ -81,7 +81,7 @@ import Testing
         }
     }
 
-    /// What comes behind the proxy's answer, in one write with it, must meet TLS and not the frames' decoder.
+    /// Bytes after the proxy's answer, in one write with it, must be passed to TLS and not to the frame decoder.
     @Test(arguments: kinds) func serverWithoutTLSThatSpeaksFirstIsNotBelieved(kind: Proxy.Kind) async throws {
         let server = try await ByteGreeter(Array("\0\0\0\u{10} hello, this is no TLS".utf8))
         let proxy = try await TestProxy(kind) {

@@ -11,7 +11,7 @@ import Testing
 
 /// TLS between our client and our server, with certificates of our own.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TLSTests {
-    /// Runs `body` with a server of this certificate, and what a client should say to it.
+    /// Runs `body` with the address of a server with this certificate, and the server.
     private func withServer(
         _ certificate: TestCertificate,
         _ change: (inout ServerTLS) -> Void = { _ in },
@@ -40,7 +40,7 @@ import Testing
         #expect(answer.string == text)
     }
 
-    /// Why this client cannot connect, or is told later that it may not.
+    /// Returns the failure with which this client cannot connect, or is rejected later.
     private func failure(_ client: SocketClient) async throws -> TLSFailure {
         let event = try await first(of: client.events, "a failure of TLS") {
             switch $0 {
@@ -92,7 +92,7 @@ import Testing
             let client = self.client(endpoint, trusting: authority)
             let pushes = client.pushes(ofType: 2001, buffering: .suspendReading(4))
             try await self.echo(client)
-            // Twice as much as one read brings.
+            // Twice the length of one read.
             for number in 0..<64 {
                 var body = ByteBuffer(integer: number)
                 body.writeRepeatingByte(7, count: 32 << 10)
@@ -133,17 +133,17 @@ import Testing
             for endpoint in [server, self.localhost(server)] {
                 #expect(try await self.failure(self.client(endpoint, trusting: authority)).reason == .wrongHost)
             }
-            // Asked for by the name that it has, it is right.
+            // With the name of its certificate the server is accepted.
             let client = self.client(server, trusting: authority) { $0.serverName = "example.com" }
             try await self.echo(client)
         }
     }
 
-    /// NIOSSL alone would accept it: whoever forges the DNS can have a certificate for an address of their own.
+    /// NIOSSL alone would accept it: an attacker who forges the DNS can have a certificate for their own address.
     @Test func certificateForTheAddressDoesNotStandInForTheName() async throws {
         let authority = try TestAuthority()
         try await self.withServer(try TestCertificate(.serverOtherName)) { server, instance in
-            // The address alone is what this one asks for.
+            // This client asks only for the address.
             try await self.echo(self.client(server, trusting: authority))
             let requests = instance.statistics.requests
             let byName = self.client(self.localhost(server), trusting: authority)
@@ -161,7 +161,7 @@ import Testing
             let system = SocketClient.connecting(to: server) { $0.socket.tls = ClientTLS() }
             #expect(try await self.failure(system).reason == .notTrusted)
             #expect(instance.statistics.requests == 0)
-            // Unless somebody says in so many words that nothing is to be verified.
+            // Unless verification is disabled explicitly.
             let client = self.client(server, trusting: other) { $0.insecurelySkipsVerification = true }
             try await self.echo(client)
         }
@@ -177,7 +177,7 @@ import Testing
         let wrong = try PublicKeyPin(certificatePEM: other.certificatePEM)
         try await self.withServer(certificate) { server, instance in
             try await self.echo(self.client(server, trusting: authority) { $0.pins = [pin] })
-            // The second one is for the day when the first is replaced.
+            // The second pin is a spare for when the first is replaced.
             try await self.echo(self.client(server, trusting: authority) { $0.pins = [wrong, pin] })
             let requests = instance.statistics.requests
 
@@ -191,7 +191,7 @@ import Testing
             // Nothing was sent.
             #expect(instance.statistics.requests == requests)
 
-            // A pin does not stand in for what verification is for.
+            // A pin does not replace verification.
             let unknown = self.client(server, trusting: try TestAuthority(.impostor)) { $0.pins = [pin] }
             #expect(try await self.failure(unknown).reason == .notTrusted)
             let unverified = self.client(server, trusting: authority) {
@@ -285,7 +285,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    /// In TLS 1.3 the client hears of it when the handshake is over for it.
+    /// In TLS 1.3 the client is notified after its side of the handshake has ended.
     @Test func clientWithoutACertificateIsToldSoAndNoTaskIsLost() async throws {
         let authority = try TestAuthority()
         try await self.withServer(
@@ -337,7 +337,7 @@ import Testing
                 }
                 return calls
             }
-            // New connections all the while, and certificates that change under them.
+            // New connections are made throughout, while certificates change.
             for round in 0..<10 {
                 try server.reloadTLS(ServerTLS(identity: (round % 2 == 0 ? new : old).identity))
                 let client = self.client(endpoint, trusting: authority)
@@ -346,7 +346,7 @@ import Testing
             }
             try server.reloadTLS(ServerTLS(identity: new.identity))
             try await self.echo(self.client(endpoint, trusting: authority) { $0.pins = [newPin] })
-            // What cannot be used changes nothing.
+            // An unusable identity changes nothing.
             let mixed = TLSIdentity(certificatePEM: new.certificatePEM, keyPEM: old.keyPEM)
             #expect(throws: SocketError.self) { try server.reloadTLS(ServerTLS(identity: mixed)) }
             #expect(throws: SocketError.self) {
@@ -367,7 +367,7 @@ import Testing
             let client = SocketClient.connecting(to: server) { $0.timeout = .seconds(60) }
             let error = await #expect(throws: SocketError.self) { try await self.echo(client) }
             #expect([.connectionLost, .protocolViolation].contains(error?.code), "\(String(describing: error))")
-            // One that says nothing at all does not stay for ever.
+            // A client that sends nothing does not stay forever.
             let silent = SocketClient.connecting(to: server)
             _ = try await first(of: silent.events, "the end of the silence") {
                 if case .disconnected = $0 { true } else { false }

@@ -60,7 +60,7 @@ import Testing
         await client.close()
         await first.shutdown(gracePeriod: .zero)
 
-        // As a server leaves it that is killed: the file is there, and nobody listens. NIO removes the path that it has
+        // As a killed server leaves it: the file exists, but no process listens. NIO removes the path that it has
         // bound.
         let dead = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .bind(unixDomainSocketPath: folder.file("other"))

@@ -6,9 +6,9 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// A description of frames that is not the server's: the errors show what came, and how it was read.
+/// A layout that differs from the server's: the errors show the received bytes, and their interpretation.
 @Suite(.tags(.io), .timeLimit(.minutes(3))) struct WrongLayoutTests {
-    /// As an engineer describes it who overlooked that the server is little-endian.
+    /// The layout of an engineer who overlooked that the server is little-endian.
     private func company() throws -> WireFormat {
         try WireFormat(
             WireFormat.Layout(

@@ -30,7 +30,7 @@ def enter(path):
 
 
 def end_of_cable(pid, address, other):
-    """Makes a TUN device in the namespace of a process; what the kernel sends through it can be read from the result."""
+    """Creates a TUN device in the namespace of a process. The result reads the packets that the kernel sends."""
     home = os.open("/proc/self/ns/net", os.O_RDONLY)
     enter("/proc/%s/ns/net" % pid)
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
@@ -47,7 +47,7 @@ def main():
     other, latest = {left: right, right: left}, {left: 0.0, right: 0.0}
     loss, delay, jitter, is_up = 0.0, 0.0, 0.0, True
     chance = random.Random(1)
-    waiting = []  # a heap of when, which, to where, what
+    waiting = []  # a heap of time, number, destination, packet
     count = 0
     print("ready", flush=True)
     while True:

@@ -8,13 +8,13 @@ import Testing
 
 @testable import HHSocketMessage
 
-/// Equal messages have equal bytes, if they are asked for canonically.
+/// Equal messages have equal canonical bytes.
 @Suite(.timeLimit(.minutes(5))) struct CanonicalBytesTests {
     private func bytes(_ message: some HHSocketMessage.MessageBody) throws -> [UInt8] {
         try message.withCanonicalMessageBytes { Array($0) }
     }
 
-    /// Equal maps whose entries lie otherwise: a dictionary's order depends on its capacity too.
+    /// An equal map with another order of entries, since a dictionary's order also depends on its capacity.
     private func roomy<Key: Hashable, Value>(_ map: [Key: Value]) -> [Key: Value] {
         var copy = [Key: Value](minimumCapacity: 10_000)
         for (key, value) in map.reversed() { copy[key] = value }
@@ -45,7 +45,7 @@ import Testing
             }
         )
         #expect(same == message)
-        // Else the test could not fail.
+        // Otherwise the test could not fail.
         let asItComes: ([UInt8], [UInt8]) = try (message.serializedBytes(), same.serializedBytes())
         #expect(asItComes.0 != asItComes.1)
         #expect(try self.bytes(same) == self.bytes(message))
@@ -67,7 +67,7 @@ import Testing
                 var forge = Samples.forge(seed: self.seed)
                 let message = try Ours(serializedBytes: forge.message(Ours.messageDescriptor))
                 let bytes = try message.withCanonicalMessageBytes { Array($0) }
-                // As long as it comes otherwise, and it reads back as the same.
+                // The canonical bytes have the usual length, and decode to an equal message.
                 #expect(try bytes.count == message.serializedBytes().count)
                 let back = try Ours(serializedBytes: bytes)
                 #expect(try back.withCanonicalMessageBytes { Array($0) } == bytes)

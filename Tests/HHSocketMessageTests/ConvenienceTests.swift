@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The members of every message that save lines.
+/// The convenience members of all messages.
 @Suite struct ConvenienceTests {
     private struct Refusal: Error, Equatable {}
 
@@ -20,7 +20,7 @@ import Foundation
             $0.aString = "text"
         }
         #expect(message.anInt32 == 7 && message.aString == "text")
-        // Its error has the type of the closure's.
+        // The error has the type of the closure's error.
         do throws(Refusal) {
             _ = try Every_Thing_Scalars.with { (message) throws(Refusal) in
                 message.anInt32 = 7
@@ -39,7 +39,7 @@ import Foundation
         #expect(try message.serializedBuffer() == ByteBuffer(bytes: bytes))
         #expect(try Every_Thing_Scalars(serializedData: Data(bytes)) == message)
         #expect(try Every_Thing_Scalars(serializedBytes: ByteBuffer(bytes: bytes)) == message)
-        // Part of a buffer, and bytes that have no place in memory.
+        // A part of a buffer, and bytes without contiguous storage.
         var buffer = ByteBuffer(bytes: [0] + bytes)
         buffer.moveReaderIndex(forwardBy: 1)
         #expect(try Every_Thing_Scalars(serializedBytes: buffer) == message)

@@ -6,9 +6,9 @@ import Testing
 
 @testable import HHSocketMessage
 
-/// Messages between two tags: merged, bounded, and refused where they do not end.
+/// Messages between two tags: merged, bounded, and rejected if they do not end.
 @Suite struct DeclaredGroupTests {
-    /// A message with the one field that is required: an empty group, `must = 3`.
+    /// A message with the only required field: an empty group, `must = 3`.
     private static let must: [UInt8] = [0x1B, 0x1C]
 
     private func expect(_ reason: MessageError.Reason, at offset: Int? = nil, in name: String, from bytes: [UInt8]) {
@@ -41,7 +41,7 @@ import Testing
         #expect(groups.single.number == 5)
         #expect(groups.single.text == "a")
         #expect(groups.single.numbers == [1, 2])
-        // So is one in a oneof, unless another of its fields was between.
+        // A group in a oneof is merged too, unless another of its fields was in between.
         let chosen: [UInt8] = [0x23, 0x0A, 0x01, 0x61, 0x24]
         let number: [UInt8] = [0x23, 0x15, 0x07, 0, 0, 0, 0x24]
         let merged = try Every_Groups_Groups(serializedBytes: Self.must + chosen + number)
@@ -60,7 +60,7 @@ import Testing
     }
 
     @Test func groupOfAnotherWireTypeIsUnknown() throws {
-        // A length where the group has a tag; and a group where the field `last` is a number.
+        // A length-delimited field in place of the group; and a group in place of the number `last`.
         for field: [UInt8] in [[0x0A, 0x02, 0x08, 0x05], [0xCB, 0x3E, 0x08, 0x05, 0xCC, 0x3E]] {
             let groups = try Every_Groups_Groups(serializedBytes: field + Self.must)
             #expect(!groups.hasSingle && !groups.hasLast)
@@ -80,7 +80,7 @@ import Testing
         self.expect(.illegalTag, at: 2, in: name, from: Self.must + [0x1C])
         // The end of the group around it, in a message within.
         self.expect(.illegalTag, at: 5, in: name, from: [0x0B, 0xCB, 0x3E, 0x0A, 0x02, 0x0C, 0x0C, 0xCC, 0x3E, 0x0C])
-        // A message within that ends behind the group's end is longer than the group.
+        // A nested message that ends after the group's end is longer than the group.
         self.expect(
             .truncated,
             at: 5,
@@ -102,7 +102,7 @@ import Testing
             }
             return try groups.serializedBytes()
         }
-        // Those, the outermost, and the group that is required of the innermost: 98 levels.
+        // These levels, the outermost, and the group that the innermost requires: 98 levels.
         #expect(throws: Never.self) { try Every_Groups_Groups(serializedBytes: nested(32)) }
         #expect(throws: MessageError(.tooDeep(limit: 100), in: "every.groups.Groups.Must")) { try nested(33) }
         let deep = (0..<10_000).flatMap { _ in [0x0B, 0xCB, 0x3E] as [UInt8] }

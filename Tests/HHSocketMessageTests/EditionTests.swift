@@ -4,7 +4,7 @@ import GeneratedSamples
 import HHSocketMessage
 import Testing
 
-/// What the features of editions decide, byte by byte.
+/// The effects of the features of editions, byte by byte.
 @Suite struct EditionTests {
     @Test func messagesAreGroupsWhereTheFileSaysSo() throws {
         var post = Edition_Year2024_Post()

@@ -9,7 +9,7 @@ import Testing
 import HHSocketProtobufC
 #endif
 
-/// Generated messages and the engines side by side: sound bytes, and bytes with something wrong in them.
+/// Generated messages compared with the engines: valid bytes, and bytes with faults.
 @Suite struct EngineComparisonTests {
     private struct Comparison: SampleVisitor {
         let messages: Int
@@ -17,7 +17,7 @@ import HHSocketProtobufC
         var seed: UInt64
         var refused = 0
         var read = 0
-        /// The number of messages that libprotobuf-c read, and did not leave to Swift.
+        /// The number of messages that libprotobuf-c read instead of Swift.
         var servedByProtobufC = 0
 
         mutating func visit<Ours: ProtobufMessage, Theirs: SwiftProtobuf.Message & Equatable>(
@@ -57,14 +57,14 @@ import HHSocketProtobufC
                 let rewritten = Result { try engine.rewritten(bytes, Ours.messageDescriptor) }
                 switch (result, rewritten) {
                 case (.success(let message), .success(let other)):
-                    // libprotobuf-c writes the tags of unknown fields anew, which may have come longer than needed.
+                    // libprotobuf-c shortens the tags of unknown fields that were longer than necessary.
                     let ours = try engine.rewritten(message.serializedBytes(), Ours.messageDescriptor)
                     let (one, same) = try (Ours(serializedBytes: ours), Ours(serializedBytes: other))
                     try #require(one == same || Self.hasNaN(message), context())
                 case (.failure(let error as MessageError), .failure(let other as MessageError)):
                     #expect(error.reason == other.reason, context())
                 case (.failure(let error as MessageError), .success):
-                    // A message that stands for the value that an entry of a map lacks.
+                    // The default message of a map entry without a value may lack required fields.
                     guard case .missingRequiredField = error.reason else {
                         Issue.record(error, context())
                         continue
@@ -86,7 +86,7 @@ import HHSocketProtobufC
             try #require(again == message || Self.hasNaN(message), context())
         }
 
-        /// A NaN is not equal to itself. (A message with one may be, for arrays are when they are the same.)
+        /// A NaN is not equal to itself. (A message with one may be, since arrays with shared storage are equal.)
         private static func hasNaN(_ message: some ProtobufMessage) -> Bool { "\(message)".contains("nan") }
     }
 

@@ -5,8 +5,8 @@ import HHSocketMessage
 import HHSocketProtobufC
 #endif
 
-/// The ways to read and write messages whose type is known at run time only: in Swift everywhere, by libprotobuf-c on
-/// Linux and macOS.
+/// The ways to read and write messages whose type is known only at run time: in Swift on all platforms, by
+/// libprotobuf-c on Linux and macOS.
 enum Engine: String, CaseIterable {
     case swift
     #if canImport(HHSocketProtobufC)

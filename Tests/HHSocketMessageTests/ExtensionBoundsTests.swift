@@ -10,7 +10,7 @@ import Testing
 private typealias Animal = GeneratedSamples.Extended_Animal
 private typealias Collar = GeneratedSamples.Extended_Collar
 
-/// What a stranger's bytes may cost in the values of extensions, and what they may not destroy.
+/// The limits on untrusted bytes in the values of extensions, which must not destroy other fields.
 @Suite struct ExtensionBoundsTests {
     private static let heart: [UInt8] = [0x33, 0x34]
 
@@ -35,7 +35,7 @@ private typealias Collar = GeneratedSamples.Extended_Collar
     }
 
     @Test func messageThatComesOftenIsMergedInPlace() throws {
-        // Each adds a leg to the mother. A copy for each would take a time in proportion to the square of their number.
+        // Each adds a leg to the mother. A copy for each would take quadratic time.
         let piece = MessageForge.tag(111, .lengthDelimited) + MessageForge.delimited([0x13, 0x08, 0x01, 0x14])
         func duration(_ count: Int) -> Duration {
             let storage = self.storage(Array(repeatElement(piece, count: count).joined()))
@@ -46,7 +46,7 @@ private typealias Collar = GeneratedSamples.Extended_Collar
         }
         let short = (0..<3).map { _ in duration(2_000) }.min() ?? .zero
         let long = (0..<3).map { _ in duration(32_000) }.min() ?? .zero
-        // Sixteen times as many take sixteen times as long, and not 256 times.
+        // Sixteen times as many take about sixteen times as long, not 256 times.
         #expect(long < short * 80, "\(short), \(long)")
     }
 
@@ -79,7 +79,7 @@ private typealias Collar = GeneratedSamples.Extended_Collar
         animal.heart = Animal.Heart()
         animal.Extended_mother.name = "shallow"
         animal.Extended_age = 3
-        // Not the part of it that is not too deep.
+        // A part of it must not be kept either.
         animal.Extended_mother = deep
         #expect(!animal.hasExtended_mother)
         #expect(animal.Extended_age == 3)
@@ -87,7 +87,7 @@ private typealias Collar = GeneratedSamples.Extended_Collar
     }
 
     @Test func malformedPartMakesTheWholeValueNone() throws {
-        // names: a text, what is no text, and another one.
+        // names: a text, invalid UTF-8, and another text.
         let names = MessageForge.tag(108, .lengthDelimited)
         let bytes = names + [0x01, 0x61] + names + [0x01, 0xFF] + names + [0x01, 0x62]
         let animal = try Animal(serializedBytes: Self.heart + bytes + MessageForge.tag(100, .varint) + [0x07])
@@ -96,7 +96,7 @@ private typealias Collar = GeneratedSamples.Extended_Collar
         // marks: eight bytes and three.
         let marks = MessageForge.tag(103, .lengthDelimited) + MessageForge.delimited([UInt8](repeating: 1, count: 11))
         #expect(try Animal(serializedBytes: Self.heart + marks).Extended_marks.isEmpty)
-        // A collar that is complete, and one whose text is cut.
+        // A complete collar, and one with a truncated text.
         let worn = MessageForge.tag(120, .lengthDelimited)
         let collars = worn + [0x03, 0x0A, 0x01, 0x61] + worn + [0x02, 0x0A, 0x05]
         #expect(try !Animal(serializedBytes: Self.heart + collars).hasExtended_Collar_worn)

@@ -8,7 +8,7 @@ import Testing
 private typealias Animal = GeneratedSamples.Extended_Animal
 private typealias Collar = GeneratedSamples.Extended_Collar
 
-/// Extensions that are malformed, for those who name the extensions.
+/// Malformed extensions, for callers that name them.
 @Suite struct ExtensionCheckTests {
     private static let extensions = [
         Extended_Extensions_age, Extended_Extensions_sound, Extended_Extensions_mother, Collar.Extensions.worn,
@@ -27,12 +27,12 @@ private typealias Collar = GeneratedSamples.Extended_Collar
             error.map { "\($0)" } == #"$["[extended.sound]"]: the value of the extension cannot be read: "#
                 + "extended.Animal: the string extended.sound is not UTF-8"
         )
-        // As the command line writes it.
+        // With the command line's writer.
         var writer = MessageJSONWriter(options)
         let message = try DynamicMessage(Animal.messageDescriptor, serializedBytes: Self.malformed)
         #expect(writer.json(message).text(isIndented: false) == #"{"heart":{},"[extended.age]":7}"#)
         #expect(writer.faults.count == 1)
-        // It is of no concern to those who did not name it.
+        // Callers that did not name the extension are not affected.
         options.types = MessageTypes(extensions: [Extended_Extensions_age])
         #expect(try animal.jsonString(options: options) == #"{"heart":{},"[extended.age]":7}"#)
     }

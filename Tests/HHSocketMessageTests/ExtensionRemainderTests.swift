@@ -7,8 +7,8 @@ import Testing
 
 private typealias Animal = GeneratedSamples.Extended_Animal
 
-/// What has the number of an extension and is no value of it: it stays an unknown field when the extension changes, as
-/// with swift-protobuf.
+/// Fields with the number of an extension that are not values of it: they stay unknown fields when the extension
+/// changes, as with swift-protobuf.
 @Suite struct ExtensionRemainderTests {
     private static let heart: [UInt8] = [0x33, 0x34]
 
@@ -55,7 +55,7 @@ private typealias Animal = GeneratedSamples.Extended_Animal
         #expect(animal.unknownFields.data == Data(unknown + MessageForge.tag(104, .varint) + [0x03]))
         animal.clearExtended_size()
         #expect(animal.unknownFields.data == Data(unknown) && !animal.hasExtended_size)
-        // Packed ones have a tag each afterwards.
+        // Packed values have a tag each afterwards.
         let sizes = MessageForge.tag(106, .varint)
         animal = try self.animal(
             MessageForge.tag(106, .lengthDelimited) + [0x04, 0x63, 0x03, 0xE4, 0x00] + sizes + [5]
@@ -71,7 +71,7 @@ private typealias Animal = GeneratedSamples.Extended_Animal
     }
 
     @Test func valueThatIsMalformedIsReplaced() throws {
-        // sound, which is no UTF-8, and packed numbers that are cut.
+        // sound, with invalid UTF-8, and truncated packed numbers.
         let sound = MessageForge.tag(101, .lengthDelimited) + [0x01, 0xFF]
         let sizes = MessageForge.tag(105, .lengthDelimited) + [0x02, 0x63, 0x80]
         var animal = try self.animal(sound + sizes)

@@ -12,7 +12,7 @@ private typealias Animal = GeneratedSamples.Extended_Animal
 private typealias Collar = GeneratedSamples.Extended_Collar
 private typealias TheirAnimal = ReferenceMessages.Extended_Animal
 
-/// Extensions, whose values are among the unknown fields, beside those of swift-protobuf.
+/// Extensions, whose values are among the unknown fields, compared with swift-protobuf.
 @Suite struct ExtensionTests {
     private func heart() -> Animal {
         var animal = Animal()
@@ -58,7 +58,7 @@ private typealias TheirAnimal = ReferenceMessages.Extended_Animal
         #expect(theirs.Extended_nest.height == 1.5 && theirs.Extended_egg.map(\.weight) == [0, 2])
         #expect(theirs.Extended_mother.name == "old" && theirs.Extended_mother.Extended_age == 9)
         #expect(theirs.Extended_Collar_worn.Extended_price == 12 && theirs.Extended_Collar_lost.count == 1)
-        // And theirs by us.
+        // Their bytes are read by us.
         let theirBytes: [UInt8] = try theirs.serializedBytes()
         let again = try Animal(serializedBytes: theirBytes)
         #expect(again.Extended_mother == animal.Extended_mother && again.Extended_egg == animal.Extended_egg)
@@ -142,7 +142,8 @@ private typealias TheirAnimal = ReferenceMessages.Extended_Animal
     }
 
     @Test func valueThatCannotBeReadIsNone() throws {
-        // age as a text; sound as no text; the collar with a cut text; the size with a number that is not declared.
+        // age as a text; sound with invalid UTF-8; the collar with a truncated text; the size with an undeclared
+        // number.
         let bytes: [UInt8] =
             [0x33, 0x34] + [0xA2, 0x06, 0x01, 0x61] + [0xAA, 0x06, 0x01, 0xFF] + [0xC2, 0x07, 0x02, 0x0A, 0x05]
             + [0xC0, 0x06, 0x63]
@@ -155,7 +156,7 @@ private typealias TheirAnimal = ReferenceMessages.Extended_Animal
     }
 }
 
-/// Groups that are malformed.
+/// Malformed groups.
 @Suite struct GroupTests {
     private func expect(_ reason: MessageError.Reason, at offset: Int?, from bytes: [UInt8]) {
         let error = #expect(throws: MessageError.self) { try Animal(serializedBytes: bytes) }
@@ -174,7 +175,7 @@ private typealias TheirAnimal = ReferenceMessages.Extended_Animal
         self.expect(.truncated, at: 3, from: [0x33, 0x34, 0x13])
         self.expect(.illegalTag, at: 1, from: [0x13, 0x34])
         self.expect(.illegalTag, at: 2, from: [0x33, 0x34, 0x34])
-        // The end of the tail within the flea is none.
+        // The end tag of the tail within the flea is invalid.
         self.expect(.illegalTag, at: 3, from: [0x2B, 0x12, 0x01, 0x2C])
         // The claw ends, and the leg does not.
         self.expect(.truncated, at: 3, from: [0x13, 0x13, 0x14])

@@ -9,7 +9,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What generated messages are like to use.
+/// The use of generated messages.
 @Suite struct GeneratedMessageTests {
     @Test func messageSurvivesItsBytes() throws {
         var scalars = Every_Thing_Scalars()
@@ -20,7 +20,7 @@ import Foundation
                 + Array("text".utf8)
         )
         #expect(try Every_Thing_Scalars(serializedBytes: scalars.serializedBytes()) == scalars)
-        // From whatever holds bytes.
+        // From any collection of bytes.
         #expect(try Every_Thing_Scalars(serializedBytes: Data(scalars.serializedBytes())) == scalars)
         #expect(try Every_Thing_Scalars(serializedBytes: scalars.serializedBytes().reversed().reversed()) == scalars)
         #expect(try Every_Thing_Scalars(serializedBytes: [] as [UInt8]) == Every_Thing_Scalars())
@@ -41,7 +41,7 @@ import Foundation
         #expect(repeated.strings == ["a", "a"])
     }
 
-    /// Its fields are on the heap.
+    /// A message whose fields are on the heap.
     @Test func copyOfAMessageDoesNotChangeWithIt() throws {
         #expect(MemoryLayout<Every_Thing_Scalars>.size == MemoryLayout<Int>.size)
         var message = Every_Thing_Scalars()
@@ -57,7 +57,7 @@ import Foundation
         copy.anInt32 = 0
         copy.aString = "one"
         #expect(copy == message)
-        // One whose fields were set, and are not any more, is as one whose fields were never set.
+        // A message whose fields were set and cleared equals one whose fields were never set.
         copy.aString = ""
         #expect(copy == Every_Thing_Scalars())
         #expect(copy.hashValue == Every_Thing_Scalars().hashValue)
@@ -116,7 +116,7 @@ import Foundation
     }
 
     @Test func closedEnumerationLeavesToTheUnknownFieldsWhatItDoesNotKnow() throws {
-        // size = 16: 99 is none, 5 is large.
+        // size = 16: 99 is not declared, 5 is large.
         let one = try Every_Thing2_Optionals(serializedBytes: [0x80, 0x01, 0x63])
         #expect(!one.hasSize)
         #expect(one.unknownFields.data == Data([0x80, 0x01, 0x63]))
@@ -128,7 +128,7 @@ import Foundation
         #expect(many.sizes == [.small, .large])
         #expect(many.packedSizes == [.small])
         #expect(many.unknownFields.data == Data([0x18, 0x63, 0x20, 0x62]))
-        // As it came, though it has more bytes than it needs.
+        // The field stays as received, even if it has more bytes than necessary.
         let long = try Every_Thing2_Repeated(serializedBytes: [0x22, 0x03, 0x03, 0xE3, 0x00])
         #expect(long.packedSizes == [.small])
         #expect(long.unknownFields.data == Data([0x20, 0xE3, 0x00]))
@@ -208,7 +208,7 @@ import Foundation
     }
 
     @Test func manyThreadsMayUseAMessageFirst() async throws {
-        // Descriptors are linked by whoever comes first.
+        // The first thread to arrive links descriptors.
         try await withThrowingTaskGroup(of: [UInt8].self) { group in
             for _ in 0..<16 {
                 group.addTask {

@@ -4,7 +4,7 @@ import HorrorSamples
 import Testing
 
 /// Messages, fields and services with names that mean something else in Swift: that they compile is half of the test.
-/// Types of the standard library are qualified here, since those of the module hide them.
+/// Types of the standard library are qualified here, since the module's types hide them.
 @Suite struct HorrorTests {
     private func survives<Message: ProtobufMessage>(_ message: Message) throws -> Swift.Bool {
         try Message(serializedBytes: message.serializedBytes()) == message
@@ -76,7 +76,7 @@ import Testing
         }
         #expect(try self.survives(fields))
         let bytes: [Swift.UInt8] = try fields.serializedBytes()
-        // The same fields, kept on the heap.
+        // A message with such fields on the heap.
         let heap = try HeapFields(serializedBytes: bytes)
         #expect(heap.heap == "6" && heap.decode == "8" && heap.checkRequired_p == "10" && heap.encoder == "16")
         #expect(try heap.serializedBytes() as [Swift.UInt8] == bytes)

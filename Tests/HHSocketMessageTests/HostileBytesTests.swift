@@ -12,7 +12,7 @@ import Testing
 import CProtobufC
 #endif
 
-/// Bytes that somebody sent who means no good: a right value or a typed error.
+/// Bytes of an attacker: a right value or a typed error.
 @Suite struct HostileBytesTests {
     private func expect<Message: ProtobufMessage>(
         _ reason: MessageError.Reason,
@@ -37,12 +37,12 @@ import CProtobufC
                 refused += 1
             }
         }
-        // Each lacks a required field at least.
+        // Each lacks at least a required field.
         #expect(refused >= bytes.count)
     }
 
     @Test func fieldOfAnotherWireTypeIsUnknown() throws {
-        // a_double = 1, sent as a varint; an_int32 = 3, packed, though there can be only one.
+        // a_double = 1, sent as a varint; an_int32 = 3, packed, although it is not repeated.
         for bytes: [UInt8] in [[0x08, 0x01], [0x1A, 0x00]] {
             let message = try Every_Thing_Scalars(serializedBytes: bytes + [0x72, 0x01, 0x61])
             #expect(message.unknownFields.data == Data(bytes))
@@ -79,7 +79,7 @@ import CProtobufC
     }
 
     @Test func unknownGroupsAreKept() throws {
-        // A group in a group, a number, and a text that looks like an end.
+        // A group in a group, a number, and a text that looks like an end tag.
         let group: [UInt8] = [0x9B, 0x06, 0x08, 0x01, 0x13, 0x14, 0x1A, 0x02, 0x9C, 0x06, 0x9C, 0x06]
         let message = try Every_Thing_Scalars(serializedBytes: group + [0x72, 0x01, 0x61])
         #expect(message.aString == "a")
@@ -129,12 +129,12 @@ import CProtobufC
             from: [0x72, UInt8(text.count)] + text,
             as: Every_Thing_Scalars.self
         )
-        // Nor is it in Swift.
+        // Nor is it valid in Swift.
         #expect(!Self.isText(text))
     }
 
     @Test func textThatIsNotUTF8InAMapIsTheMaps() {
-        // string_string = 1, of which the key, and then the value, is none.
+        // string_string = 1, whose key, and then whose value, is invalid UTF-8.
         for tag in [0x0A, 0x12] as [UInt8] {
             self.expect(
                 .invalidUTF8(field: Self.texts.name),
@@ -151,7 +151,7 @@ import CProtobufC
         return (name, MessageForge.tag(field?.number ?? 0, .lengthDelimited))
     }()
 
-    /// Whether Swift takes it as it is: what is not UTF-8 it replaces.
+    /// Whether Swift decodes the bytes unchanged: it replaces invalid UTF-8.
     private static func isText(_ bytes: [UInt8]) -> Bool {
         String(decoding: bytes, as: UTF8.self).utf8.elementsEqual(bytes)
     }
@@ -167,7 +167,7 @@ import CProtobufC
 
     @Test func everyTextIsJudgedAsSwiftDoes() {
         var random = SeededGenerator(seed: 3)
-        // Bytes that begin and continue characters more often than chance would have them.
+        // Bytes that begin and continue characters, more often than in random bytes.
         let pieces: [UInt8] = [
             0x41, 0x7F, 0x80, 0xBF, 0xC2, 0xDF, 0xE0, 0xA0, 0x9F, 0xED, 0xEF, 0xF0, 0x90, 0x8F, 0xF4, 0xF5,
         ]
@@ -182,7 +182,7 @@ import CProtobufC
         }
     }
 
-    /// A node in a node, so many times.
+    /// A node in a node, `depth` times.
     private func nodes(_ depth: Int) -> [UInt8] {
         var lengths: [Int] = []
         var length = 0
@@ -211,7 +211,7 @@ import CProtobufC
         }
     }
 
-    /// As on the threads of other platforms than this one.
+    /// Other platforms have threads with such stacks.
     @Test func depthFitsIntoASmallStack() throws {
         let bytes = self.nodes(100)
         let thread = Outcome<Result<Every_Thing_Node, any Error>>()
@@ -253,7 +253,7 @@ import CProtobufC
         }
     }
 
-    /// One of its fields is unknown to it, and another block's remains, which say otherwise, must not be believed.
+    /// All of its fields are unknown, and remains of another block in memory must not be used.
     @Test func messageWithoutFieldsKnowsNoField() throws {
         for number in 1...64 as ClosedRange<UInt32> {
             let bytes = MessageForge.tag(number, .fixed32) + [1, 2, 3, 4]
@@ -263,8 +263,8 @@ import CProtobufC
             #expect(try Every_Thing_Nothing(serializedBytes: bytes).serializedBytes() == bytes)
         }
         #if canImport(HHSocketProtobufC)
-        // As protoc-gen-c writes it. It is memory that nobody has initialised otherwise, and compared with bytes from
-        // the wire.
+        // As protoc-gen-c generates it. This memory has no other initialisation, and is compared with bytes from the
+        // wire.
         let table = MessageTable(Every_Thing_Nothing.messageDescriptor)
         let descriptor = table.root.pointee.protobufC.assumingMemoryBound(to: ProtobufCMessageDescriptor.self)
         withExtendedLifetime(table) { #expect(descriptor.pointee.fields == nil) }
@@ -311,7 +311,7 @@ import CProtobufC
             outer.must = node
             node = outer
         }
-        // The innermost lacks what is required before it lies too deep.
+        // The innermost lacks a required field before the depth exceeds the limit.
         #expect(throws: MessageError(.missingRequiredField(field: "must"), in: "every.thing2.Recursive")) {
             try node.serializedBytes()
         }
@@ -343,7 +343,7 @@ import CProtobufC
     }
 
     @Test func requiredFieldsMayComeInTwoHalves() throws {
-        // protobuf merges the messages of a field that holds one, and asks for what is required in the end.
+        // protobuf merges the messages of a singular field, and checks required fields at the end.
         var forge = Samples.forge(seed: 11)
         forge.addsUnknownFields = false
         let whole = try Every_Thing2_Required(
@@ -362,7 +362,7 @@ import CProtobufC
     }
 
     @Test func moreMemoryThanTheLimitIsATypedError() {
-        // A million messages without anything in them, each of which asks for its own memory.
+        // A million empty messages, each of which allocates memory.
         let bytes = (0..<1 << 20).flatMap { _ in [0x7A, 0x00] as [UInt8] }
         let limits = MessageLimits(memory: 1 << 20, memoryPerByte: 8)
         for engine in Engine.allCases {
@@ -371,7 +371,7 @@ import CProtobufC
             }
             #expect(error?.reason == .needsTooMuchMemory(limit: 17 << 20))
         }
-        // Of generated messages each is a word.
+        // In generated messages each takes a word.
         _ = try? Every_Thing_Maps(serializedBytes: bytes)
         let strict = MessageLimits(memory: 1_000, memoryPerByte: 2)
         #expect(throws: MessageError(.needsTooMuchMemory(limit: 1_000 + 2 * bytes.count), in: "every.thing.Maps")) {
@@ -380,7 +380,7 @@ import CProtobufC
     }
 }
 
-/// What a thread has come to, once it has ended.
+/// The result of a thread, once it has ended.
 private final class Outcome<Value>: @unchecked Sendable {
     // Proof of Sendable: the thread writes it, and the test reads it once the thread has ended.
     var value: Value?

@@ -4,12 +4,12 @@ import TestSupport
 
 @testable import HHSocketMessage
 
-/// Makes messages up, as bytes: fields in any order, several times, packed or not, and some that nobody knows.
+/// Generates random messages as bytes: fields in any order, repeated, packed or not, and some unknown ones.
 struct MessageForge {
     var random: SeededGenerator
-    /// How deep messages lie within messages, at most.
+    /// The greatest depth of nested messages.
     var depth = 4
-    /// The numbers of fields of closed enumerations, by the name of the field, if not all that are declared.
+    /// The numbers of fields of closed enumerations, by the name of the field, if not all declared ones.
     var closedEnums: [String: [Int32]] = [:]
     var addsUnknownFields = true
 
@@ -29,7 +29,7 @@ struct MessageForge {
             case .required:
                 pieces.append(self.field(field, of: descriptor, depth))
             case .explicit where field.kind == .message && descriptor.isMapEntry:
-                // The message that stands for a value that is missing may lack required fields.
+                // The default message for a missing value may lack required fields.
                 pieces.append(self.field(field, of: descriptor, depth))
             case .implicit, .explicit, .oneof:
                 let atMost = isInner && depth >= self.depth ? 0 : self.chance(4) ? 2 : 1
@@ -55,7 +55,7 @@ struct MessageForge {
 
     private mutating func field(_ field: FieldDescriptor, of descriptor: MessageDescriptor, _ depth: Int) -> [UInt8] {
         let tag = Self.tag(field.number, field.kind.wireType)
-        // Unless it must be there. An entry of a map is another matter.
+        // Unless it is required. Entries of maps are excluded.
         let mayBeUnknown = field.presence != .required && !descriptor.isMapEntry
         if mayBeUnknown, self.numbers(of: field) != nil, self.chance(6) { return tag + Self.varint(99) }
         if field.isGroup, let message = field.message {
@@ -117,7 +117,7 @@ struct MessageForge {
         }
     }
 
-    /// Of every length in bits.
+    /// Returns a number of a random length in bits.
     private mutating func number() -> UInt64 {
         self.random.next() >> UInt64.random(in: 0...63, using: &self.random)
     }
@@ -130,7 +130,7 @@ struct MessageForge {
         return Array((self.chance(8) ? String(repeating: text, count: 40) : text).utf8)
     }
 
-    /// With a number of any size that can be: a message may lack the lowest ones too.
+    /// Returns a field with a number of any size; a message may not declare the lowest ones either.
     private mutating func unknownField(of descriptor: MessageDescriptor) -> [UInt8] {
         let known = Set(descriptor.fields.map(\.number))
         var number: UInt32

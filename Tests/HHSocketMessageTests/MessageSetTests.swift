@@ -29,7 +29,7 @@ private typealias Number = GeneratedSamples.Sets_Number
         #expect(!items.hasSets_Text_text && !items.hasSets_number)
         items.Sets_Text_text.value = "a"
         #expect(try items.serializedBytes() == Self.item(Self.textType, Self.content(Self.text("a"))))
-        // A number that does not fit a tag.
+        // A number that does not fit into a tag.
         items.Sets_number.value = 7
         let number: [UInt8] = [0x10] + MessageForge.varint(2_000_000_000)
         let both =
@@ -59,7 +59,7 @@ private typealias Number = GeneratedSamples.Sets_Number
             #expect(throws: MessageError.self) { try Items(serializedBytes: item.prefix(count)) }
         }
         #expect(throws: MessageError.self) {
-            // What is kept takes memory.
+            // Kept items take memory.
             try Items(serializedBytes: item, limits: MessageLimits(memory: 4, memoryPerByte: 0))
         }
         #expect(throws: MessageError.self) { try Items(serializedBytes: item, limits: MessageLimits(depth: 1)) }
@@ -76,7 +76,7 @@ private typealias Number = GeneratedSamples.Sets_Number
         for bytes in forms {
             var items = try Items(serializedBytes: bytes)
             #expect(items.Sets_Text_text.value == "a")
-            // It is sent on as it came, and replaced as a whole.
+            // The item is sent on as received, and replaced as a whole.
             #expect(try items.serializedBytes() == bytes)
             items.Sets_Text_text = Text()
             #expect(try items.serializedBytes() == Self.item(Self.textType, Self.content([])))
@@ -110,7 +110,7 @@ private typealias Number = GeneratedSamples.Sets_Number
         items.Sets_number.inner.Sets_Text_text.value = "x"
         let same = try Items(serializedBytes: items.serializedBytes())
         #expect(same == items && same.Sets_number.inner.Sets_Text_text.value == "x")
-        // A message that lies deep in others is within their bytes, which need no levels.
+        // A deeply nested message is within the bytes of the others, which do not count as levels.
         let deep = (0..<200).reduce(items) { inner, _ in
             var outer = Items()
             outer.Sets_number.value = 3
@@ -128,7 +128,7 @@ private typealias Number = GeneratedSamples.Sets_Number
         items.Sets_Text_text = text
         var deep = Number()
         deep.value = 1
-        // Groups that are unknown were read within wider limits.
+        // Unknown groups were read with wider limits.
         deep.unknownFields.bytes = Array(repeatElement([0x23], count: 150).joined())
         deep.unknownFields.bytes += repeatElement(0x24, count: 150)
         items.Sets_number = deep
@@ -143,7 +143,7 @@ private typealias Number = GeneratedSamples.Sets_Number
         #expect(try items.serializedBytes() == notUTF8)
         let error = #expect(throws: MessageError.self) { try Items(serializedBytes: notUTF8, extensions: extensions) }
         #expect(error?.reason == .invalidUTF8(field: "value") && error?.message == "sets.Text")
-        // A number within the text is one of another message.
+        // An item with another number within the text is of another message.
         let number = Self.item([0x10] + MessageForge.varint(2_000_000_000), Self.content([]))
         let missing = #expect(throws: MessageError.self) { try Items(serializedBytes: number, extensions: extensions) }
         #expect(missing?.reason == .missingRequiredField(field: "value"))

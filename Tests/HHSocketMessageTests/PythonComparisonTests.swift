@@ -9,16 +9,16 @@ import Testing
 
 /// Random messages, read and written by us and by Python's protobuf, which shares no code with either engine.
 @Suite(.tags(.io)) struct PythonComparisonTests {
-    /// Messages of each kind.
+    /// The number of messages of each kind.
     private static let messages = scaled(200)
 
-    /// A Python that has protobuf.
+    /// A Python with protobuf.
     private static let python = TestSupport.python(
         having: "google.protobuf.message_factory, google.protobuf.descriptor_pb2",
         "google.protobuf.message_factory.GetMessageClass, google.protobuf.descriptor_pb2.Edition"
     )
 
-    /// Collects what Python is asked.
+    /// Collects the questions to Python.
     private struct Questions: SampleVisitor {
         var seed: UInt64
         var names: [String] = []
@@ -32,14 +32,14 @@ import Testing
                 self.seed += 1
                 var forge = Samples.forge(seed: self.seed)
                 self.names.append(Ours.protoMessageName)
-                // Once through us, so that Python reads what we wrote.
+                // Encoded by us first, so that Python reads our bytes.
                 let message = try Ours(serializedBytes: forge.message(Ours.messageDescriptor))
                 self.messages.append(try message.serializedBytes())
             }
         }
     }
 
-    /// Compares what Python answered.
+    /// Compares the answers of Python.
     private struct Answers: SampleVisitor {
         let questions: Questions
         let answers: [[UInt8]]
@@ -72,7 +72,7 @@ import Testing
             withUnsafeBytes(of: UInt32(piece.count).bigEndian) { input.append(contentsOf: $0) }
             input.append(contentsOf: piece)
         }
-        // One set behind the other is one.
+        // The concatenation of sets is a set.
         let sets = try ["protos.pb", "editions.pb"].map { name in
             try Data(contentsOf: packageFolder.appendingPathComponent("Tests/CodegenTests/DescriptorSets/\(name)"))
         }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketMessage
 
-/// A message of ours and the same of swift-protobuf's: what a test is to do with both of them.
+/// A test's operation on a message of ours and on its counterpart of swift-protobuf.
 protocol SampleVisitor {
     mutating func visit<Ours: ProtobufMessage, Theirs: SwiftProtobuf.Message & Equatable>(
         _ ours: Ours.Type,
@@ -15,8 +15,8 @@ protocol SampleVisitor {
     ) throws
 }
 
-/// The messages of everything.proto (proto3) and everything2.proto (proto2), which between them have every kind of
-/// field, of extended.proto and groups.proto, and of an edition.
+/// The messages of everything.proto (proto3) and everything2.proto (proto2), which together have every kind of field,
+/// of extended.proto and groups.proto, and of an edition.
 enum Samples {
     static func forge(seed: UInt64) -> MessageForge { MessageForge(seed: seed) }
 
@@ -46,16 +46,16 @@ enum Samples {
         try visitor.visit(GeneratedSamples.Every_Groups_Groups.self, ReferenceMessages.Every_Groups_Groups.self)
     }
 
-    /// How many there are.
+    /// The number of kinds.
     static let count = 23
 
     /// Visits a message of known.proto, too, whose random content has no form in JSON. The messages that describe types
-    /// are left out, because those of swift-protobuf have a field more than those of the oldest protoc.
+    /// are left out, because those of swift-protobuf have one field more than those of the oldest protoc.
     static func visitAll(_ visitor: inout some SampleVisitor) throws {
         try Self.visit(&visitor)
         try visitor.visit(GeneratedSamples.Every_Known_Known.self, ReferenceMessages.Every_Known_Known.self)
     }
 
-    /// How many ``visitAll(_:)`` visits.
+    /// The number of kinds that ``visitAll(_:)`` visits.
     static let countOfAll = 24
 }

@@ -4,7 +4,7 @@ import GeneratedSamples
 import HHSocketMessage
 import Testing
 
-/// An error of another system, generated from the `.proto` of its own: a list of messages of any type.
+/// An error of another system, generated from its `.proto`: a list of messages of any type.
 @Suite struct StatusTests {
     @Test func detailsAreMessagesOfAnyType() throws {
         var status = Google_Rpc_Status()

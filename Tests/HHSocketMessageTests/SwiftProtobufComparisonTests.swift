@@ -7,7 +7,7 @@ import Testing
 
 /// Random messages, read and written by us and by swift-protobuf.
 @Suite struct SwiftProtobufComparisonTests {
-    /// Messages of each kind.
+    /// The number of messages of each kind.
     private static let messages = scaled(200)
 
     private struct Comparison: SampleVisitor {
@@ -27,9 +27,9 @@ import Testing
                 do {
                     let expected = try Theirs(serializedBytes: bytes)
                     let message = try Ours(serializedBytes: bytes)
-                    // Ours there, unknown fields and all: equality compares them too.
+                    // Our bytes are read by them, including unknown fields, which equality compares too.
                     try #require(try Theirs(serializedBytes: message.serializedBytes()) == expected, context())
-                    // Theirs here.
+                    // Their bytes are read by us.
                     let theirBytes: [UInt8] = try expected.serializedBytes()
                     try #require(try Ours(serializedBytes: theirBytes) == message, context())
                     self.compared += 1

@@ -13,7 +13,7 @@ private typealias Value = HHSocketMessage.Google_Protobuf_Value
 private typealias Timestamp = HHSocketMessage.Google_Protobuf_Timestamp
 private typealias FieldMask = HHSocketMessage.Google_Protobuf_FieldMask
 
-/// The messages of `google.protobuf` that have a Swift of their own.
+/// The messages of `google.protobuf` with their own Swift API.
 @Suite struct WellKnownTests {
     @Test func anyContainsAMessageOfItsType() throws {
         let time = Timestamp.with { $0.seconds = 7 }
@@ -26,7 +26,7 @@ private typealias FieldMask = HHSocketMessage.Google_Protobuf_FieldMask
         #expect(
             try AnyMessage(message: time, typePrefix: "example.com/").typeURL == "example.com/google.protobuf.Timestamp"
         )
-        // By swift-protobuf.
+        // The bytes are read by swift-protobuf.
         let theirs = try SwiftProtobuf.Google_Protobuf_Any(serializedBytes: any.serializedBytes())
         #expect(try SwiftProtobuf.Google_Protobuf_Timestamp(unpackingAny: theirs).seconds == 7)
     }

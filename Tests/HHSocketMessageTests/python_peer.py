@@ -34,7 +34,7 @@ def without_defaults(messages):
 pool = descriptor_pool.DescriptorPool()
 for file in descriptor_pb2.FileDescriptorSet.FromString(piece()).file:
     if file.name.startswith("errors/"):
-        continue  # Wrong on purpose.
+        continue  # The bytes are wrong on purpose.
     without_defaults(file.message_type)
     pool.AddSerializedFile(file.SerializeToString())
 classes = {}

@@ -16,11 +16,11 @@ extension Weather__Station: ProtobufCStructure {
     public static func initialize(_ station: UnsafeMutablePointer<Self>?) { weather__station__init(station) }
 }
 
-/// Structures of C as bodies: what is sound, and what a stranger may send.
+/// Structures of C as bodies: valid messages, and untrusted bytes.
 @Suite struct CMessageTests {
-    /// A report with a value of each kind, as the wire has it.
+    /// The bytes of a report with a value of each kind.
     private static let bytes: [UInt8] = [
-        // station: its name, and a neighbour without anything.
+        // station: its name, and an empty neighbour.
         0x0A, 0x05, 0x0A, 0x01, 0x5A, 0x22, 0x00,
         // temperature 1.5, gusts 1 and 2.
         0x11, 0, 0, 0, 0, 0, 0, 0xF8, 0x3F, 0x1A, 0x08, 0, 0, 0x80, 0x3F, 0, 0, 0, 0x40,
@@ -52,7 +52,7 @@ extension Weather__Station: ProtobufCStructure {
     }
 
     @Test func messageThatWasReadIsWrittenTheSame() throws {
-        // With a field that the structure does not know, which the library keeps.
+        // With a field that is unknown to the structure, which the library keeps.
         let bytes = Self.bytes + [0x92, 0x03, 0x01, 0x78]
         #expect(try self.message(bytes).messageBuffer() == ByteBuffer(bytes: bytes))
     }
@@ -111,13 +111,13 @@ extension Weather__Station: ProtobufCStructure {
     }
 
     @Test func memoryIsBounded() {
-        // A million stations without anything, of some 80 bytes each.
+        // A million empty stations, of some 80 bytes each.
         let bytes = (0..<1 << 20).flatMap { _ in [0x22, 0x00] as [UInt8] }
         let error = #expect(throws: MessageError.self) { try self.message(bytes, as: Weather__Station.self) }
         #expect(error?.reason == .needsTooMuchMemory(limit: 48 << 20))
     }
 
-    /// Under the address sanitizer nothing may be read or written beside the bytes, and everything is released.
+    /// With the address sanitizer: no access is out of bounds, and all memory is released.
     @Test func changedBytesAreAMessageOrATypedError() throws {
         var random = SeededGenerator(seed: 5)
         var (read, refused) = (0, 0)

@@ -7,7 +7,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// What `ConnectionMachine` decides, over real sockets.
+/// The decisions of `ConnectionMachine`, over real sockets.
 @Suite(.tags(.io)) struct ConnectionLifeTests {
     private func client(
         _ servers: [Endpoint],
@@ -79,7 +79,7 @@ import Testing
         #expect(error.code == .handshakeRefused)
         #expect(error.message.contains("\(server.endpoint)") && error.message.contains("the token is not valid"))
         #expect(client.state.description == "closed")
-        // The client may be done with the connection before the server has taken it.
+        // The client may have closed the connection before the server has accepted it.
         try await server.connection(0)
         #expect(server.acceptedCount == 1)
     }
@@ -105,7 +105,7 @@ import Testing
             if case .connected(goodEndpoint) = $0 { true } else { false }
         }
         try await ended.wait("the end of the first gate") { !$0.isEmpty }
-        // The gate is told why it was ended.
+        // The gate gets the reason why it was ended.
         #expect(ended.current.first == .handshakeTimeout)
         #expect(client.history.entries.contains { $0.error?.code == .handshakeTimeout })
     }
@@ -135,7 +135,7 @@ import Testing
         #expect((error.underlying as? UnreachableServers)?.errors.first?.code == .hostNotFound)
     }
 
-    /// Errors name the server that a call left for, though there is another by now.
+    /// Errors name the server to which a call was sent, although the client has switched since.
     @Test func errorsOfCallsByAConnectionThatDrainsNameItsServer() async throws {
         let (old, new) = (try await MockServer(.echo), try await MockServer(.echo))
         old.on(102, .drop)
@@ -168,14 +168,14 @@ import Testing
     @Test func connectionIsWaitedFor() async throws {
         let server = try await MockServer(.echo)
         let client = self.client([server.endpoint])
-        // It connects by itself, and a second time there is nothing to wait for.
+        // `connected()` connects the client; the second call returns immediately.
         try await client.connected()
         try await client.connected()
         guard case .ready = client.state else {
             Issue.record("\(client.state)")
             return
         }
-        // A loss is got over.
+        // The client recovers from a loss.
         try await server.connection(0)
         await server.perform(.close)
         try await server.connection(1)
@@ -222,8 +222,7 @@ import Testing
     }
 
     @Test func raceIsWonByWhoAnswersFirst() async throws {
-        // A listener that accepts nobody, with its backlog full: the kernel leaves further connections without an
-        // answer.
+        // A listener that accepts no connection, with its backlog full: the kernel does not answer further connections.
         let group = MultiThreadedEventLoopGroup.singleton
         let listener = try await ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 0)

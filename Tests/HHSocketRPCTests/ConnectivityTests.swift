@@ -36,7 +36,7 @@ import Testing
         let client = self.client(server.endpoint)
         let call = client.dataTask(with: SocketRequest(type: 101, body: "early"))
         call.resume()
-        // Submitted later and refused at once: by then the call waits.
+        // Submitted later and rejected immediately: by then the call waits.
         #expect(await self.error(client, SocketRequest(type: 1))?.code == .invalidArgument)
         #expect(call.state == .running)
         client.connect()
@@ -87,7 +87,7 @@ import Testing
         closing.disconnect()
         try await eventually("the end") { call.state == .completed }
         #expect(call.error?.code == .cancelled)
-        // And who comes later does not wait for nobody.
+        // A later call does not wait for a connection that is never made.
         #expect(await self.error(closing)?.code == .notConnected)
 
         let givingUp = self.client(endpoint) { $0.socket.backoff.maximumRounds = 2 }
@@ -104,7 +104,7 @@ import Testing
         for _ in 0..<2 { few.dispatch(SocketRequest(type: 101)) }
         #expect(await self.error(few)?.code == .queueFull)
         let light = self.client(server.endpoint) { $0.maximumWaitingBytes = 100 }
-        // One may always wait.
+        // A single call may always wait.
         light.dispatch(SocketRequest(type: 101, body: ByteBuffer(repeating: 1, count: 1_000)))
         let error = await self.error(light, SocketRequest(type: 101, body: "x"))
         #expect(error?.code == .queueFull)

@@ -9,12 +9,12 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// What the first demo of this protocol did wrong, one test each.
+/// The bugs of the first demo of this protocol, with a test for each.
 ///
-/// That a write had no time limit and the queue no bound is among the `MockServerFaultTests`; that the count of errors
-/// never rose, and was compared with `== 0.1`, among the `ErrorRateTests`.
+/// `MockServerFaultTests` cover that a write had no time limit and the queue no bound; `ErrorRateTests` that the count
+/// of errors never rose, and was compared with `== 0.1`.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct DemoTrapTests {
-    /// It parsed one frame per read, so that the second one waited for the next read, or for ever.
+    /// It parsed one frame per read, so that the second one waited for the next read, or forever.
     @Test func everyFrameOfOneReadIsTaken() async throws {
         let server = try await MockServer(.echo)
         server.on(101, .glued((0..<50).map { .push(2_001, "\($0)") }).then(.echo.held(until: 20)))
@@ -43,7 +43,7 @@ import Testing
             try await eventually("a connection") { if case .ready = client.state { true } else { false } }
             task.resume()
             try await eventually("the end") { task.state == .completed }
-            // So many bytes and no more are a loss, and told as one.
+            // A part of a frame is reported as a lost connection.
             #expect(task.error?.code == .connectionLost)
             #expect(task.error?.message.contains("middle of a frame, after \(kept) bytes") == (kept > 0))
         }
@@ -84,7 +84,7 @@ import Testing
         let client = SocketClient.connecting(to: server.endpoint)
         _ = try await client.data(for: SocketRequest(type: 101))
         _ = try await client.data(for: SocketRequest(type: 102))
-        // Nothing but the two requests.
+        // Only the two requests were received.
         #expect(server.received.map(\.type) == [101, 102])
         #expect(client.statistics.unknownResponses == 7)
     }

@@ -7,8 +7,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// What a server can do to a call, and what the caller then knows. One row each: the reaction, the error, whether the
-/// connection lives on.
+/// A fault of a server during a call: the reaction, the caller's error, and whether the connection survives.
 struct Fault: Sendable, CustomTestStringConvertible {
     enum Outcome: Sendable {
         case answer
@@ -21,9 +20,9 @@ struct Fault: Sendable, CustomTestStringConvertible {
     var notExecuted = false
     /// Whether other calls on the connection get their answers. If not, they fail with `connectionLost`.
     var connectionSurvives = true
-    /// What the client has counted, for this one call.
+    /// The client's counters after this call.
     var statistics = ClientStatistics()
-    /// Long where the call must not time out.
+    /// The timeout; long if the call must not time out.
     var timeout = patience * 2
 
     var testDescription: String { self.name }
@@ -180,7 +179,7 @@ private enum Call {
     @Test(arguments: Fault.all) func faultIsToldForWhatItIsAndHarmsNothingElse(fault: Fault) async throws {
         let server = try await MockServer(.echo)
         server.on(Call.faulty, fault.reaction)
-        // Those in flight meanwhile are answered when the last of them has come, which is after the fault.
+        // The other calls in flight are answered once the last of them has arrived, which is after the fault.
         server.on(Call.bystander, .echo.held(until: 6, release: .reversed))
         let client = SocketClient.connecting(to: server.endpoint)
 
@@ -223,7 +222,7 @@ private enum Call {
             }
         }
 
-        // Where the connection is lost there may be a wait before the next attempt, in which calls fail at once.
+        // If the connection is lost, there may be a wait before the next attempt, in which calls fail immediately.
         try await eventually("a connection") { if case .ready = client.state { true } else { false } }
         let next = try await client.data(for: SocketRequest(type: Call.honest, body: "next"))
         #expect(next.string == "next")
@@ -336,7 +335,7 @@ private enum Call {
         #expect(refused.allSatisfy { $0.delivery == .notSent && $0.notExecuted })
         let lost = errors.filter { $0.code == .connectionLost }
         #expect(!lost.isEmpty)
-        // What was still in our own queue is known not to have been executed.
+        // Calls that were still in our own queue are known not to have been executed.
         #expect(lost.contains { $0.delivery == .sentUnknown && !$0.notExecuted })
         #expect(lost.contains { $0.delivery == .notSent && $0.notExecuted })
         #expect(refused.count + lost.count == 100)
@@ -349,7 +348,7 @@ private enum Call {
         }
     }
 
-    /// A checksum fails; what follows shows whether the length before it was right.
+    /// A checksum fails; the next header shows whether the length was right.
     @Test func lengthThatIsTooSmallIsNoticedAtTheNextHeader() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .answer("twelve bytes").announcing(length: 4).then(.push(2_001, "behind it")))

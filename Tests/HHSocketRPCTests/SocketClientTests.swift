@@ -260,7 +260,7 @@ import Testing
     @Test func moreThanMaximumInFlightFailsAtOnce() async throws {
         let server = try await MockServer(.drop)
         let client = SocketClient.connecting(to: server.endpoint) { $0.maximumInFlight = 3 }
-        // Calls that wait for the connection would go on waiting.
+        // Calls that wait for the connection would keep waiting.
         try await client.connected()
         for _ in 0..<3 { client.dispatch(SocketRequest(type: 101)) }
         let error = try await socketError { () throws(SocketError) in
@@ -371,7 +371,7 @@ import Testing
         let next = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))
         }
-        // Between attempts a call fails at once, and says why there is no connection.
+        // Between attempts a call fails immediately, with the reason why there is no connection.
         #expect(next.code == .notConnected || next.code == .connectionRefused)
         #expect(next.message.contains("\(endpoint)"))
     }
@@ -579,7 +579,7 @@ import Testing
     }
 }
 
-/// A thread, where a test wants a real one.
+/// A real thread, for tests that require one.
 private enum Thread {
     static func run(_ body: @escaping @Sendable () -> Void) {
         DispatchQueue.global().async(execute: body)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// A client that says what the wire says, and no more.
+/// A client on the level of frames.
 struct Greeter {
     let client: HostileClient
 
@@ -15,7 +15,7 @@ struct Greeter {
         self.client = try await HostileClient.connect(to: server.address)
     }
 
-    /// - Returns: The reply's status, and what it says.
+    /// - Returns: The reply's status and content.
     func greet(_ hello: WireHello = .all) async throws -> (Status, WireHelloReply) {
         await self.client.perform(
             .frame(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: try ByteBuffer(message: hello)))
@@ -36,7 +36,7 @@ struct Greeter {
         await self.client.perform(.frame(Frame(type: sealed.type, serial: serial, payload: sealed.payload)))
     }
 
-    /// - Returns: The answer, and what stood around its body.
+    /// - Returns: The answer, and the metadata of its envelope.
     func answer() async throws -> (frame: Frame, metadata: [String: String]) {
         var frame = try await self.client.response()
         let envelope = try Envelope.open(

@@ -389,7 +389,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             try await started.wait()
             await client.perform(.request(FrameType.cancel, serial: 50, "undo it"))
             try await cancelled.wait()
-            // The serial is free again, and nothing is said about the cancelled one.
+            // The serial is free again, and the cancelled request is not answered.
             await client.perform(.request(Call.echo, serial: 50, "again"))
             #expect(try await client.response() == answer(Call.echo, 50, .ok, "again"))
             #expect(server.statistics.cancelledRequests == 1)
@@ -498,7 +498,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             let count = 300
             await client.perform(.requests(100, serials: 50..<(50 + UInt32(count))))
             await client.perform(.halfClose)
-            // More than 0, and as many as there will be. What the kernels' buffers hold, and one turn.
+            // Waits for the final number, more than 0: the kernels' buffers, and one turn.
             var last = 0
             repeat {
                 last = calls.current
@@ -591,7 +591,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         await #expect(throws: (any Error).self) { try await HostileClient.connect(to: address) }
         release.open()
         #expect(try await busy.response() == answer(200, 50, .ok, "slow"))
-        // Nobody is hurried: it is for the clients to close.
+        // The server does not close connections during the grace period; the clients do.
         #expect(server.connectionCount == 2)
         await idle.perform(.close)
         await busy.perform(.close)
@@ -640,7 +640,8 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         try await client.ended()
     }
 
-    /// As a client that reconnects at once does it, before the listener is closed: nobody would ask it again to leave.
+    /// For example, a client that reconnects immediately, before the listener is closed, would receive no further
+    /// go-away.
     @Test func connectionThatBeginsAfterTheGraceIsClosed() async throws {
         try await withServer(.init(), makeRouter()) { server in
             for loop in server.loops { loop.kill() }
@@ -651,7 +652,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func shutdownOfAServerThatIsStartingWaitsForItAndEndsIt() async throws {
         var configuration = SocketServer.Configuration()
-        // Many take their time.
+        // Many listeners take a while to open.
         configuration.listeners = (0..<100).map { _ in ServerListener(host: "127.0.0.1", port: 0) }
         var overtaken = 0
         for _ in 0..<50 where overtaken == 0 {

@@ -6,7 +6,7 @@ import TestSupport
 @testable import HHSocketServer
 
 extension HostileClient {
-    /// A client of a server that should be running.
+    /// Connects a client to a running server.
     static func connect(
         to address: Endpoint?,
         reads: Bool = true,
@@ -19,7 +19,7 @@ extension HostileClient {
 }
 
 extension SocketServer.Configuration {
-    /// One on which everything but these limits is as by default.
+    /// A configuration that differs from the default only in these limits.
     static func limited(_ change: (inout ServerLimits) -> Void) -> Self {
         var configuration = Self()
         change(&configuration.limits)
@@ -29,7 +29,7 @@ extension SocketServer.Configuration {
 
 /// Runs `body` with a server that listens, and closes it at the end.
 ///
-/// - Parameter prepare: Called before it listens.
+/// - Parameter prepare: Called before the server listens.
 func withServer<Result: Sendable>(
     _ configuration: SocketServer.Configuration = .init(),
     _ router: Router,

@@ -5,9 +5,9 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Two servers of ours behind a balancer that others wrote, one of which ends.
+/// Two of our servers behind a third-party balancer, one of which ends.
 enum BalancedServers {
-    /// What carries the calls.
+    /// The transport of the calls.
     enum Carrier {
         case tcp
         /// A WebSocket, through a balancer of HTTP.
@@ -31,7 +31,7 @@ enum BalancedServers {
     /// Runs its second argument with the port of a balancer before servers on these ports.
     typealias Balance = (_ ports: [Int], _ body: (Int) async throws -> Void) async throws -> Void
 
-    /// Which of two servers answers, and which connection.
+    /// Starts a server whose answers name the server and the connection.
     private static func start(_ name: String, _ carrier: Carrier) async throws -> SocketServer {
         var router = Router()
         router.handle(101) { _, _ in ByteBuffer(string: name) }
@@ -40,7 +40,7 @@ enum BalancedServers {
         return server
     }
 
-    /// Calls through the balancer from several clients, kills one server, and goes on.
+    /// Makes calls through the balancer from several clients, kills one server, and continues.
     static func killOne(_ carrier: Carrier, _ balance: Balance) async throws {
         let servers = [try await Self.start("first", carrier), try await Self.start("second", carrier)]
         let ports = try servers.map { try #require($0.address?.port) }
@@ -48,7 +48,7 @@ enum BalancedServers {
             let endpoint = try carrier.endpoint(port)
             let clients = (0..<8).map { _ in
                 SocketClient.connecting(to: endpoint) {
-                    // What was in flight when its server was killed may have been run; this one may be run twice.
+                    // Calls in flight when their server was killed may have been run; these may be run twice.
                     $0.retryPolicy = RetryPolicy(maximumAttempts: 10)
                     $0.timeout = .seconds(60)
                     $0.socket.backoff.base = .milliseconds(50)
@@ -71,7 +71,7 @@ enum BalancedServers {
         for server in servers { await server.shutdown(gracePeriod: .zero) }
     }
 
-    /// A drain that clients see through the balancer: nobody's call fails.
+    /// Drains a server behind the balancer: no call fails.
     static func drainOne(_ carrier: Carrier, _ balance: Balance) async throws {
         let servers = [try await Self.start("first", carrier), try await Self.start("second", carrier)]
         let ports = try servers.map { try #require($0.address?.port) }
@@ -82,7 +82,7 @@ enum BalancedServers {
             for client in clients { answered.insert(try await client.data(for: SocketRequest(type: 101)).string) }
             #expect(answered == ["first", "second"])
             async let drained: Void = servers[0].shutdown(gracePeriod: .seconds(60))
-            try await eventually("everybody has moved") { servers[1].connectionCount >= clients.count }
+            try await eventually("all clients have moved") { servers[1].connectionCount >= clients.count }
             for client in clients {
                 #expect(try await client.data(for: SocketRequest(type: 101)).string == "second")
             }

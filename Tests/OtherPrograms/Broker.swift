@@ -3,10 +3,10 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A STOMP broker of the tests' own, on ports of 127.0.0.1 that it keeps. `brokers.py` runs it, and kills it when the
-/// tests' process ends, however that ends.
+/// A STOMP broker for the tests, on fixed ports of 127.0.0.1. `brokers.py` runs it, and kills it when the tests'
+/// process ends for any reason.
 final class Broker: Sendable {
-    /// What listens on a port.
+    /// A service of the broker on a port.
     enum Door: String, Sendable, CaseIterable {
         case stomp
         case stompTLS
@@ -25,7 +25,7 @@ final class Broker: Sendable {
         }
     }
 
-    /// What the broker tells of a queue.
+    /// The broker's figures of a queue.
     struct Queue: Equatable, Sendable {
         var ready = 0
         var unacknowledged = 0
@@ -39,20 +39,20 @@ final class Broker: Sendable {
         var description: String { "the broker did not \(self.command): \(self.answer)" }
     }
 
-    /// What it prints when it is ready.
+    /// The line that it prints when it is ready.
     private struct Ready: Decodable {
         var folder: String
         var host: String
         var ports: [String: Int]
     }
 
-    /// Where it keeps its data.
+    /// The folder of its data.
     let folder: String
-    /// What the header `host` of CONNECT must be.
+    /// The required header `host` of CONNECT.
     let host: String
     private let ports: [String: Int]
     private let supervisor: Command
-    /// The number of lines that it will have printed when it has answered everything it was asked.
+    /// The number of printed lines once all commands were answered.
     private let expectedLines = Watched(1)
 
     /// Starts a broker, and waits until it is ready.
@@ -83,10 +83,10 @@ final class Broker: Sendable {
         return try "\(door.url)\(self.port(door))\(path)"
     }
 
-    /// How the command line of Erlang's name server ends, which belongs to a node.
+    /// The end of the command line of the node's name server.
     var nameServer: String { "epmd -port \(self.ports["epmd", default: 0])" }
 
-    /// Kills what runs the broker, as if the tests had crashed.
+    /// Kills the broker's supervisor, as if the tests had crashed.
     func killSupervisor() { self.supervisor.signal(SIGKILL) }
 
     /// Ends the broker as its operator would.
@@ -144,7 +144,7 @@ enum RabbitMQ {
 
     private static let started = Task { try await Self.start() }
 
-    /// The node of this process, which starts when the first test asks for it. Tests that stop it start it again.
+    /// The node of this process, which starts when the first test uses it. Tests that stop it start it again.
     static var shared: Broker { get async throws { try await self.started.value } }
 
     /// Starts another node, which takes some seconds.

@@ -105,7 +105,7 @@ import Testing
             let endpoint = try #require(Endpoint(address))
             var tls = self.tls
             let without = SocketClient.connecting(to: endpoint) { [tls] in $0.socket.tls = tls }
-            // Python closes without an alert, so there is nothing but a guess.
+            // Python closes without an alert, so the client can only guess the reason.
             let error = await #expect(throws: SocketError.self) {
                 _ = try await without.data(for: SocketRequest(type: 101))
             }
@@ -119,7 +119,7 @@ import Testing
 
     // MARK: openssl s_server
 
-    /// What became of the first connection to a server of OpenSSL's with these options: it took a frame, failed, or was
+    /// The outcome of the first connection to an OpenSSL server with these options: it took a frame, failed, or was
     /// lost.
     private func attempt(
         _ options: [String],
@@ -165,7 +165,7 @@ import Testing
         return (error, try await server.outcome())
     }
 
-    /// As ``attempt(_:_:)``, and it must fail for a reason of TLS.
+    /// Acts as ``attempt(_:_:)``; the attempt must fail for a reason of TLS.
     private func failure(_ options: [String], _ tls: ClientTLS) async throws -> TLSFailure.Reason? {
         let (error, server) = try await self.attempt(options, tls)
         #expect(error?.code == .tlsFailed, "\(String(describing: error)) \(server)")
@@ -197,7 +197,7 @@ import Testing
     )
     func clientCertificateThatIsMissingOrUnknownIsToldInEitherVersion(version: String) async throws {
         let options = [version, "-Verify", "1", "-verify_return_error", "-CAfile", self.files.ca]
-        // In TLS 1.2 there is no alert for a certificate that is missing, but one for a handshake that fails.
+        // TLS 1.2 has no alert for a missing certificate, only one for a failed handshake.
         let missing = try await self.failure(options, self.tls)
         #expect(missing == (version == "-tls1_3" ? .clientCertificateRequired : .noCommonProtocol))
         var tls = self.tls
@@ -235,7 +235,7 @@ import Testing
         }
     }
 
-    /// Else the list would be of no use until the client's ticket is too old.
+    /// Otherwise the list would have no effect until the client's ticket expires.
     @Test(.enabled(if: ForeignTLSTests.openssl != nil, "There is no openssl here: its s_client is NOT TESTED."))
     func revokedClientCannotResumeItsSession() async throws {
         var tls = ServerTLS(identity: try TestCertificate(.server).identity)

@@ -7,16 +7,16 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// WebSockets through proxies of HTTP that others wrote, where they are installed: calls, pushes and heartbeats,
-/// messages, servers that end, and TLS that ends at the proxy.
+/// WebSockets through third-party HTTP proxies, if they are installed: calls, pushes and heartbeats, messages, servers
+/// that end, and TLS that ends at the proxy.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HTTPProxyTests {
-    /// The ports at which a proxy takes plain connections and those of TLS.
+    /// The ports at which a proxy accepts plain and TLS connections.
     struct Entry {
         var port: Int
         var securePort: Int
     }
 
-    /// A proxy's configuration as `Operations.md` has it, with other addresses, a certificate and faster checks.
+    /// A proxy's configuration from `Operations.md`, with other addresses, a certificate and faster checks.
     private struct OperationsPageConfiguration {
         private var text: String
 
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    /// Also where there is no proxy.
+    /// This test requires no proxy.
     @Test(arguments: ["haproxy", "nginx"])
     func thePageHasAConfiguration(language: String) throws {
         let configuration = try OperationsPageConfiguration(language, ports: [1, 2], certificate: "/cert.pem")
@@ -117,7 +117,7 @@ import Testing
             #expect(try await first(of: pushes, "the push").body == body)
             let answered = server.statistics.heartbeatsAnswered
             try await eventually("ten heartbeats") { server.statistics.heartbeatsAnswered >= answered + 10 }
-            // All of it on one connection.
+            // All calls used one connection.
             let connections = client.history.entries.filter { if case .connected = $0.kind { true } else { false } }
             #expect(connections.count == 1, "\(client.history)")
             await client.close()
@@ -140,7 +140,7 @@ import Testing
                 }
             }
             _ = try await link.ping(ByteBuffer(string: "there"))
-            // The server's code and reason come through, and the next connection is another one.
+            // The server's code and reason are passed on, and the next connection is a new one.
             try await link.send(WebSocketMessage("close"))
             let event = try await first(of: events, "the close") { if case .closed = $0 { true } else { false } }
             guard case .closed(let closure) = event else { return }
@@ -152,7 +152,7 @@ import Testing
         }
     }
 
-    /// A server that is killed and started again, with none beside it.
+    /// The only server is killed and restarted.
     private func refusalIsToldAndTriedAgain(status: Int, _ balance: Balance) async throws {
         try await self.with(balance) { server, entry in
             let port = try #require(server.address?.port)
@@ -184,7 +184,7 @@ import Testing
         try await self.with(balance) { server, entry in
             var tls = ClientTLS()
             tls.trust = authority.trust
-            // Some servers of HTTP insist on hearing what is spoken.
+            // Some HTTP servers require the application protocol.
             tls.applicationProtocols = ["http/1.1"]
             let client = SocketClient.connecting(to: try Endpoint(url: "wss://127.0.0.1:\(entry.securePort)/rpc")) {
                 $0.timeout = .seconds(60)
@@ -201,7 +201,7 @@ import Testing
             #expect(await messages.next()?.text == "through TLS")
             link.disconnect()
             await link.waitUntilClosed()
-            // Behind the proxy there is none.
+            // Behind the proxy there is no TLS.
             #expect(server.statistics.tlsFailures == 0)
             #expect(server.address?.description.hasPrefix("wss") == false)
         }
@@ -281,7 +281,7 @@ import Testing
             let folder = try TemporaryFolder()
             let certificate = try HTTPProxyTests.certificate(in: folder)
             var page = try OperationsPageConfiguration("nginx", ports: ports, certificate: certificate)
-            // Its own folders are root's.
+            // Its default folders belong to root.
             let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map {
                 "\($0)_temp_path \(folder.file($0));"
             }

@@ -257,12 +257,12 @@ extension WireFormat {
             #expect(try entry.readElement(limit: 1_024)?.contents == ByteBuffer(string: "cn=alice"))
             let text = String(buffer: found.body)
             #expect(text.contains("Alice"))
-            // Longer than a length of one byte can say.
+            // More than a length of one byte can express.
             #expect(found.body.readableBytes > 300)
             // SearchResultDone answers nothing.
             try await eventually("the rest of the answer") { client.statistics.duplicateResponses == 1 }
 
-            // Many at once, of which each gets its own.
+            // Many calls at once, each of which gets its own answer.
             try await withThrowingTaskGroup { group in
                 for number in 0..<50 {
                     group.addTask {

@@ -3,13 +3,13 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Servers behind the balancers that others wrote, where they are installed, one of which is killed.
+/// Servers behind third-party balancers, if they are installed, one of which is killed.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LoadBalancerTests {
-    /// A balancer's configuration as `Operations.md` has it, with other addresses and faster checks.
+    /// A balancer's configuration from `Operations.md`, with other addresses and faster checks.
     private struct OperationsPageConfiguration {
         private var text: String
 
-        /// - Parameter change: A part of the page's text, and what stands in its place.
+        /// - Parameter change: A part of the page's text, and its replacement.
         init(_ language: String, ports: [Int], change: (old: String, new: String)? = nil) throws {
             let page = try DocumentationPage(guide: "Operations", section: "Load balancers")
             var text = try #require(page.blocks(language).first)
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    /// Also where there is no balancer.
+    /// This test requires no balancer.
     @Test(arguments: ["haproxy", "nginx"])
     func thePageHasAConfiguration(language: String) throws {
         let text = try OperationsPageConfiguration(language, ports: [1, 2]).text(listeningOn: 3)
@@ -124,7 +124,7 @@ import Testing
     }
 }
 
-/// The part of nginx that balances TCP, which Debian has in a package of its own.
+/// The module of nginx that balances TCP, which Debian packages separately.
 private enum NginxStreams {
     static let module = "/usr/lib/nginx/modules/ngx_stream_module.so"
     static let areThere =

@@ -6,7 +6,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// Servers of ours that are told by a proxy who their clients are.
+/// Our servers, which a proxy tells the addresses of their clients.
 enum ProxiedClients {
     private static func router() -> Router {
         var router = Router()
@@ -16,7 +16,7 @@ enum ProxiedClients {
         return router
     }
 
-    /// The address and the port, without the host that the system may have had them from.
+    /// The address and the port, without the host name that the system may have resolved.
     private static func name(of address: SocketAddress?) -> String {
         "\(address?.ipAddress ?? "unknown") \(address?.port ?? -1)"
     }
@@ -28,7 +28,7 @@ enum ProxiedClients {
         return String(buffer: try await client.response().payload)
     }
 
-    /// Behind a balancer of TCP that sends PROXY headers.
+    /// Connects clients through a TCP balancer that sends PROXY headers.
     ///
     /// - Parameter isSecure: Whether it passes TLS on.
     static func arriveWithHeaders(isSecure: Bool, _ balance: BalancedServers.Balance) async throws {
@@ -53,9 +53,9 @@ enum ProxiedClients {
                     #expect(try await Self.addressSeen(by: client) == Self.name(of: client.localAddress))
                     clients.append(client)
                 }
-                // They need not be spread evenly.
+                // The clients need not be distributed evenly.
                 #expect(servers.allSatisfy { $0.connectionCount > 0 })
-                // Ten checks of each server, where there are any. Most of them are reset before they are accepted.
+                // Ten health checks of each server, if there are any. Most are reset before they are accepted.
                 let end = ContinuousClock.now + .seconds(1)
                 while ContinuousClock.now < end {
                     for client in clients { _ = try await Self.addressSeen(by: client) }
@@ -80,7 +80,7 @@ enum ProxiedClients {
         return client
     }
 
-    /// Behind a proxy of HTTP at 127.0.0.1 that appends to `X-Forwarded-For`.
+    /// Opens WebSockets through an HTTP proxy at 127.0.0.1 that appends to `X-Forwarded-For`.
     static func openWebSockets(_ balance: (_ ports: [Int], _ body: (Int) async throws -> Void) async throws -> Void)
         async throws
     {
@@ -102,11 +102,11 @@ enum ProxiedClients {
             try await balance(ports) { port in
                 let plain = try await Self.open(port, [:])
                 #expect(try await Self.addressSeen(by: plain) == "127.0.0.1 0")
-                // The client is at the address of a proxy, which is believed.
+                // The client has the address of a trusted proxy.
                 let behind = try await Self.open(port, ["X-Forwarded-For": "nobody, [2001:db8::1]:4711"])
                 #expect(try await Self.addressSeen(by: behind) == "2001:db8::1 4711")
                 #if os(Linux)
-                // This one is not.
+                // This client's address is not trusted.
                 let liar = try await Self.openElsewhere(port)
                 #expect(try await first(of: addresses, "a WebSocket") == "127.0.0.2 0")
                 try await liar.close()
@@ -117,7 +117,7 @@ enum ProxiedClients {
         try result.get()
     }
 
-    /// Opens a WebSocket from 127.0.0.2 and says that it is another's.
+    /// Opens a WebSocket from 127.0.0.2, and claims another client's address.
     private static func openElsewhere(_ port: Int) async throws -> any Channel {
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .bind(to: SocketAddress(ipAddress: "127.0.0.2", port: 0))

@@ -2,7 +2,7 @@
 import Foundation
 import TestSupport
 
-/// The Python on this machine, and what it runs.
+/// The Python on this machine, and its programs.
 enum Python {
     /// The first `python3` in PATH.
     static let executable = Command.installed("python3")
@@ -29,27 +29,27 @@ enum Python {
         try await self.client(arguments).outcome()
     }
 
-    /// A server that does so and no more: send:HEX, expect:HEX, shut, end.
+    /// A server that only performs these steps: send:HEX, expect:HEX, shut, end.
     static func scriptedServer(_ steps: [String]) throws -> Command {
         try self.start("Tests/OtherPrograms/peer.py", ["serve"] + steps)
     }
 
-    /// A client that does so and no more.
+    /// A client that only performs these steps.
     static func scriptedClient(_ address: String, _ steps: [String]) async throws -> Command.Outcome {
         try await self.start("Tests/OtherPrograms/peer.py", ["connect", address] + steps).outcome()
     }
 
-    /// A server with a header of its own, which knows nothing of HHSocket.
+    /// A server with its own header, independent of HHSocket.
     static func companysServer(_ arguments: [String] = []) throws -> Command {
         try self.start("Tests/OtherPrograms/company.py", arguments)
     }
 
-    /// Bytes between a connection with TLS and one without.
+    /// A relay between a connection with TLS and one without.
     static func tlsRelay(_ arguments: [String]) throws -> Command {
         try self.start("Tests/OtherPrograms/tls_relay.py", arguments)
     }
 
-    /// A client of STOMP that knows nothing of HHSocket.
+    /// A STOMP client independent of HHSocket.
     static func rawSTOMPClient(_ url: String, _ steps: [String]) throws -> Command {
         try self.start("Tests/OtherPrograms/raw_stomp.py", [url] + steps)
     }
@@ -65,7 +65,7 @@ enum Python {
 
     private static func start(_ script: String, _ arguments: [String], input: Data = Data()) throws -> Command {
         guard let executable = self.executable else { throw Unexpected(description: self.howToGetIt) }
-        // -B: a test leaves nothing in the sources' folder.
+        // -B: no bytecode is left in the folder of the sources.
         return try Command(
             ["-B", packageFolder.appendingPathComponent(script).path] + arguments,
             of: executable,

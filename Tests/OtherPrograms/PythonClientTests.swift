@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The client in Python with `hhsocket serve`, and with a server that does what a test tells it.
+/// The client in Python with `hhsocket serve`, and with a server that a test scripts.
 @Suite(.tags(.io), .enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)), .timeLimit(.minutes(5)))
 struct PythonClientTests {
     @Test(arguments: [

@@ -7,7 +7,7 @@ import Testing
 /// `hhsocket call` and `listen` with the server in Python.
 @Suite(.tags(.io), .enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)), .timeLimit(.minutes(5)))
 struct PythonServerTests {
-    /// Runs `body` with a server, which must end in good order when it is told to.
+    /// Runs `body` with a server, which must end cleanly on a signal.
     private func withPythonServer(
         _ arguments: [String] = [],
         _ body: (String) async throws -> Void

@@ -9,7 +9,7 @@ import Testing
 /// The streams of `Examples/python` with those of this package, in both directions.
 @Suite(.tags(.io), .enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)), .timeLimit(.minutes(5)))
 struct PythonStreamTests {
-    /// The windows that Python announces: as they are, and so small that each item is cut.
+    /// The windows that Python announces: the defaults, and ones so small that each item is divided.
     private static let windows = [[], ["--stream-window", "1000", "--connection-window", "3000"]]
     private static let lines = (0..<2_000).map { "line \($0)\n" }.joined()
 

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The brokers that other tests use, and how they start and end, on sockets alone.
+/// The start and the end of the brokers that other tests use, on raw sockets.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct RealBrokerSupportTests {
     private static func connect(_ version: String, _ host: String) -> [String] {
         let headers = "accept-version:\(version)\\nhost:\(host)\\nlogin:guest\\npasscode:guest"
@@ -44,7 +44,7 @@ import Testing
         #expect(message.contains("\ndestination:\(destination)\n") && message.hasSuffix("\n\nhello"), "\(message)")
     }
 
-    /// What runs on this machine, as command lines.
+    /// The command lines of the processes on this machine.
     private static func processes() async throws -> [String] {
         try await Command.run(["-A", "-o", "args"], of: URL(fileURLWithPath: "/bin/ps")).lines
     }
@@ -63,7 +63,7 @@ import Testing
             let name = "restart-\(UUID())"
             let send = RealBrokerSupportTests.send("hello", "/queue/\(name)", "persistent:true\\n")
             _ = try await RealBrokerSupportTests.exchange(node.url(), send + ["expect:RECEIPT"])
-            // The queue itself is declared in a log that RabbitMQ writes when it likes.
+            // RabbitMQ writes the log with the queue's declaration at an arbitrary time.
             if killed { _ = try await node.control("eval", "mnesia:sync_log().") }
             if killed { try await node.kill() } else { try await node.stop() }
             await #expect(throws: (any Error).self) { try await RealBrokerSupportTests.exchange(node.url(), []) }
@@ -97,7 +97,7 @@ import Testing
             #expect(try await node.queues()[name] == Broker.Queue())
         }
 
-        /// Not even when its supervisor is killed.
+        /// The broker ends even when its supervisor is killed.
         @Test func nothingOutlivesTheTests() async throws {
             let node = try await RabbitMQ.start()
             let isItsOwn: @Sendable (String) -> Bool = { $0.contains(node.folder) || $0.contains(node.nameServer) }

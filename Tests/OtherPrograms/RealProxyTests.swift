@@ -8,7 +8,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// The client through proxies that others wrote, where they are installed.
+/// The client through third-party proxies, if they are installed.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct RealProxyTests {
     private static let credentials = Proxy.Credentials(user: "me", password: "opensesame")
 
@@ -33,7 +33,7 @@ import Testing
         let client = SocketClient.connecting(to: server) { $0.socket.proxy = proxy }
         let error = await #expect(throws: SocketError.self) { try await client.data(for: SocketRequest(type: 101)) }
         await client.close()
-        // The attempt may have failed before the call was made, which is refused then, with that attempt's error.
+        // The attempt may have failed before the call was made, which then fails with that attempt's error.
         let failure = error?.code == .notConnected ? error?.underlying as? SocketError : error
         #expect(failure?.code == .proxyFailed)
         return try #require(failure?.underlying as? ProxyFailure)
@@ -149,7 +149,7 @@ import Testing
             }
         }
 
-        /// Its users are the machine's; so none is known here.
+        /// Its users are the machine's, so the test has no valid one.
         @Test func credentialsAreAskedFor() async throws {
             try await self.with(method: "username") { port in
                 let server = Endpoint(host: "127.0.0.1", port: port)
@@ -210,8 +210,7 @@ enum RealProxy {
         try result.get()
     }
 
-    /// It may be somebody else's by the time the proxy listens there, which is unlikely: the system hands ports out in
-    /// turn.
+    /// Another process may have it by the time the proxy listens, which is unlikely: the system assigns ports in turn.
     static func freePort() async throws -> Int {
         let group = MultiThreadedEventLoopGroup.singletonMultiThreadedEventLoopGroup
         let channel = try await ServerBootstrap(group: group).bind(host: "127.0.0.1", port: 0).get()

@@ -13,15 +13,15 @@ func companyClient(_ servers: [Endpoint], _ json: Data) throws -> SocketClient {
     return client
 }
 
-/// A header of twelve bytes that was there before HHSocket, from a capture to a client: "From a capture to a client" in
-/// Docs/WireFormat.md, against a server in Python.
+/// An existing header of twelve bytes, from a capture to a client: "From a capture to a client" in Docs/WireFormat.md,
+/// against a server in Python.
 @Suite(.tags(.io), .enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)), .timeLimit(.minutes(5)))
 struct TwelveByteHeaderTests {
     private static var section: DocumentationPage {
         get throws { try DocumentationPage("Docs/WireFormat.md", section: "From a capture to a client") }
     }
 
-    /// The last description that recognises pushes by a flag, and the one that does so by their types.
+    /// The last description that recognises pushes by a flag, or the one that recognises them by their types.
     private static func description(pushesBy key: String) throws -> String {
         try #require(try self.section.blocks("json").last { $0.contains("\"push\": {\"\(key)\"") })
     }
@@ -55,7 +55,7 @@ struct TwelveByteHeaderTests {
 
     // MARK: The page's lines
 
-    /// The bytes that TCP carries, of each packet in the output of `tcpdump -x`.
+    /// The TCP payload of each packet in the output of `tcpdump -x`.
     private static func payloads(ofDump lines: [String]) -> [[UInt8]] {
         var packets: [[UInt8]] = []
         for line in lines {
@@ -77,7 +77,7 @@ struct TwelveByteHeaderTests {
         return stride(from: 0, to: digits.count, by: 2).compactMap { UInt8(digits.dropFirst($0).prefix(2), radix: 16) }
     }
 
-    /// Each description is saved as `company.json`, each recording under its name, and each command prints what stands
+    /// Each description is saved as `company.json`, each recording under its name, and each command prints the text
     /// below it.
     @Test func theLinesOfThePagePrintWhatStandsThere() async throws {
         let folder = try TemporaryFolder()
@@ -104,7 +104,7 @@ struct TwelveByteHeaderTests {
                         ["-c", "hhsocket() { '\(Command.hhsocket.path)' \"$@\"; }; cd '\(folder.file(""))'; \(line)"],
                         of: shell
                     ).outcome()
-                    // What ArgumentParser says of the usage is left out.
+                    // ArgumentParser's usage text is omitted.
                     let errors = outcome.errors.components(separatedBy: "\nHelp:")[0]
                     let printed = (outcome.text + errors).trimmingCharacters(in: .newlines)
                     #expect(printed.replacingOccurrences(of: address, with: "10.0.0.1:7000") == output, "\(line)")

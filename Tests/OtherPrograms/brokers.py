@@ -35,9 +35,9 @@ import time
 
 sys.dont_write_bytecode = True
 CERTIFICATES = pathlib.Path(__file__).resolve().parent.parent / "Certificates"
-# In seconds. RabbitMQ takes eight when it has a core to itself.
+# Timeouts in seconds. RabbitMQ takes eight with a core of its own.
 START, STOP, COMMAND = 90, 30, 60
-# Another process may take a port while a broker starts: then it gets others.
+# Another process may take a port while a broker starts: then the broker gets others.
 ATTEMPTS = 3
 
 
@@ -71,10 +71,10 @@ def installed(name, *folders):
 
 
 class Broker:
-    """A broker whose doors are reserved ports. Subclasses say how it is started and when it is ready."""
+    """A broker whose doors are reserved ports. Subclasses define its start, and when it is ready."""
 
     DOORS = ()
-    # What CONNECT's header host must be.
+    # The required header host of CONNECT.
     host = "localhost"
 
     def __init__(self, folder, given):
@@ -116,7 +116,7 @@ class Broker:
                 if ended is not None or time.monotonic() > deadline:
                     self.kill()
                     text = self.text(written)
-                    # Ports that clients know stay as they are.
+                    # Ports that clients know do not change.
                     if ended is not None and not written and "eaddrinuse" in text.lower() and attempt < ATTEMPTS - 1:
                         self.reserve_ports()
                         break
@@ -160,7 +160,7 @@ class Broker:
 
 
 class RabbitMQ(Broker):
-    """A node with a name server, a cookie and data of its own. The doors are those of rabbitmq_stomp and rabbitmq_web_stomp."""
+    """A node with its own name server, cookie and data. The doors are those of rabbitmq_stomp and rabbitmq_web_stomp."""
 
     DOORS = ("stomp", "stompTLS", "webSocket", "webSocketTLS", "distribution", "epmd")
     PLUGINS = "[rabbitmq_stomp,rabbitmq_web_stomp]."
@@ -168,7 +168,7 @@ class RabbitMQ(Broker):
 
     def __init__(self, folder, given):
         super().__init__(folder, given)
-        # Debian's rabbitmq-server in PATH changes to a user of its own, if root starts it.
+        # Debian's rabbitmq-server in PATH changes to its own user if root starts it.
         self.program = installed("rabbitmq-server", "/usr/lib/rabbitmq/bin")
         self.control = installed("rabbitmqctl", "/usr/lib/rabbitmq/bin")
         self.name_server = installed("epmd")
@@ -176,7 +176,7 @@ class RabbitMQ(Broker):
 
     def launch(self):
         self.write_configuration()
-        # Else Erlang starts one that outlives it.
+        # Otherwise Erlang starts one that outlives it.
         self.spawn([self.name_server, "-port", str(self.ports["epmd"]), "-address", "127.0.0.1"])
         while not self.listens(self.ports["epmd"]):
             if self.processes[-1].poll() is not None:
@@ -220,7 +220,7 @@ class RabbitMQ(Broker):
             RABBITMQ_LOG_BASE=str(self.folder / "logs"),
             RABBITMQ_PID_FILE=str(self.pid_file),
             RABBITMQ_DIST_PORT=str(ports["distribution"]),
-            # Without it the scheduler threads of an idle node spin.
+            # Without these options the scheduler threads of an idle node spin.
             RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none -kernel inet_dist_use_interface {127,0,0,1}",
             ERL_EPMD_ADDRESS="127.0.0.1",
             ERL_EPMD_PORT=str(ports["epmd"]),
@@ -256,7 +256,7 @@ class RabbitMQ(Broker):
     def queues(self):
         """The numbers of ready messages, unacknowledged messages and consumers of each queue, by its name.
 
-        rabbitmqctl takes two seconds to start; Erlang's own program for calls takes milliseconds, but is not everywhere.
+        rabbitmqctl takes two seconds to start; Erlang's own program for calls takes milliseconds, but may be missing.
         """
         keys = ("messages_ready", "messages_unacknowledged", "consumers")
         erl_call = shutil.which("erl_call")
@@ -268,7 +268,7 @@ class RabbitMQ(Broker):
         lines = f"[io:format(\"~ts~n~w~n~w~n~w~n\", [N, R, U, C]) || [{{_, {{_, _, _, N}}}}, {{_, R}}, {{_, U}}, {{_, C}}] <- {infos}]"
         call = [erl_call, "-sname", self.environment["RABBITMQ_NODENAME"], "-c", cookie]
         call += ["-fetch_stdout", "-no_result_term", "-e"]
-        # Else nothing tells an empty list from an error.
+        # The last line distinguishes an empty list from an error.
         answer = self.run([], call, f'{lines}, io:format("end~n").\n').splitlines()
         if not answer or answer.pop() != "end" or len(answer) % 4:
             raise Failure(f"erl_call answered {answer}")
@@ -279,7 +279,7 @@ class CoilMQ(Broker):
     """PyPI's coilmq, by the Python that runs this. Its queues are in memory: they are empty after a restart."""
 
     DOORS = ("stomp",)
-    # It refuses any other in STOMP 1.2.
+    # It rejects any other host in STOMP 1.2.
     host = socket.getfqdn()
 
     def launch(self):
@@ -293,7 +293,7 @@ class CoilMQ(Broker):
 
 
 class ActiveMQ(Broker):
-    """Debian's activemq without Spring and without a web console: all that it needs is in one URI."""
+    """Debian's activemq without Spring and without a web console: its whole configuration is one URI."""
 
     DOORS = ("stomp", "stompTLS")
     HOME = pathlib.Path(os.environ.get("ACTIVEMQ_HOME") or "/usr/share/activemq")

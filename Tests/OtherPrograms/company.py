@@ -27,7 +27,7 @@ def frame(command, sequence, body=b"", error=0, flags=0x80):
 
 
 def answers(command, sequence, body):
-    """What a request is answered with: a push may come first, whose number is that of the request by chance."""
+    """The answer to a request. A push may precede it whose number equals the request's by chance."""
     if command == PING:
         return frame(PONG, sequence)
     if command == ECHO:
@@ -48,7 +48,7 @@ async def session(reader, writer):
             writer.write(answers(command, sequence, await reader.readexactly(length - 4)))
             await writer.drain()
     except (asyncio.IncompleteReadError, asyncio.CancelledError, OSError):
-        pass  # The client has gone, or the test is over.
+        pass  # The client has gone, or the test has ended.
     finally:
         writer.close()
 

@@ -13,7 +13,7 @@ BIND, UNBIND, SEARCH = 0x60, 0x42, 0x63
 
 def element(tag, contents, wide=False):
     length = len(contents)
-    if wide:  # as Active Directory writes it
+    if wide:  # like Active Directory
         return bytes([tag, 0x84]) + length.to_bytes(4, "big") + contents
     if length < 0x80:
         return bytes([tag, length]) + contents

@@ -6,7 +6,7 @@ import Glibc
 import Musl
 #endif
 
-/// A client that is a descriptor and nothing else, whose calls wait: where memory is measured, or no task may run.
+/// A client that is only a descriptor, with blocking calls: for tests that measure memory, or in which no task may run.
 package final class BlockingClient {
     private let descriptor: CInt
 
@@ -43,7 +43,7 @@ package final class BlockingClient {
         }
     }
 
-    /// Waits for so many bytes, at most a minute for each part of them.
+    /// Reads exactly `count` bytes, and waits at most a minute for each part of them.
     package func receive(_ count: Int) throws -> [UInt8] {
         var bytes: [UInt8] = []
         while bytes.count < count {

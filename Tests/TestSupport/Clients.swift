@@ -13,8 +13,8 @@ extension SocketClient {
         return client
     }
 
-    /// A client of these servers that is connecting, and all of its events: those of a connection that is over before
-    /// the next line runs as well.
+    /// A client of these servers that is connecting, and all of its events, even those of a connection that ends before
+    /// the next line runs.
     package static func connectingWithEvents(
         to servers: Endpoint...,
         configure: (inout SocketClient.Configuration) -> Void = { _ in }
@@ -38,7 +38,7 @@ extension SocketClient {
 }
 
 extension Endpoint {
-    /// The same server on 127.0.0.1, by a spelling that only the system's resolver reads. So it does not count as one
-    /// on this machine, which needs no network.
+    /// A server on 127.0.0.1, by a spelling that only the system's resolver reads. So it does not count as a server on
+    /// this machine, which requires no network.
     package var asIfElsewhere: Endpoint { Endpoint(host: "127.1", port: self.port) }
 }

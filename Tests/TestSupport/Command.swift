@@ -17,7 +17,7 @@ package struct Unexpected: Error, CustomStringConvertible {
     }
 }
 
-/// A process, `hhsocket` if nothing else is said.
+/// A process, of `hhsocket` by default.
 package final class Command: Sendable {
     package struct Outcome: Sendable {
         package var exitCode: Int32
@@ -26,7 +26,7 @@ package final class Command: Sendable {
 
         package var text: String { String(decoding: self.output, as: UTF8.self) }
         package var lines: [String] { self.text.split(separator: "\n").map(String.init) }
-        /// Without one that a signal may have cut off.
+        /// The complete lines of the output; a signal may have cut off the last one.
         package var wholeLines: [String] { Command.wholeLines(self.output) }
         package var errorLines: [String] { self.errors.split(separator: "\n").map(String.init) }
 
@@ -46,7 +46,7 @@ package final class Command: Sendable {
         var openPipes = 2
         var exitCode: Int32?
 
-        /// Nil while it runs, and while something that it has written may be missing.
+        /// The outcome; nil while the process runs, or while some of its output may be missing.
         var outcome: Outcome? {
             guard self.openPipes == 0, let exitCode = self.exitCode else { return nil }
             return Outcome(
@@ -57,9 +57,9 @@ package final class Command: Sendable {
         }
     }
 
-    /// Its number.
+    /// The identifier of the process.
     package let process: pid_t
-    /// Its standard input, while it is kept open.
+    /// The standard input, while it is kept open.
     private let stdin: CInt?
     private let state: Watched<State>
 
@@ -85,9 +85,9 @@ package final class Command: Sendable {
             .first { FileManager.default.isExecutableFile(atPath: $0.path) }
     }
 
-    /// Starts it.
+    /// Starts a process.
     ///
-    /// - Parameter keepsInputOpen: Whether its standard input ends with the process alone, and not after `input`.
+    /// - Parameter keepsInputOpen: Whether its standard input ends only with the process, and not after `input`.
     package init(
         _ arguments: [String],
         of executable: URL = Command.hhsocket,
@@ -101,7 +101,7 @@ package final class Command: Sendable {
         self.process = process.pid
         self.state = state
         self.stdin = keepsInputOpen ? stdin : nil
-        // Threads of their own: the tests' few may all be waiting for what is read here.
+        // Separate threads: the few threads of the tests may all be waiting for this output.
         Self.drain(process.stdout) { data in
             state.withLockedValue { $0.output += data }
         } end: {
@@ -150,11 +150,11 @@ package final class Command: Sendable {
         self.signal(SIGKILL)
     }
 
-    /// What it has printed so far.
+    /// The output so far.
     package var output: String { self.state.withLockedValue { String(decoding: $0.output, as: UTF8.self) } }
     package var errors: String { self.state.withLockedValue { String(decoding: $0.errors, as: UTF8.self) } }
 
-    /// Writes a line to its standard input, which was to be kept open.
+    /// Writes a line to its standard input, which must have been kept open.
     package func type(_ line: String) throws {
         guard let stdin = self.stdin else { throw Unexpected(description: "its standard input is closed") }
         let bytes = Array("\(line)\n".utf8)
@@ -164,11 +164,11 @@ package final class Command: Sendable {
     }
 
     package func signal(_ number: CInt) {
-        // Not once it has been waited for: the number may be another's by then.
+        // Not once the process was waited for: its identifier may belong to another one by then.
         self.state.withLockedValue { if $0.exitCode == nil { kill(self.process, number) } }
     }
 
-    /// Returns when it has ended; one that does not end in time is killed.
+    /// Returns when the process has ended; one that does not end in time is killed.
     package func outcome(
         within time: Duration = patience,
         fileID: String = #fileID,
@@ -184,7 +184,7 @@ package final class Command: Sendable {
         }
     }
 
-    /// Runs it to its end.
+    /// Runs a process to its end.
     package static func run(
         _ arguments: [String],
         of executable: URL = Command.hhsocket,
@@ -196,7 +196,7 @@ package final class Command: Sendable {
         try await Command(arguments, of: executable, input: input).outcome(within: time, fileID: fileID, line: line)
     }
 
-    /// The first `count` lines of its output, once they are there.
+    /// Waits for the first `count` lines of the output, and returns them.
     ///
     /// - Throws: ``Unexpected`` if it ends before.
     package func lines(_ count: Int = 1, fileID: String = #fileID, line: Int = #line) async throws -> [String] {
@@ -211,14 +211,14 @@ package final class Command: Sendable {
             .dropLast().map(String.init)
     }
 
-    /// Waits until `text` stands in its output.
+    /// Waits until the output contains `text`.
     ///
     /// - Throws: ``Unexpected`` if it ends before.
     package func prints(_ text: String, fileID: String = #fileID, line: Int = #line) async throws {
         try await self.prints("\"\(text)\"", fileID: fileID, line: line) { $0.contains(text) ? () : nil }
     }
 
-    /// Waits until `find` finds something in its output, and returns that.
+    /// Waits until `find` finds something in the output, and returns it.
     ///
     /// - Throws: ``Unexpected`` if it ends before.
     package func prints<Found: Sendable>(
@@ -232,12 +232,12 @@ package final class Command: Sendable {
         }
     }
 
-    /// As ``prints(_:fileID:line:)``, in its standard error.
+    /// Acts as ``prints(_:fileID:line:)``, with the standard error.
     package func complains(_ text: String, fileID: String = #fileID, line: Int = #line) async throws {
         try await self.complains("\"\(text)\"", fileID: fileID, line: line) { $0.contains(text) ? () : nil }
     }
 
-    /// As ``prints(_:fileID:line:find:)``, in its standard error.
+    /// Acts as ``prints(_:fileID:line:find:)``, with the standard error.
     package func complains<Found: Sendable>(
         _ what: String,
         fileID: String = #fileID,
@@ -273,7 +273,7 @@ private func ignoreBrokenPipes() {
     signal(SIGPIPE, SIG_IGN)
 }
 
-/// Runs `hhsocket serve` around `body`, which is given its address and the process.
+/// Runs `hhsocket serve` while `body` runs, which gets its address and the process.
 package func withServe<Result: Sendable>(
     _ arguments: [String] = [],
     _ body: (String, Command) async throws -> Result
@@ -281,8 +281,8 @@ package func withServe<Result: Sendable>(
     try await withServer(Command(["serve", "--port", "0"] + arguments), body)
 }
 
-/// Runs `body` once `server` has told on its first line, and last word, where it listens; then tells it to end, which
-/// it must do with exit code 0 and without having printed anything else.
+/// Runs `body` once `server` has printed its address, as the last word of its first line. Then ends the server, which
+/// must exit with code 0 and must not have printed anything else.
 package func withServer<Result: Sendable>(
     _ server: Command,
     _ body: (String, Command) async throws -> Result

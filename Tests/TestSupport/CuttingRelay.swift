@@ -4,12 +4,12 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A link between clients and a server, on 127.0.0.1, that breaks: it hands on bytes of both directions until a
-/// connection has had as many as the test allows it, and then closes both ends.
+/// A link between clients and a server, on 127.0.0.1, that breaks: it forwards bytes in both directions until a
+/// connection has carried as many as the test allows, and then closes both ends.
 ///
-/// No more is read on one side than the other takes, so that it needs little memory and slows down whoever sends.
+/// It reads no more on one side than the other takes, so that it requires little memory and slows down the sender.
 package final class CuttingRelay: Sendable {
-    /// The bytes that a connection may carry.
+    /// The number of bytes that a connection may carry.
     package struct Allowance: Sendable {
         /// From the client.
         package var up: Int
@@ -32,9 +32,9 @@ package final class CuttingRelay: Sendable {
         var up = 0
         var down = 0
 
-        /// Counts what is about to be handed on.
+        /// Counts bytes that are about to be forwarded.
         ///
-        /// - Returns: Whether it may be: not on a connection that was cut.
+        /// - Returns: Whether they may be forwarded: not on a connection that was cut.
         mutating func pass(_ count: Int, of connection: Int, by way: WritableKeyPath<Self, Int>) -> Bool {
             guard self.open[connection] != nil else { return false }
             self[keyPath: way] += count
@@ -47,7 +47,7 @@ package final class CuttingRelay: Sendable {
     private let channel: any Channel
 
     /// - Parameters:
-    ///   - server: Where connections lead.
+    ///   - server: The server to which connections lead.
     ///   - allow: Called for each connection, with its number from 0.
     package init(
         to server: Endpoint,
@@ -73,20 +73,20 @@ package final class CuttingRelay: Sendable {
 
     /// The number of connections so far.
     package var connectionCount: Int { self.state.withLockedValue { $0.connections } }
-    /// The number of bytes that clients have sent, and that were handed on.
+    /// The number of forwarded bytes from clients.
     package var bytesUp: Int { self.state.withLockedValue { $0.up } }
-    /// The number of bytes that the server has sent, and that were handed on.
+    /// The number of forwarded bytes from the server.
     package var bytesDown: Int { self.state.withLockedValue { $0.down } }
 
-    /// Connections that are made from now on lead to another server.
+    /// Makes new connections lead to another server.
     package func lead(to server: Endpoint) { self.state.withLockedValue { $0.server = server } }
 
-    /// Connections that are made from now on may carry this much.
+    /// Sets the number of bytes that new connections may carry.
     package func allow(_ allow: @escaping @Sendable (Int) -> Allowance) {
         self.state.withLockedValue { $0.allow = allow }
     }
 
-    /// Closes every connection. Nothing that comes from now on is handed on.
+    /// Closes every connection, which forwards nothing from now on.
     package func cut() {
         let open = self.state.withLockedValue { state in
             defer { state.open = [:] }
@@ -172,7 +172,7 @@ package final class CuttingRelay: Sendable {
 
         func channelInactive(context: ChannelHandlerContext) {
             let other = self.other
-            // Behind what was written before.
+            // After earlier writes.
             other.writeAndFlush(ByteBuffer()).whenComplete { _ in other.close(promise: nil) }
         }
 

@@ -9,10 +9,10 @@ package let packageFolder = (0..<3).reduce(URL(fileURLWithPath: #filePath)) { ur
 /// A page of the documentation, whose examples tests repeat word for word.
 package struct DocumentationPage: Sendable {
     package let text: String
-    /// The page's path below the package's folder; nil for text that is no page.
+    /// The page's path below the package's folder; nil for text that is not a page.
     private var path: String?
 
-    /// Every page, below the package's folder. Reviews of a date are none: they quote what was so then.
+    /// The paths of all pages, below the package's folder. Dated reviews are excluded: they quote an earlier state.
     package static var paths: [String] {
         get throws {
             let others = ["Examples/browser/README.md", "Examples/python/README.md", "Outbox/README.md"]
@@ -38,7 +38,7 @@ package struct DocumentationPage: Sendable {
             .filter { $0.hasSuffix(".md") }.sorted().map { "\(folder)/\($0)" }
     }
 
-    /// - Parameter path: Below the package's folder, such as `Docs/Protocol.md`.
+    /// - Parameter path: The path below the package's folder, such as `Docs/Protocol.md`.
     package init(_ path: String) throws {
         self.text = try String(contentsOf: packageFolder.appendingPathComponent(path), encoding: .utf8)
         self.path = path
@@ -46,7 +46,7 @@ package struct DocumentationPage: Sendable {
 
     /// A guide of a library.
     ///
-    /// - Parameter name: Its file's in the library's catalog, such as `Testing`.
+    /// - Parameter name: The name of its file in the library's catalog, such as `Testing`.
     package init(guide name: String) throws {
         try self.init(Self.path(ofGuide: name))
     }
@@ -58,7 +58,7 @@ package struct DocumentationPage: Sendable {
 
     /// A file of Swift that a tutorial shows, as a page with this one block.
     ///
-    /// - Parameter name: Below the folder of the tutorials, such as `UnitTests/unit-tests-3.swift`.
+    /// - Parameter name: The file's path below the folder of the tutorials, such as `UnitTests/unit-tests-3.swift`.
     package init(tutorialCode name: String) throws {
         let source = try DocumentationPage("Sources/HHSocketRPC/HHSocketRPC.docc/Tutorials/\(name)").text
         self.init(text: "```swift\n\(source)```\n")
@@ -89,7 +89,7 @@ package struct DocumentationPage: Sendable {
         self.text = text
     }
 
-    /// The blocks of code in `language`; with "" those that name none.
+    /// The blocks of code in `language`; with "" the blocks that name none.
     package func blocks(_ language: String = "swift") -> [String] {
         self.allBlocks.filter { $0.language == language }.map(\.text)
     }
@@ -99,7 +99,7 @@ package struct DocumentationPage: Sendable {
         /// "" if the page names none.
         package var language: String
         package var text: String
-        /// The last line of words before it.
+        /// The last line of text before it.
         package var introduction: String
         /// The heading of the second level above it; "" if there is none.
         package var section: String
@@ -136,8 +136,8 @@ package struct DocumentationPage: Sendable {
         return blocks
     }
 
-    /// The blocks of Swift that tests have: all but pieces of manifests, which no test can compile, and the files of a
-    /// session, which `make` compiles.
+    /// The blocks of Swift that tests contain: all except pieces of manifests, which no test can compile, and the files
+    /// of a session, which `make` compiles.
     package var examples: [String] {
         get throws {
             let sections = try self.path.map(Self.sectionsWithSessions) ?? []
@@ -189,7 +189,7 @@ package struct DocumentationPage: Sendable {
     /// The blocks of Swift that are not in `source`, where they may be indented by up to three levels. The imports in
     /// the first lines of a block must be among those of `source`, in any place.
     ///
-    /// - Throws: If the page has no block at all: then it is another page, or written in another way.
+    /// - Throws: If the page has no block at all: then it is the wrong page, or has another format.
     package func examples(missingFrom source: String) throws -> [String] {
         let blocks = try self.examples
         guard !blocks.isEmpty else { throw Unexpected(description: "the page has no examples") }
@@ -205,12 +205,12 @@ package struct DocumentationPage: Sendable {
         }
     }
 
-    /// What a source file lacks in order to be the proof of the page's examples: the examples that are not in it, and
-    /// the modules that it imports although no example of the page does. A name that an example leaves unimported then
-    /// is one that its imports bring.
+    /// Returns the reasons why a source file does not prove the page's examples: the examples that it lacks, and the
+    /// modules that it imports although no example of the page does. Without such modules, the examples' own imports
+    /// provide all names.
     ///
     /// - Parameters:
-    ///   - allowed: Modules that the test needs for itself and that bring none of the names in question.
+    ///   - allowed: Modules that the test itself requires, and that provide none of those names.
     ///   - file: The source file, by default the caller's.
     package func shortcomings(
         allowing allowed: Set<String> = [],
@@ -229,7 +229,7 @@ package struct DocumentationPage: Sendable {
     }
 }
 
-/// What tests ask of a Swift file.
+/// Functions for tests about a Swift file.
 package enum SourceFile {
     /// The modules that it imports, with or without attributes and access levels.
     package static func imports(of source: String) -> [String] {

@@ -11,7 +11,7 @@ extension Router {
     }
 }
 
-/// A server of ours that echoes.
+/// A server of the package that echoes.
 package enum EchoServer {
     /// Starts a server, runs `body` with it, and shuts it down.
     package static func with(

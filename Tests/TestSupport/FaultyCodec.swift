@@ -6,31 +6,31 @@ package import NIOCore
 package struct FaultyCodec: FrameCodec {
     package enum Fault: String, CaseIterable, Sendable {
         // In decoding.
-        /// Takes the byte that has come, where more are needed.
+        /// Takes the received byte, although more are required.
         case takesBytesOfNoFrame
-        /// As above, of a stream that ends inside of a length.
+        /// As above, in a stream that ends within a length.
         case losesTheFirstByteOfSome
         /// Leaves a frame's bytes.
         case leavesItsBytes
-        /// Leaves the comma behind a frame.
+        /// Leaves the comma after a frame.
         case leavesTheEnd
-        /// Empties the buffer behind a frame.
+        /// Empties the buffer after a frame.
         case dropsWhatFollows
         /// Writes to the buffer.
         case writesToTheBytes
-        /// Never has enough.
+        /// Always requires more bytes.
         case waitsForEver
-        /// Takes what has come for a whole frame.
+        /// Takes received bytes for a complete frame.
         case takesHalfAFrame
         /// Takes missing bytes for zeros.
         case readsBeyond
-        /// Looks at all bytes with each call.
+        /// Reads all bytes with each call.
         case looksAtAllBytes
-        /// Remembers the serial before.
+        /// Repeats the previous serial.
         case repeatsASerial
-        /// Returns payloads over the limit, once they are here.
+        /// Returns payloads over the limit, once they have arrived.
         case trustsLengths
-        /// Returns empty frames for nothing.
+        /// Returns empty frames without any bytes.
         case inventsFrames
         // In encoding.
         case writesNothing
@@ -79,7 +79,7 @@ package struct FaultyCodec: FrameCodec {
                 guard bytes.readableBytes > 3 else { return nil }
                 return Frame(type: 101, serial: 50, payload: bytes.readSlice(length: bytes.readableBytes) ?? bytes)
             case .readsBeyond:
-                // The memory behind what has come.
+                // The memory after the received bytes.
                 return bytes.withVeryUnsafeBytes { memory -> Frame? in
                     let end = before.writerIndex
                     guard before.readableBytes > 3, end + 32 < memory.count else { return nil }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where tasks wait until it is opened, once and for all.
+/// A gate at which tasks wait until it is opened permanently.
 package final class Gate: Sendable {
     private let state = Watched((isOpen: false, arrivals: 0))
 
     package init() {}
 
-    /// How many tasks have come so far.
+    /// The number of tasks that have arrived so far.
     package var count: Int { self.state.withLockedValue { $0.arrivals } }
     package var waitingCount: Int { self.state.waiterCount }
 
-    /// From now on everybody passes.
+    /// Lets all tasks pass from now on.
     package func open() { self.state.withLockedValue { $0.isOpen = true } }
 
     /// - Throws: `CancellationError` when the task is cancelled.

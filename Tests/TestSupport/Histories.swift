@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// How thorough tests are that try random or all possible inputs, relative to `make test`: 1, or `HHSOCKET_EFFORT`.
+/// The thoroughness of tests that try random or all possible inputs, relative to `make test`: 1, or `HHSOCKET_EFFORT`.
 ///
 /// `make soak` has 50, runs under a sanitizer less than 1.
 package let effort = ProcessInfo.processInfo.environment["HHSOCKET_EFFORT"].flatMap { Double($0) } ?? 1
@@ -52,7 +52,7 @@ package func shortened<Step>(_ script: [Step], _ broken: String, run: ([Step]) -
     }
 }
 
-/// Runs what blocks its thread on one of its own, so that Swift's tasks keep theirs.
+/// Runs a blocking function on a separate thread, so that it blocks no thread of Swift's tasks.
 package func onItsOwnThread<T: Sendable>(_ body: @escaping @Sendable () -> T) async -> T {
     await withCheckedContinuation { continuation in
         Thread.detachNewThread { continuation.resume(returning: body()) }

@@ -6,7 +6,7 @@ import NIOPosix
 package enum IPv6Loopback {
     package static let host = "::1"
 
-    /// Why there is none here; nil if there is one.
+    /// The reason why there is none here; nil if there is one.
     package static let whyNot: String? = {
         do {
             let address = try SocketAddress(ipAddress: Self.host, port: 0)

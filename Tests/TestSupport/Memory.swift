@@ -3,18 +3,18 @@
 import Foundation
 
 #if canImport(Glibc)
-/// `malloc_trim` of glibc, whose header its module leaves out.
+/// `malloc_trim` of glibc, whose header the module Glibc omits.
 @_silgen_name("malloc_trim") private func trim(_ kept: Int) -> CInt
 #endif
 
-/// The memory this process has in use, in bytes.
+/// The memory that this process uses, in bytes.
 package func residentBytes() -> Int {
     // Pages: total, resident, …
     let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
     return fields.count > 1 ? (Int(fields[1]) ?? 0) * 4_096 : 0
 }
 
-/// Gives the system back what the allocator keeps for later, as far as the allocator can.
+/// Returns free memory of the allocator to the system, as far as possible.
 package func returnFreeMemory() {
     #if canImport(Glibc)
     _ = trim(0)

@@ -2,8 +2,8 @@
 package import HHSocket
 package import NIOCore
 
-/// Frames as netstrings, `16:101 50 200 hello,…`: numbers in ASCII between spaces, and a length in front of all, which
-/// no layout has. The status is in responses alone.
+/// Frames as netstrings, `16:101 50 200 hello,…`: numbers in ASCII between spaces, after a length of the whole, which
+/// no layout has. Only responses have a status.
 package struct NetstringCodec: FrameCodec {
     package struct Illegal: Error, CustomStringConvertible {
         package var description: String
@@ -13,7 +13,7 @@ package struct NetstringCodec: FrameCodec {
         }
     }
 
-    /// A format with everything that there can be.
+    /// A format with all features.
     package static func format(_ codec: some FrameCodec = NetstringCodec()) throws(WireFormatError) -> WireFormat {
         try WireFormat(
             codec: codec,
@@ -64,7 +64,7 @@ package struct NetstringCodec: FrameCodec {
 }
 
 extension ByteBuffer {
-    /// A number and the space behind it.
+    /// Reads a number and the space after it.
     fileprivate mutating func readNumber() throws -> UInt32 {
         let digits = self.readableBytesView.prefix { $0 != 0x20 }
         guard let number = UInt32(String(decoding: digits.prefix(20), as: UTF8.self)), digits.count < 20 else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package import HHSocketTesting
 
-/// What tests draw from, so that a failure can be repeated.
+/// The random numbers of tests, whose seed reproduces a failure.
 package typealias SeededGenerator = SplitMix
 
 extension SplitMix {

@@ -3,7 +3,7 @@ package import HHSocket
 import NIOCore
 import NIOPosix
 
-/// A port that takes connections and says nothing.
+/// A port that accepts connections and sends nothing.
 package final class SilentPort: Sendable {
     package let endpoint: Endpoint
     private let channel: any Channel

@@ -5,9 +5,9 @@ package import NIOCore
 
 /// The server's end of a simulated connection, as the channel sees it.
 package protocol SimulatedRemote: AnyObject {
-    /// The number of bytes that the kernels take now.
+    /// The number of bytes that the kernels currently accept.
     var room: Int { get }
-    /// Whether the next write fails, though nothing has been told of that before.
+    /// Whether the next write fails without an earlier notification.
     var breaksOnWrite: Bool { get }
     /// The client has written these bytes, and may not have flushed them.
     func clientWrote(_ bytes: ByteBuffer)
@@ -17,12 +17,12 @@ package protocol SimulatedRemote: AnyObject {
     func clientEndedOutput()
     /// The channel has closed.
     func clientClosed()
-    /// Takes all that is still to be read, when nothing can be written any more.
+    /// Takes the remaining bytes to read, once nothing more can be written.
     func takeRest() -> ByteBuffer?
 }
 
-/// A client's end of a TCP connection in virtual time. It behaves as NIO's channels do: it buffers what the kernel does
-/// not take, reads only when it is asked to, and reads all that is left when the peer has ended.
+/// A client's end of a TCP connection in virtual time. It behaves like NIO's channels: it buffers the bytes that the
+/// kernel does not take, reads only on request, and reads all remaining bytes when the peer has ended.
 package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     // Proof of Sendable: a history runs on one thread.
     private struct Write {
@@ -49,17 +49,17 @@ package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable 
     package let parent: (any Channel)? = nil
     private let closePromise: EventLoopPromise<Void>
     private unowned let remote: any SimulatedRemote
-    // Set in `init`, which must have the channel for it.
+    // Set in `init`, since it requires the channel.
     private var innerPipeline: ChannelPipeline!
 
     package private(set) var isOpen = true
     package private(set) var isActive = false
     package private(set) var isWritable = true
     package private(set) var isAutoReading = true
-    /// Whether the pipeline has asked for bytes and has not got any.
+    /// Whether the pipeline has requested bytes and has not received any.
     package private(set) var wantsRead = false
     private var writes = CircularBuffer<Write>()
-    /// The number of writes that may leave.
+    /// The number of flushed writes.
     private var flushedCount = 0
     package private(set) var bufferedBytes = 0
     private var isFlushing = false
@@ -82,7 +82,7 @@ package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable 
 
     // MARK: What the network does
 
-    /// The connection is made, which `tell` tells whoever has asked for it.
+    /// Makes the connection, and calls `tell` to notify the requester.
     package func activate(_ tell: () -> Void) {
         self.isActive = true
         tell()
@@ -90,7 +90,7 @@ package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable 
         self.readIfNeeded()
     }
 
-    /// Brings the bytes of one read, in parts.
+    /// Delivers the bytes of one read, in parts.
     package func read(_ parts: [ByteBuffer]) {
         self.wantsRead = false
         for part in parts where self.isActive { self.pipeline.syncOperations.fireChannelRead(NIOAny(part)) }
@@ -98,7 +98,7 @@ package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable 
         self.readIfNeeded()
     }
 
-    /// The peer has ended its direction, and `rest` stood before that; NIO reads it whether or not it was asked to.
+    /// The peer has ended its direction after `rest`, which NIO reads even without a request.
     package func end(_ rest: ByteBuffer?) {
         if let rest, self.isActive { self.read([rest]) }
         guard self.isActive else { return }
@@ -197,7 +197,7 @@ package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable 
         self.flushNow()
     }
 
-    /// Gives the kernel what it takes. What is written meanwhile is given by the call that is under way.
+    /// Gives the kernel as many bytes as it takes. The running call also handles writes that are made meanwhile.
     private func flushNow() {
         guard self.isActive, !self.isFlushing else { return }
         self.isFlushing = true
@@ -229,7 +229,7 @@ package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable 
         self.writes.popFirst()?.promise?.succeed()
     }
 
-    /// A write fails: what the peer has sent before is read all the same.
+    /// A write fails: bytes that the peer has sent before are read nevertheless.
     private func breakOff() {
         self.readIfNeeded()
         if self.wantsRead, let rest = self.remote.takeRest() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Calls `body` with a stream whole, byte by byte, and in two pieces at every place; one of fewer than 40 bytes also in
-/// three.
+/// Calls `body` with a stream undivided, byte by byte, and in two pieces cut at every place; also in three if it has
+/// fewer than 40 bytes.
 package func forEverySplit(_ stream: [UInt8], _ body: ([ArraySlice<UInt8>]) throws -> Void) rethrows {
     try body([stream[...]])
     try body(stream.indices.map { stream[$0...$0] })

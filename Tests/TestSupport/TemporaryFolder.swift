@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// A folder that goes with the last reference to it. Its path is short: those of Unix domain sockets must be.
+/// A folder that is removed with the last reference to it. Its path is short: those of Unix domain sockets must be.
 package final class TemporaryFolder: Sendable {
     package let path: String
 

@@ -2,19 +2,19 @@
 import Foundation
 package import HHSocket
 
-// The certificates of tests are committed, so that none has to be made first: `Tests/Certificates/make.sh` has made
-// them.
+// The certificates of tests are committed, so that they need not be created first: `Tests/Certificates/make.sh` has
+// created them.
 
 /// A certificate authority of the tests.
 package struct TestAuthority: Sendable {
     package enum Name: String, Sendable {
-        /// The one that has issued what nothing else is said of.
+        /// The issuer of all certificates without another one.
         case authority
-        /// One that has the name of the first and says that it has its key, but has another.
+        /// An authority with the name of the first, whose certificate claims its key identifier, but with another key.
         case impostor
         case clients
         case strangers
-        /// One that has a list of what it has revoked.
+        /// An authority with a revocation list.
         case revoking
     }
 
@@ -33,9 +33,9 @@ package struct TestCertificate: Sendable {
     package enum Name: String, Sendable {
         /// For `localhost` and 127.0.0.1.
         case server
-        /// The same with another key.
+        /// Like `server`, with another key.
         case serverRenewed = "server-renewed"
-        /// The same with yet another key, until January 2020.
+        /// Like `server`, with a third key, valid until January 2020.
         case serverExpired = "server-expired"
         /// For `example.com`.
         case serverNameOnly = "server-name-only"
@@ -48,7 +48,7 @@ package struct TestCertificate: Sendable {
         /// For `other`, by the impostor, with the key of `server`.
         case serverSameKey = "server-same-key"
         case client
-        /// Until January 2020.
+        /// Valid until January 2020.
         case clientExpired = "client-expired"
         /// By the authority `clients`.
         case clientOfClients = "client-of-clients"
@@ -56,7 +56,7 @@ package struct TestCertificate: Sendable {
         case clientOfStrangers = "client-of-strangers"
         /// By the authority `revoking`.
         case clientOfRevoking = "client-of-revoking"
-        /// The same, and revoked.
+        /// By the authority `revoking`, and revoked.
         case clientRevoked = "client-revoked"
     }
 
@@ -78,7 +78,7 @@ package struct TestCertificate: Sendable {
     package var identity: TLSIdentity { TLSIdentity(certificatePEM: self.certificatePEM, keyPEM: self.keyPEM) }
 }
 
-/// The list of what the authority `revoking` has revoked, in PEM.
+/// The revocation list of the authority `revoking`, in PEM.
 package func testRevocationList() throws -> String { try certificateFile("revoked-list.pem") }
 
 private func certificateFile(_ name: String) throws -> String {

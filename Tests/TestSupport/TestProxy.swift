@@ -5,31 +5,32 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A proxy for tests: real TCP on 127.0.0.1, and it does what the test says, right or wrong.
+/// A proxy for tests, over real TCP on 127.0.0.1, whose behaviour the test determines, right or wrong.
 package final class TestProxy: Sendable {
-    /// How it behaves. What is changed holds for connections that are made afterwards.
+    /// The behaviour of a proxy. Changes apply to later connections.
     package struct Behavior: Sendable {
         package enum Answer: Sendable {
-            /// As the protocol says.
+            /// Follows the protocol.
             case honest
             /// Never connects, and answers with this HTTP status or SOCKS5 reply.
             case refusal(Int)
-            /// Reads, and never says a word.
+            /// Reads, and never sends a byte.
             case silence
             /// Closes the connection instead of answering the request.
             case close
         }
 
         package var answer = Answer.honest
-        /// Whom it knows; nil: everybody may pass.
+        /// The credentials that it requires; nil for none.
         package var credentials: Proxy.Credentials?
-        /// The hosts that only it can find, and where they are.
+        /// The hosts that only it can resolve, with their addresses.
         package var hosts: [String: Endpoint] = [:]
-        /// Whether it sends what it has to say in a write for each byte.
+        /// Whether it sends each byte in a separate write.
         package var dribbles = false
-        /// Whether it answers only when the server has spoken, and then everything in one write.
+        /// Whether it answers only once the server has sent bytes, and then sends everything in one write.
         package var waitsForTheServer = false
-        /// What it says to the server in one write with the client's first bytes, before them: such as a PROXY header.
+        /// Bytes that it sends to the server before the client's first bytes, in one write with them, such as a PROXY
+        /// header.
         package var header: [UInt8] = []
     }
 
@@ -80,7 +81,7 @@ package final class TestProxy: Sendable {
         self.closeConnections()
     }
 
-    /// What a client has to know of it.
+    /// Returns the client's settings for this proxy.
     package func proxy(_ credentials: Proxy.Credentials? = nil) -> Proxy {
         switch self.kind {
         case .http: .http(host: self.endpoint.host, port: self.endpoint.port, credentials: credentials)
@@ -92,10 +93,10 @@ package final class TestProxy: Sendable {
         self.state.withLockedValue { change(&$0.behavior) }
     }
 
-    /// The servers that it was asked for, in order, as they were written.
+    /// The requested servers, in order, as they were written.
     package var asked: [String] { self.state.withLockedValue { $0.asked } }
 
-    /// How many clients are connected.
+    /// The number of connected clients.
     package var connectionCount: Int { self.state.withLockedValue { $0.connections.count } }
 
     package func closeConnections() {
@@ -118,7 +119,7 @@ private final class Session: ChannelInboundHandler {
     private var phase: Phase
     private var received = ByteBuffer()
     private var server: (any Channel)?
-    /// What the server has not been sent yet of the header.
+    /// The part of the header that was not sent to the server yet.
     private var header: [UInt8]
 
     init(_ kind: Proxy.Kind, _ behavior: TestProxy.Behavior, note: @escaping (String) -> Void) {
@@ -145,7 +146,7 @@ private final class Session: ChannelInboundHandler {
         self.server?.close(promise: nil)
     }
 
-    /// False if more must come.
+    /// Handles received bytes. Returns false if more are required.
     private func step(_ context: ChannelHandlerContext) -> Bool {
         switch (self.kind, self.phase) {
         case (.http, .request): self.httpRequest(context)
@@ -259,7 +260,7 @@ private final class Session: ChannelInboundHandler {
         let waits = self.behavior.waitsForTheServer
         ClientBootstrap(group: context.eventLoop)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            // Nothing is read before it can be handed on.
+            // Nothing is read before it can be forwarded.
             .channelOption(.autoRead, value: false)
             .connect(host: found.host, port: found.port)
             .assumeIsolated()
@@ -308,12 +309,12 @@ private final class Session: ChannelInboundHandler {
     }
 }
 
-/// Hands on what a server says.
+/// Forwards the bytes of a server.
 private final class Relay: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
     private let client: any Channel
-    /// What goes before the server's first bytes, in one write with them.
+    /// The bytes that precede the server's first bytes, in one write with them.
     private var first: ByteBuffer?
 
     init(to client: any Channel, first: ByteBuffer?) {
@@ -333,7 +334,7 @@ private final class Relay: ChannelInboundHandler {
 
     func channelInactive(context: ChannelHandlerContext) {
         let client = self.client
-        // Behind what was written before.
+        // After earlier writes.
         client.writeAndFlush(ByteBuffer()).whenComplete { _ in client.close(promise: nil) }
     }
 }

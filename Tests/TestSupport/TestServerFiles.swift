@@ -8,7 +8,7 @@ package struct TestServerFiles: Sendable {
     package let ca: String
     package let certificate: String
     package let key: String
-    /// Of the server's key, in base64.
+    /// The pin of the server's key, in base64.
     package let pin: String
 
     package init() throws {

@@ -7,15 +7,15 @@ import Glibc
 import Musl
 #endif
 
-/// Two hosts on this machine with a cable between them: a network namespace for each. Without names, so that they go
-/// with the last process in them, however a test ends.
+/// Two hosts on this machine with a cable between them: a network namespace for each. The namespaces have no names, so
+/// that they end with the last process in them, however a test ends.
 package final class TwoHosts: Sendable {
     package enum Side: Sendable { case left, right }
 
     package static let left = "10.77.0.1"
     package static let right = "10.77.0.2"
 
-    /// Why there cannot be such hosts here; nil if there can.
+    /// The reason why there cannot be such hosts here; nil if there can.
     package static let whyNot: String? = {
         #if os(Linux)
         let reason: String
@@ -40,12 +40,12 @@ package final class TwoHosts: Sendable {
 
     private static func swallowing(_ verb: String) -> String { "ip route \(verb) blackhole \(self.left)/32" }
 
-    /// They do nothing but hold their namespaces, and end by themselves if nobody ends them.
+    /// The processes that hold the namespaces. They end by themselves if the test does not end them.
     private let holders: [Command]
-    /// Of the processes in them.
+    /// The identifiers of the processes that hold the namespaces.
     package let numbers: [String]
 
-    /// - Parameter hasCable: Whether there is a cable between them, which loses nothing.
+    /// - Parameter hasCable: Whether there is a cable between them.
     package init(hasCable: Bool = true) async throws {
         let holders = try (0..<2).map { _ in
             try Self.command(["unshare", "--net", "sh", "-c", "echo $$; exec sleep 600"])
@@ -66,7 +66,7 @@ package final class TwoHosts: Sendable {
         try Self.command(["nsenter", "--target", self.numbers[side == .left ? 0 : 1], "--net"] + arguments)
     }
 
-    /// From now on whatever the two send each other is lost without a word.
+    /// Silently drops all packets between the hosts from now on.
     package func swallowPackets() async throws { try await self.run(Self.swallowing("add"), .right) }
 
     package func letPacketsPass() async throws { try await self.run(Self.swallowing("del"), .right) }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tests wait. What can say that it has happened is waited for by `first(of:)`, `Watched` or a `Gate`; `eventually`
-// asks again and again, for what sends no event. Each gives up after `patience`, and then says what did not happen, and
-// where.
+// The waits of tests. `first(of:)`, `Watched` and `Gate` wait for events; `eventually` polls states without events.
+// Each gives up after `patience`, with an error that names the missing event and the line.
 
-/// What a test waited for did not happen in time.
+/// The error of a wait that took too long.
 package struct TimedOut: Error, CustomStringConvertible {
     package var description: String
 
@@ -12,7 +11,8 @@ package struct TimedOut: Error, CustomStringConvertible {
     }
 }
 
-/// How long a test waits for what must come. Long, because machines can be slow; nothing waits that long when it works.
+/// The time that a test waits for an expected event. It is long, because machines can be slow; a test that passes never
+/// waits that long.
 package let patience = Duration.seconds(120)
 
 /// Runs `body`, and fails if it takes longer than `time`.
@@ -37,7 +37,7 @@ package func withDeadline<T: Sendable>(
     }
 }
 
-/// The first value of `sequence` that `predicate` likes.
+/// The first value of `sequence` that satisfies `predicate`.
 package func first<S: AsyncSequence & Sendable>(
     of sequence: S,
     _ what: String,
@@ -51,7 +51,7 @@ package func first<S: AsyncSequence & Sendable>(
     }
 }
 
-/// Asks every 2 ms until `condition` holds, for what sends no event.
+/// Checks every 2 ms until `condition` holds, for states without events.
 package func eventually(
     _ what: String,
     within time: Duration = patience,
@@ -64,7 +64,7 @@ package func eventually(
     }
 }
 
-/// Asks every 2 ms until there is a value, and returns it.
+/// Checks every 2 ms until there is a value, and returns it.
 package func eventually<Value: Sendable>(
     _ what: String,
     within time: Duration = patience,
@@ -87,8 +87,8 @@ package func untilCancelled() async throws {
     while true { try await Task.sleep(for: .seconds(86_400)) }
 }
 
-/// Suspends as ``untilCancelled()`` does, and leaves nothing behind: the job of a long sleep stays in memory until its
-/// time has come, though it was cancelled. For tests of memory.
+/// Suspends like ``untilCancelled()``, without a sleep: the job of a cancelled sleep stays in memory until its time has
+/// come. For tests of memory.
 package func untilCancelledWithoutATrace() async throws {
     let (stream, continuation) = AsyncStream.makeStream(of: Never.self)
     for await _ in stream {}

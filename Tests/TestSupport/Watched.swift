@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 /// A value behind a lock, for whose changes tests wait without polling.
 package final class Watched<Value: Sendable>: Sendable {
     private struct Waiter {
-        /// Takes a value; returns what resumes the waiting task, if the value is one that it waits for.
+        /// Takes a value; returns a closure that resumes the waiting task, if it waits for this value.
         var offer: @Sendable (Value) -> (@Sendable () -> Void)?
         var cancel: @Sendable () -> Void
     }
@@ -21,10 +21,10 @@ package final class Watched<Value: Sendable>: Sendable {
         self.state = NIOLockedValueBox(State(value: value))
     }
 
-    /// The number of tasks that wait now.
+    /// The number of waiting tasks.
     package var waiterCount: Int { self.state.withLockedValue { $0.waiters.count } }
 
-    /// Reads or changes the value, and resumes the tasks that waited for what it is now.
+    /// Reads or changes the value, and resumes the tasks that waited for the new value.
     package func withLockedValue<Result>(_ body: (inout Value) throws -> Result) rethrows -> Result {
         let (result, resumptions) = try self.state.withLockedValue { state in
             let result = try body(&state.value)
@@ -42,7 +42,7 @@ package final class Watched<Value: Sendable>: Sendable {
 
     package var current: Value { self.withLockedValue { $0 } }
 
-    /// Waits until `condition` holds, which is asked after each change, with the lock held.
+    /// Waits until `condition` holds, which is checked after each change, with the lock held.
     package func wait(
         _ what: String,
         within time: Duration = patience,
@@ -53,7 +53,7 @@ package final class Watched<Value: Sendable>: Sendable {
         try await self.value(what, within: time, fileID: fileID, line: line) { condition($0) ? () : nil }
     }
 
-    /// Waits until `find` finds something in the value, and returns that.
+    /// Waits until `find` finds something in the value, and returns it.
     package func value<Found: Sendable>(
         _ what: String,
         within time: Duration = patience,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
 
-/// Says whether an object is still there.
+/// A weak reference, which tells whether an object still exists.
 package final class WeakReference<Object: AnyObject & Sendable>: Sendable {
     private struct Reference: Sendable {
         weak var object: Object?

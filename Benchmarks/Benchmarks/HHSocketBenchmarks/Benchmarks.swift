@@ -2,12 +2,12 @@
 import Benchmark
 import Foundation
 
-/// Everything that is measured. With `BENCH_QUICK` in the environment each benchmark runs for some milliseconds, which
-/// shows that it works.
+/// All benchmarks. With `BENCH_QUICK` in the environment each benchmark runs for some milliseconds, which shows that it
+/// works.
 let benchmarks: @Sendable () -> Void = {
     let isQuick = ProcessInfo.processInfo.environment["BENCH_QUICK"] != nil
-    // Each iteration is about a thousand operations, by which the results are divided: the clock's own cost is not
-    // seen.
+    // Each iteration is about a thousand operations, by which the results are divided, so that the clock's cost is
+    // negligible.
     Benchmark.defaultConfiguration = .init(
         metrics: [.throughput, .wallClock],
         warmupIterations: isQuick ? 0 : 3,
@@ -20,14 +20,14 @@ let benchmarks: @Sendable () -> Void = {
     submissionBenchmarks()
     pushBenchmarks()
     messageBenchmarks()
-    // Benchmarks run in this order until one fails, so that whoever reads of this one knows that none did.
+    // Benchmarks run in this order until one fails, so this one's line in the output shows that none did.
     if isQuick { Benchmark("every benchmark has run") { _ in } }
 }
 
-/// How many operations one iteration is about: the scaling factor.
+/// The approximate number of operations of one iteration: the scaling factor.
 let operationsPerIteration = 1_000
 
-/// State that iterations go on with. A value would be copied for each.
+/// State that iterations share. A value would be copied for each.
 final class Shared<Value: ~Copyable> {
     var value: Value
 

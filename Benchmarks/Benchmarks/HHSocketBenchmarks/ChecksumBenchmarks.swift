@@ -14,7 +14,7 @@ func checksumBenchmarks() {
     for (name, algorithm) in algorithms {
         checksumBenchmarks(name, lengths: [16, 128, 4_096, 65_536]) { algorithm.checksum($0) }
     }
-    // Where libdeflate is installed: the fastest adler32 that distributions have.
+    // If libdeflate is installed: the fastest adler32 that distributions have.
     #if canImport(CDeflate)
     checksumBenchmarks("adler32 by libdeflate", lengths: [128, 4_096, 65_536]) {
         libdeflate_adler32(Adler32.seed, $0.baseAddress, $0.count)
@@ -22,7 +22,7 @@ func checksumBenchmarks() {
     #endif
 }
 
-/// Measures `checksum` of payloads that start behind a request's header: few payloads are aligned to a vector's width.
+/// Measures `checksum` of payloads that start after a request's header: few payloads are aligned to a vector's width.
 private func checksumBenchmarks(
     _ name: String,
     lengths: [Int],

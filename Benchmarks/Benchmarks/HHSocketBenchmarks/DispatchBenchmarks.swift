@@ -2,7 +2,7 @@
 import Benchmark
 @_spi(Benchmarks) import HHSocketRPC
 
-/// The table that every call is in, and the heap of its deadlines. Throughput counts calls, and deadlines.
+/// The table that every call is in, and the heap of its deadlines. Throughput counts calls or deadlines.
 func dispatchBenchmarks() {
     for inFlight in [64, 1_024, 16_384] {
         Benchmark("dispatch table, \(inFlight) in flight") {

@@ -57,7 +57,7 @@ private func compare<Ours: ProtobufMessage, Theirs: SwiftProtobuf.Message & Send
     }
 }
 
-/// The messages, as swift-protobuf has them.
+/// The messages, as types of swift-protobuf.
 private enum MessageSample {
     static let small: ReferenceMessages.Bench_Small = {
         var message = ReferenceMessages.Bench_Small()

@@ -4,7 +4,7 @@ import HHSocketRPC
 import NIOCore
 import NIOPosix
 
-/// Pushes over TCP, from a server in this process that does nothing but write them, to a `for await`.
+/// Pushes over TCP, from a server in this process that only writes them, to a `for await`.
 func pushBenchmarks() {
     let pushes = 1_000_000
     var configuration = Benchmark.defaultConfiguration

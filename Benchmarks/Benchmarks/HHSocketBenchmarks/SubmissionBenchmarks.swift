@@ -5,7 +5,7 @@ import Benchmark
 /// Submissions to a socket's own thread, until they have run there. Throughput counts submissions, of all threads
 /// together.
 func submissionBenchmarks() {
-    // Many for one measurement, so that what it takes to wake the threads is nothing beside it.
+    // Many for one measurement, so that the cost of waking the threads is negligible.
     let submissions = 1_000_000
     var configuration = Benchmark.defaultConfiguration
     configuration.scalingFactor = .mega

@@ -6,7 +6,7 @@ import NIOCore
 /// Parsing and encoding of frames alone, without a socket. Throughput counts frames.
 func wireBenchmarks() {
     for length in [0, 16, 128, 4_096, 65_536] { wireBenchmarks(.standard, bodyLength: length) }
-    // What the others cost beside it shows with small bodies, and what their checksums cost with larger ones.
+    // Small bodies show the cost of the other formats beside the standard one, larger ones that of their checksums.
     for format in [.tgcd, .plain, .mars, custom] {
         for length in [16, 4_096] { wireBenchmarks(format, bodyLength: length) }
     }
@@ -60,7 +60,7 @@ private func wireBenchmarks(_ format: WireFormat, bodyLength: Int) {
     }
 }
 
-/// A layout that no preset has: other byte orders, a constant, a custom field, a length of the whole frame, crc32c.
+/// A layout unlike any preset: other byte orders, a constant, a custom field, a length of the whole frame, crc32c.
 private let custom: WireFormat = {
     let header: [WireFormat.Field] = [
         .constant([0xF0, 0xF0, 0x01]), .custom("flags", bytes: 1), .length(.little), .type(.little), .serial(),
@@ -79,14 +79,14 @@ private let custom: WireFormat = {
     }
 }()
 
-/// The number of bytes of one read. Frames do not align with it.
+/// The number of bytes of one read. Frames are not aligned with it.
 private let readLength = 1 << 16
 
 private func payload(_ length: Int) -> ByteBuffer {
     ByteBuffer(bytes: (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 31) })
 }
 
-/// A stream of frames as reads bring it.
+/// A stream of frames, divided into reads.
 private func reads(_ format: WireFormat, bodyLength: Int) -> [ByteBuffer] {
     let encoder = FrameEncoder(direction: .response, format: format)
     let payload = payload(bodyLength)

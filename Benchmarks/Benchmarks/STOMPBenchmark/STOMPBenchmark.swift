@@ -3,15 +3,15 @@ import Foundation
 import HHSocketSTOMP
 import NIOCore
 
-// The client that Scripts/bench-stomp puts beside those of others; Benchmarks/STOMPPeers/README.md has what it is told
-// and what it prints.
+// The client that Scripts/bench-stomp compares with others; Benchmarks/STOMPPeers/README.md describes its arguments and
+// output.
 
 /// The clocks of a measurement.
 struct Clocks {
     private let wall = ContinuousClock.now
     private let processor = Self.processorSeconds()
 
-    /// The time since it was made, as a line of JSON.
+    /// The time since the clocks were created, as a line of JSON.
     func report() -> String {
         let cpu = Self.processorSeconds() - self.processor
         return "{\"seconds\": \((ContinuousClock.now - self.wall) / .seconds(1)), \"cpu_s\": \(cpu)}"
@@ -24,7 +24,7 @@ struct Clocks {
     }
 }
 
-/// Sends messages with a receipt for each, from as many tasks as may wait for one.
+/// Sends messages with a receipt for each, from one task for each receipt that may be outstanding.
 func send(
     _ count: Int,
     of body: ByteBuffer,
@@ -95,7 +95,7 @@ struct STOMPBenchmark {
             }
         }
         if #available(macOS 15, *) {
-            // As Threads.md has it: tasks on the socket's thread do not change threads for each message.
+            // As Threads.md describes: tasks on the socket's thread do not change threads for each message.
             try await withTaskExecutorPreference(client.executor) { try await measure() }
         } else {
             try await measure()

@@ -47,7 +47,7 @@ struct TestedTypes {
 
     func response(to request: Conformance_ConformanceRequest) -> Conformance_ConformanceResponse {
         if request.messageType == Conformance_FailureSet.protoMessageName {
-            // Asked by older runners: the failures that are expected, which a list tells instead.
+            // Older runners ask for the expected failures, which Conformance/failures.txt lists instead.
             return .with { $0.protobufPayload = Data() }
         }
         guard let type = self.types[request.messageType] else {
@@ -80,7 +80,7 @@ struct TestedTypes {
         do {
             switch request.requestedOutputFormat {
             case .protobuf:
-                // The same message has the same bytes in each run.
+                // Equal messages have equal bytes in each run.
                 let bytes = try message.withCanonicalMessageBytes { Data($0) }
                 return .with { $0.protobufPayload = bytes }
             case .json:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program that protobuf's conformance runner tests: it reads requests from standard input and writes an answer to
-// each to standard output. Both have their length before them, in four bytes, the least significant first.
+// each to standard output. Both are preceded by their length in four bytes, little-endian.
 
 import ConformanceMessages
 import Foundation
 import HHSocketMessage
 
-/// Reads so many bytes; nil at the end of the input.
+/// Reads exactly `count` bytes; nil at the end of the input.
 func read(_ count: Int) throws -> Data? {
     guard count > 0 else { return Data() }
     var data = Data()

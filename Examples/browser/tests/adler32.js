@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adler-32 as zlib computes it, which stands at the end of what it compresses.
+// Adler-32 as computed by zlib, which appends it to compressed data.
 
 import { deflateSync } from "node:zlib";
 

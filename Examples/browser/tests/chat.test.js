@@ -5,13 +5,13 @@ import { test } from "node:test";
 import { Chat, decodeHistory, decodeNote, decodeReceipt, encodeMessage } from "../chat.js";
 import { concatenated, hex, randomNumbers, response, scaled, settled, toHex, utf8, Place } from "./fakes.js";
 
-// By hand: a field is its number times 8 plus its kind (0 a varint, 2 bytes), then its value.
+// Written by hand: a field is its number times 8 plus its kind (0 a varint, 2 bytes), then its value.
 const MESSAGE = "0A 05 616C696365 12 02 6869"; // author "alice", text "hi"
 const NOTE = `08 AC02 12 0B ${MESSAGE}`; // number 300
 const HISTORY = `0A 10 ${NOTE} 0A 02 0801`; // and a note with nothing but its number
 const RECEIPT = "08 07 12 0C 08 80A8D6B906 10 80CAB5EE01"; // 7, 1,731,564,544.5 s after 1970
 
-test("messages are encoded as protobuf has them", () => {
+test("messages are encoded as in protobuf", () => {
     assert.equal(toHex(encodeMessage({ author: "alice", text: "hi" })), toHex(hex(MESSAGE)));
     assert.equal(toHex(encodeMessage({ author: "", text: "ö" })), "1202C3B6");
     assert.equal(encodeMessage({ author: "", text: "" }).length, 0);
@@ -33,7 +33,7 @@ test("notes, histories and receipts are decoded", () => {
     });
 });
 
-test("fields in any order, unknown ones and repeated ones are taken as protobuf has it", () => {
+test("fields in any order, unknown ones and repeated ones are decoded as in protobuf", () => {
     const unknown = "20 01 29 0102030405060708 35 01020304 3A 01 00";
     const message = concatenated([hex("12 01 78"), hex(unknown), hex(MESSAGE)]);
     const note = concatenated([hex("12"), Uint8Array.of(message.length), message, hex("08 05 12 03 12 01 79")]);
@@ -42,7 +42,7 @@ test("fields in any order, unknown ones and repeated ones are taken as protobuf 
     assert.equal(decodeNote(hex("12 05 12 03 EFBBBF")).message.text, "\ufeff");
 });
 
-test("bytes that are no message are an error of their own", () => {
+test("bytes that are no message are a MessageError", () => {
     const wrong = [
         "08", "08 80", "08 FFFFFFFFFFFFFFFFFFFF01", "12 05 0A", "12 FFFFFFFFFFFFFFFFFF01 00", "00 01", "0B 0C", "0E 00",
         "0D 010203", "09 01", "12 04 0A 02 FFFE", "0A 00", "10 01", "12 02 08 01",
@@ -50,13 +50,13 @@ test("bytes that are no message are an error of their own", () => {
     for (const bytes of wrong) assert.throws(() => decodeNote(hex(bytes)), { name: "MessageError" }, bytes);
     const note = hex(NOTE);
     for (let length = 1; length < note.length; length += 1) {
-        // What ends between two fields is a message too.
+        // Bytes that end between two fields are a message too.
         if (length === 3) continue;
         assert.throws(() => decodeNote(note.subarray(0, length)), { name: "MessageError" }, `${length} bytes`);
     }
 });
 
-test("random bytes are decoded or are an error of their own", () => {
+test("random bytes are decoded or are a MessageError", () => {
     for (let seed = 1; seed <= scaled(3_000); seed += 1) {
         const random = randomNumbers(seed);
         const length = 1 + random() * 30;
@@ -71,7 +71,7 @@ test("random bytes are decoded or are an error of their own", () => {
     }
 });
 
-test("the room is called by its types, and its notes are heard", async () => {
+test("the room is called by its types, and its notes are received", async () => {
     const place = new Place();
     const socket = place.ready();
     const chat = new Chat(place.client);
@@ -99,7 +99,7 @@ test("the room is called by its types, and its notes are heard", async () => {
     place.client.close();
 });
 
-test("an answer that is no message fails its call alone", async () => {
+test("an answer that is no message fails only its call", async () => {
     const place = new Place();
     const socket = place.ready();
     const chat = new Chat(place.client);

@@ -7,10 +7,10 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** The time in milliseconds for anything that should happen, on a machine with other work. */
+/** The timeout in milliseconds of each step, long enough for a busy machine. */
 export const PATIENCE = 60_000;
 
-/** Waits for `promise`, and fails after `PATIENCE` with what was waited for. */
+/** Waits for `promise`, and fails after `PATIENCE` with the name of what it waited for. */
 export async function withDeadline(promise, what) {
     let timer;
     const expiry = new Promise((_, reject) => {
@@ -94,7 +94,7 @@ export class Chromium {
         const process = this.#process;
         if (process.exitCode === null && process.signalCode === null) {
             const ended = new Promise((resolve) => process.once("exit", resolve));
-            // By itself it ends its other processes, too. It may end before it answers.
+            // Closed by this command, Chromium also ends its other processes. It may end before it answers.
             const closed = Promise.all([ended, this.send("Browser.close").catch(() => {})]);
             await withDeadline(closed, "the end of Chromium").catch(() => process.kill("SIGKILL"));
             await ended;
@@ -132,7 +132,7 @@ class Page {
         await withDeadline(loaded, url);
     }
 
-    /** The value of an expression in the page; of a promise, what it resolves to. */
+    /** The value of an expression in the page, or of the promise that it returns. */
     async evaluate(expression) {
         const { result, exceptionDetails } = await this.#send("Runtime.evaluate", {
             expression, awaitPromise: true, returnByValue: true,
@@ -143,7 +143,7 @@ class Page {
         return result.value;
     }
 
-    /** Waits until an expression about the document is true, which is looked at after each change of it. */
+    /** Waits until an expression is true; it is evaluated after each change of the document. */
     async until(expression) {
         const wait = this.evaluate(`new Promise((resolve) => {
             const look = () => {
@@ -164,7 +164,7 @@ class Page {
         }
     }
 
-    /** Types into the field that a selector names, as a user would, in place of what it has. */
+    /** Types into the field that a selector names, like a user, and replaces its text. */
     async type(selector, text) {
         await this.evaluate(`{
             const field = document.querySelector(${JSON.stringify(selector)});

@@ -10,7 +10,7 @@ import {
 
 // Calls
 
-test("the first call is on the wire as Docs/Protocol.md has it", async () => {
+test("the bytes of the first call are those of Docs/Protocol.md", async () => {
     const place = new Place();
     const socket = place.ready();
     assert.equal(socket.url, "ws://example.com/rpc");
@@ -35,7 +35,7 @@ test("answers may come in any order, several in a message or in pieces", async (
     assert.deepEqual(calls.map(({ text }) => text), ["a", "b", "c"]);
 });
 
-test("statuses are typed errors, also those that are not listed", async () => {
+test("statuses are typed errors, even unlisted ones", async () => {
     const place = new Place();
     const socket = place.ready();
     const expected = [
@@ -60,7 +60,7 @@ test("statuses are typed errors, also those that are not listed", async () => {
     }
 });
 
-test("a partial answer is an error that cancels, and the further ones are dropped", async () => {
+test("a partial answer is an error that cancels the call, and further ones are dropped", async () => {
     const place = new Place();
     const socket = place.ready();
     const call = place.call(1000, "x");
@@ -74,7 +74,7 @@ test("a partial answer is an error that cancels, and the further ones are droppe
     assert.equal(place.client.state.name, "ready");
 });
 
-test("a call without an answer times out, cancels, and leaves the connection alone", async () => {
+test("a call without an answer times out, cancels, and does not affect the connection", async () => {
     const place = new Place();
     const socket = place.ready();
     const slow = place.call(1000, "slow", { timeout: 100 });
@@ -110,7 +110,7 @@ test("a call in flight that is aborted cancels once", async () => {
     assert.deepEqual(socket.take(), []);
 });
 
-test("a call that is aborted before it left never leaves", async () => {
+test("a call that is aborted before it was sent is never sent", async () => {
     const place = new Place();
     place.client.connect();
     const controller = new AbortController();
@@ -137,7 +137,7 @@ test("an abort after the answer changes nothing", async () => {
     assert.deepEqual(socket.take(), []);
 });
 
-test("serials of abandoned calls are not used while their answers may come", async () => {
+test("serials of abandoned calls are not used while their answers may arrive", async () => {
     const place = new Place();
     const socket = place.ready();
     for (let count = 0; count < 3; count += 1) {
@@ -149,7 +149,7 @@ test("serials of abandoned calls are not used while their answers may come", asy
     assert.deepEqual([...serials, socket.takeCalls()[0].serial], [50, 51, 52, 53]);
 });
 
-test("an answer with a wrong checksum fails its call alone", async () => {
+test("an answer with a wrong checksum fails only its call", async () => {
     const place = new Place();
     const socket = place.ready();
     const [damaged, intact] = [place.call(1000, "a"), place.call(1000, "b")];
@@ -162,7 +162,7 @@ test("an answer with a wrong checksum fails its call alone", async () => {
     assert.equal(intact.text, "b");
 });
 
-test("an answer with flags that were not agreed on fails its call alone", async () => {
+test("an answer with flags that were not agreed on fails only its call", async () => {
     const place = new Place();
     const socket = place.ready();
     const call = place.call(1000, "a");
@@ -188,7 +188,7 @@ test("unknown serials, control types and answers of heartbeats are dropped", asy
     assert.deepEqual(socket.take(), []);
 });
 
-test("wrong arguments are told at once", async () => {
+test("wrong arguments are reported immediately", async () => {
     const place = new Place({ maximumPayload: 10 });
     place.ready();
     const { client } = place;
@@ -210,7 +210,7 @@ test("wrong arguments are told at once", async () => {
     assert.throws(() => new Client("ws://example.com", {}, { WebSocket: undefined }), { code: "invalidArgument" });
 });
 
-test("long calls leave in messages of 65,535 bytes", async () => {
+test("long calls are sent in messages of 65,535 bytes", async () => {
     const place = new Place();
     const socket = place.ready();
     place.client.call(1000, new Uint8Array(200_000).fill(1)).catch(() => {});
@@ -218,7 +218,7 @@ test("long calls leave in messages of 65,535 bytes", async () => {
     assert.equal(socket.takeCalls()[0].payload.length, 200_000);
 });
 
-test("a payload that its owner changes later leaves as it was", () => {
+test("a payload that its owner changes later is sent unchanged", () => {
     const place = new Place();
     place.client.connect();
     const payload = utf8("hello");
@@ -227,9 +227,9 @@ test("a payload that its owner changes later leaves as it was", () => {
     assert.equal(fromUTF8(place.socket.open().takeCalls()[0].payload), "hello");
 });
 
-// What waits
+// Waiting calls
 
-test("calls wait for the connection, and leave in their order", async () => {
+test("calls wait for the connection, and are sent in order", async () => {
     const place = new Place();
     place.client.connect();
     const calls = ["a", "b", "c"].map((text) => place.call(1000, text));
@@ -253,7 +253,7 @@ test("a call that waits too long fails, with the reason why there is no connecti
     assert.deepEqual(place.socket.open().take(), []);
 });
 
-test("what waits is bounded in number and in bytes", async () => {
+test("waiting calls are bounded in number and in bytes", async () => {
     const place = new Place({ maximumWaiting: 2 });
     place.client.connect();
     const calls = ["a", "b", "c"].map((text) => place.call(1000, text));
@@ -264,13 +264,13 @@ test("what waits is bounded in number and in bytes", async () => {
     const large = ["x".repeat(80), "y".repeat(5)].map((text) => small.call(1000, text));
     await settled();
     assert.deepEqual(large.map(({ code }) => code), [undefined, "queueFull"]);
-    // What leaves makes room.
+    // Sent calls make room.
     small.socket.open();
     small.call(1000, "z".repeat(80));
     assert.equal(small.socket.takeCalls().length, 2);
 });
 
-test("without connect(), and after close(), calls fail at once", async () => {
+test("without connect(), and after close(), calls fail immediately", async () => {
     const place = new Place();
     const early = place.call(1000, "x");
     await settled();
@@ -318,7 +318,7 @@ test("calls wait while the browser holds too many bytes, and pings are not answe
 
 // Pushes
 
-test("pushes go to the handlers of their type, and a handler that throws harms nothing", async () => {
+test("pushes go to the handlers of their type, and a handler that throws has no effect on others", async () => {
     const place = new Place();
     const reported = [];
     globalThis.reportError = (error) => reported.push(error.message);
@@ -364,7 +364,7 @@ test("the server's pings are answered with their serial", () => {
     assert.deepEqual(socket.take(), []);
 });
 
-test("a ping leaves after silence, and two without a byte in return end the connection", async () => {
+test("a ping is sent after silence, and two without a byte in return end the connection", async () => {
     const place = new Place({ heartbeatInterval: 30_000, heartbeatTimeout: 8_000 });
     const socket = place.ready();
     const call = place.call(1000, "x", { timeout: 100_000 });
@@ -383,10 +383,10 @@ test("a ping leaves after silence, and two without a byte in return end the conn
     assert.deepEqual([call.code, call.error.delivery], ["connectionLost", "sentUnknown"]);
 });
 
-test("any byte is a sign of life, and silence of either side calls for a ping", async () => {
+test("any byte is a sign of life, and silence of either side causes a ping", async () => {
     const place = new Place({ heartbeatInterval: 10_000, heartbeatTimeout: 4_000 });
     const socket = place.ready();
-    // The server speaks, and the client is silent.
+    // Only the server sends.
     for (let count = 0; count < 10; count += 1) {
         await place.clock.advance(3_000);
         socket.receive(response(2001, 1, 200).subarray(0, 0));
@@ -396,7 +396,7 @@ test("any byte is a sign of life, and silence of either side calls for a ping", 
     assert.equal(place.client.state.name, "ready");
 });
 
-test("a ping that waits behind what is leaving is no missed one", async () => {
+test("a ping that waits behind queued bytes does not count as missed", async () => {
     const place = new Place({ heartbeatInterval: 10_000, heartbeatTimeout: 1_000 });
     const socket = place.ready();
     socket.bufferedAmount = 100_000;
@@ -412,7 +412,7 @@ test("a ping that waits behind what is leaving is no missed one", async () => {
 
 // Reconnecting
 
-test("the waits are drawn evenly below bounds that double, the first too", async () => {
+test("the waits are drawn evenly below bounds that double, including the first", async () => {
     const place = new Place();
     place.share = 0.999;
     place.client.connect();
@@ -453,7 +453,7 @@ test("the bounds start over after a connection that lasted, and not after one th
     assert.equal(wait(), 500);
 });
 
-test("calls in flight fail with the connection, and those that wait leave on the next one, once", async () => {
+test("calls in flight fail with the connection, and waiting ones are sent on the next one, once", async () => {
     const place = new Place();
     const first = place.ready();
     const lost = place.call(1000, "lost");
@@ -473,7 +473,7 @@ test("calls in flight fail with the connection, and those that wait leave on the
     assert.equal(waiting.text, "waiting");
 });
 
-test("what an old WebSocket reports is not taken for the new one's", async () => {
+test("events of an old WebSocket are not taken for the new one's", async () => {
     const place = new Place({ openTimeout: 1_000 });
     place.client.connect();
     const late = place.socket;
@@ -492,7 +492,7 @@ test("what an old WebSocket reports is not taken for the new one's", async () =>
     assert.equal(call.isSettled, false);
 });
 
-test("a failed opening is told once though the browser reports it twice", async () => {
+test("a failed opening is reported once although the browser reports it twice", async () => {
     const place = new Place();
     place.client.connect();
     place.socket.lose();
@@ -502,7 +502,7 @@ test("a failed opening is told once though the browser reports it twice", async 
     assert.equal(place.sockets.length, 2);
 });
 
-test("the return of the network, and a look at the page, connect at once", async () => {
+test("the return of the network or of the page connects immediately", async () => {
     for (const wake of [
         (place) => place.window.dispatchEvent(new Event("online")),
         (place) => place.document.dispatchEvent(new Event("visibilitychange")),
@@ -522,7 +522,7 @@ test("the return of the network, and a look at the page, connect at once", async
     }
 });
 
-test("a page that becomes hidden does not connect at once, unless the network returns", () => {
+test("a page that becomes hidden does not connect immediately, unless the network returns", () => {
     const place = new Place();
     place.client.connect();
     place.socket.lose();
@@ -533,7 +533,7 @@ test("a page that becomes hidden does not connect at once, unless the network re
     assert.equal(place.sockets.length, 2);
 });
 
-test("a connection that may have died unseen is probed when the page is looked at again", async () => {
+test("a connection that may have died unseen is probed when the page becomes visible again", async () => {
     const place = new Place({ heartbeatTimeout: 8_000 });
     const socket = place.ready();
     place.document.dispatchEvent(new Event("visibilitychange"));
@@ -589,7 +589,7 @@ test("text, frames over the limit and a run of wrong checksums close and reconne
         const heard = [];
         place.client.onPush(2001, (payload) => heard.push(fromUTF8(payload)));
         const call = place.call(1001, "x");
-        // What precedes the fault is delivered.
+        // Frames before the fault are delivered.
         socket.push(2001, "before");
         socket.receive(bytes);
         await settled();
@@ -635,7 +635,7 @@ test("the client may be closed, and connected again, upon each state", async () 
         place.socket?.lose();
         await place.clock.advance(10_000);
         assert.equal(place.client.state.name, "closed", name);
-        // Another handler has heard them in their order.
+        // The other handler has received the states in order.
         assert.equal(heard.at(-1), "closed", name);
         assert.equal(place.clock.pendingTimers, 0, name);
         assert.equal(place.sockets.length, name === "connecting" ? 0 : 1);
@@ -694,7 +694,7 @@ const GO_AWAY = hex(`
     00000004 00000004 000000C8 0000001B 0A0772657374617274 10DC0B 1A0D31302E302E302E323A37303030 682806B3
 `);
 
-test("after a go-away calls in flight are answered, and new ones leave on the next connection", async () => {
+test("after a go-away calls in flight are answered, and new ones are sent on the next connection", async () => {
     const place = new Place();
     const old = place.ready();
     const inFlight = place.call(1000, "in flight");
@@ -704,7 +704,7 @@ test("after a go-away calls in flight are answered, and new ones leave on the ne
     assert.match(place.client.state.error.message, /restart/);
     const next = place.call(1000, "next");
     assert.deepEqual(old.take(), []);
-    // The server has asked for 1,500 ms, and neither the network nor the page shortens them.
+    // The server has asked for 1,500 ms, and neither the network nor the page shortens the wait.
     place.window.dispatchEvent(new Event("online"));
     await place.clock.advance(1_499);
     assert.equal(place.sockets.length, 1);
@@ -721,7 +721,7 @@ test("after a go-away calls in flight are answered, and new ones leave on the ne
     assert.equal(next.text, "next");
 });
 
-test("a call that the leaving server has not begun leaves again, on the next connection", async () => {
+test("a call that the leaving server has not begun is sent again, on the next connection", async () => {
     const place = new Place();
     const old = place.ready();
     const crossed = place.call(1000, "crossed");
@@ -756,7 +756,7 @@ test("pushes of a leaving server are taken until there is another", async () => 
     assert.equal(place.client.state.name, "ready");
 });
 
-test("a go-away does not keep the client away for ever, and a second one changes nothing", async () => {
+test("a go-away does not keep the client away forever, and a second one has no effect", async () => {
     const place = new Place();
     const old = place.ready();
     const forEver = hex("10FFFFFFFF0F");
@@ -777,7 +777,7 @@ test("in random histories each call is settled once, with its own answer, and is
         const below = (count) => Math.floor(random() * count);
         const place = new Place({ maximumInFlight: 1 + below(4), maximumWaiting: 1 + below(5), backoffCap: 2_000 });
         const calls = [];
-        /** The requests on each WebSocket, by their texts, and those that may be sent again. */
+        /** The requests on each WebSocket, by text, and those that may be sent again. */
         const sent = new Map();
         const open = [];
         place.share = random();

@@ -44,7 +44,7 @@ class Program {
         this.#process.stdin.write(`${line}\n`);
     }
 
-    /** Waits until the output has this, and returns the match. */
+    /** Waits until the output matches the pattern, and returns the match. */
     prints(pattern) {
         const found = new Promise((resolve, reject) => {
             const look = () => {
@@ -128,7 +128,7 @@ after(async () => {
     await browser?.end();
 });
 
-test("the page says something, and hears what others say", async () => {
+test("the page sends a message, and receives those of others", async () => {
     const { server, url, port } = await openRoom(origin);
     const bob = new Program(CHAT_EXAMPLE, "127.0.0.1", `${port}`, "bob");
     bob.type("is anybody there?");
@@ -138,7 +138,7 @@ test("the page says something, and hears what others say", async () => {
     await keepPicture(page, "join");
     await joinRoom(page, "alice", url);
     await page.until(isConnected);
-    // What was said before.
+    // The messages sent before the page joined.
     await page.until(has("bob: is anybody there?"));
     await say(page, "I am, over WebSocket: Grüße 🌍");
     await bob.prints(/2 alice: I am, over WebSocket: Grüße 🌍/);
@@ -167,7 +167,7 @@ test("the page says something, and hears what others say", async () => {
     await server.kill();
 });
 
-test("the page reconnects to a server that was killed, and what was said meanwhile arrives once", async () => {
+test("the page reconnects to a server that was killed, and messages sent meanwhile arrive once", async () => {
     const first = await openRoom(origin);
     const page = await browser.open(origin);
     await joinRoom(page, "alice", first.url);
@@ -193,12 +193,12 @@ test("the page reconnects to a server that was killed, and what was said meanwhi
     await second.server.kill();
 });
 
-test("a message that the server refuses is told", async () => {
+test("a message that the server rejects is reported", async () => {
     const { server, url } = await openRoom(origin);
     const page = await browser.open(origin);
     await joinRoom(page, "alice", url);
     await page.until(isConnected);
-    // The field does not let that through.
+    // The field itself would reject the long text.
     await page.evaluate("document.querySelector('#text').removeAttribute('maxlength')");
     await say(page, "x".repeat(1_001));
     await page.until("document.querySelector('.failed .state')?.textContent.includes('301 (illegalLength)')");
@@ -230,7 +230,7 @@ test("a message that could not be sent can be sent again", async () => {
     await second.server.kill();
 });
 
-test("a page of another origin is not let in", async () => {
+test("a page of another origin is rejected", async () => {
     const { server, url } = await openRoom(origin);
     const page = await browser.open(await serveFiles());
     await joinRoom(page, "mallory", url);
@@ -239,7 +239,7 @@ test("a page of another origin is not let in", async () => {
     await server.kill();
 });
 
-test("an address that is none is told in the form", async () => {
+test("an invalid address is reported in the form", async () => {
     const page = await browser.open(origin);
     await joinRoom(page, "alice", "ws://127.0.0.1:1/#fragment");
     await page.until("document.querySelector('#join-error').textContent.includes('without a fragment')");
@@ -270,7 +270,7 @@ test("calls of all kinds work in node", { skip: withoutWebSocket }, async () => 
     await server.kill();
 });
 
-test("a server that shuts down finishes what is in flight", { skip: withoutWebSocket }, async () => {
+test("a server that shuts down completes calls in flight", { skip: withoutWebSocket }, async () => {
     const { server, url } = await serve();
     const { text, reason } = await withDeadline(drain(url, () => server.signal("SIGTERM")), "the answer");
     assert.equal(text, "1500");

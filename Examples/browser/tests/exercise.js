@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client does with a real server, `hhsocket serve`, in node as well as in a browser.
+// The use of the client with a real server, `hhsocket serve`, in node as well as in a browser.
 
 import { Client } from "../client.js";
 
@@ -28,7 +28,7 @@ async function errorOf(promise) {
     throw new Error("the call should have failed");
 }
 
-/** Makes calls of all kinds, and returns how many were answered. */
+/** Makes calls of all kinds, and returns the number of answered ones. */
 export async function exercise(url) {
     const client = new Client(url, { timeout: 30_000 });
     client.connect();
@@ -42,7 +42,7 @@ export async function exercise(url) {
         answers += 1;
     }
 
-    // More than may be in flight, so that some wait; and payloads in several messages.
+    // More calls than may be in flight, so that some wait, and payloads in several messages.
     await Promise.all(Array.from({ length: 100 }, (_, index) => echo(bytes(`call ${index}`))));
     for (const size of [0, 1, 65_519, 65_520, 1_000_000]) {
         await echo(Uint8Array.from({ length: size }, (_, index) => index * 31));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests have in place of a browser, a network and a clock.
+// The replacements of a browser, a network and a clock in the tests.
 
 import assert from "node:assert/strict";
 
@@ -19,7 +19,7 @@ export function concatenated(pieces) {
     return new Uint8Array(Buffer.concat(pieces));
 }
 
-/** A response frame, as a server encodes it; with another checksum where one is given. */
+/** A response frame, as a server encodes it, with another checksum if given. */
 export function response(type, serial, status, payload = new Uint8Array(0), checksum = adler32(payload)) {
     const frame = new Uint8Array(20 + payload.length);
     const view = new DataView(frame.buffer);
@@ -29,7 +29,7 @@ export function response(type, serial, status, payload = new Uint8Array(0), chec
     return frame;
 }
 
-/** The request frames in a stream of bytes, which must be whole and right. */
+/** The request frames in a stream of bytes, which must be complete and valid. */
 export function requests(bytes) {
     const frames = [];
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -59,12 +59,12 @@ export function scaled(count) {
     return Math.max(1, Math.round(count * Number(process.env.HHSOCKET_EFFORT ?? 1)));
 }
 
-/** Lets everything run that is ready. */
+/** Runs everything that is ready. */
 export function settled() {
     return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** A clock that moves when the test says so. */
+/** A clock that moves only when the test advances it. */
 export class FakeClock {
     #time = 1_000;
     #count = 0;
@@ -109,7 +109,7 @@ export class FakeSocket {
     bufferedAmount = 0;
     protocol = "";
     readyState = 0;
-    /** The messages that the client has sent since the last look, and the code with which it closed. */
+    /** The messages that the client has sent since the last check, and the code with which it closed. */
     messages = [];
     closeCode;
     onopen = null;
@@ -158,14 +158,14 @@ export class FakeSocket {
         this.receive(response(type, 1, 200, utf8(text)));
     }
 
-    /** The connection ends, as browsers tell it. */
+    /** Ends the connection with the events that browsers report. */
     lose(code = 1006, reason = "") {
         if (this.readyState !== 1) this.onerror?.({});
         this.readyState = 3;
         this.onclose?.({ code, reason, wasClean: code !== 1006 });
     }
 
-    /** The frames that the client has sent since the last look. */
+    /** The frames that the client has sent since the last check. */
     take() {
         const frames = requests(concatenated(this.messages));
         this.messages = [];
@@ -217,7 +217,7 @@ export class Place {
         return this.socket.open();
     }
 
-    /** A call whose outcome can be looked at. */
+    /** A call whose outcome can be inspected. */
     call(type, text = "", options = {}) {
         const outcome = { isSettled: false };
         this.client.call(type, utf8(text), options).then(

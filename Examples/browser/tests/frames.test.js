@@ -40,7 +40,7 @@ test("checksums are those of RFC 1950", () => {
     assert.equal(adler32(new Uint8Array(0)), 1);
     assert.equal(adler32(utf8("Wikipedia")), 0x11e60398);
     assert.equal(adler32(utf8("hello")), 0x062c0215);
-    // Sums that are as large as they can become, beyond what is added up between two remainders.
+    // The largest possible sums, over more bytes than are added between two remainders.
     for (const length of [3_799, 3_800, 3_801, 5_552, 100_000]) {
         for (const bytes of [new Uint8Array(length).fill(255), Uint8Array.from({ length }, (_, index) => index * 7)]) {
             assert.equal(adler32(bytes), zlibSum(bytes), `${length} bytes`);
@@ -48,7 +48,7 @@ test("checksums are those of RFC 1950", () => {
     }
 });
 
-test("requests are encoded as Docs/Protocol.md has them", () => {
+test("requests are encoded as in Docs/Protocol.md", () => {
     for (const [digits, type, serial, text] of [
         ["000003E8 00000032 00000005 68656C6C6F 062C0215", 1000, 50, "hello"],
         ["00000010 FFFFFFFF 00000000 00000001", 16, 0xffffffff, ""],
@@ -86,7 +86,7 @@ test("frames are the same in pieces of every size", () => {
     }
 });
 
-test("large and small frames in random pieces come out whole", () => {
+test("large and small frames in random pieces are decoded", () => {
     for (let seed = 1; seed <= scaled(30); seed += 1) {
         const random = randomNumbers(seed);
         const below = (count) => Math.floor(random() * count);
@@ -107,7 +107,7 @@ test("large and small frames in random pieces come out whole", () => {
     }
 });
 
-test("payloads stay as they are when the buffer is used again", () => {
+test("payloads do not change when the buffer is reused", () => {
     const decoder = new FrameDecoder();
     decoder.append(GOLDEN[0].bytes);
     const { payload } = decoder.next();
@@ -121,7 +121,7 @@ test("appended bytes stay the caller's", () => {
     assert.deepEqual(stream, concatenated([STREAM, STREAM]));
 });
 
-test("a wrong checksum damages its frame alone", () => {
+test("a wrong checksum damages only its frame", () => {
     const damaged = response(1000, 50, 200, utf8("hello"), 0x062c0216);
     const { frames } = decoded([damaged, GOLDEN[1].bytes]);
     assert.deepEqual(frames.map(({ serial, isIntact }) => [serial, isIntact]), [[50, false], [52, true]]);
@@ -136,7 +136,7 @@ test("three wrong checksums in a row end the stream, two do not", () => {
     assert.equal(decoder.next().isIntact, false);
     assert.equal(decoder.next().isIntact, false);
     assert.throws(() => decoder.next(), { name: "FrameError", code: "protocolViolation" });
-    // No guess at what follows.
+    // Nothing is decoded after the error.
     decoder.append(right);
     assert.throws(() => decoder.next(), { name: "FrameError", code: "protocolViolation" });
 });
@@ -146,7 +146,7 @@ test("a type with flags after a wrong checksum shows that the length was wrong",
     const flagged = response(0x400003e8, 51, 200, utf8("x"));
     assert.deepEqual(decoded([flagged]).frames.map(({ type }) => type), [0x400003e8]);
     assert.throws(() => decoded([wrong, flagged]), { code: "protocolViolation" });
-    // Its header is enough.
+    // The header of the wrong frame is enough.
     assert.throws(() => decoded([wrong, flagged.subarray(0, 16)]), { code: "protocolViolation" });
 });
 
@@ -160,7 +160,7 @@ test("a length up to the limit passes, and one above it is an error at its heade
     assert.throws(() => decoded([longest]), { code: "frameTooLarge" });
 });
 
-test("16 MiB pass by default, and memory is not allocated for what is announced", () => {
+test("16 MiB pass by default, and memory is not allocated for announced bytes", () => {
     const payload = new Uint8Array(MAXIMUM_PAYLOAD).fill(1);
     const frame = response(16, 50, 200, payload);
     const before = process.memoryUsage().arrayBuffers;
@@ -182,7 +182,7 @@ test("garbage is decoded into frames or ends with an error, never with anything 
     let errors = 0;
     for (let seed = 1; seed <= scaled(2_000); seed += 1) {
         const random = randomNumbers(seed);
-        // Small numbers too, so that some of it looks like frames.
+        // Many small numbers, so that some bytes look like frames.
         const bytes = Uint8Array.from({ length: 200 }, () => (random() < 0.8 ? 0 : random() * 256));
         try {
             for (const { payload } of decoded([bytes.subarray(0, 90), bytes.subarray(90)]).frames) {
@@ -203,7 +203,7 @@ test("serials count from 50, and after the largest from 50 again", () => {
     assert.deepEqual([1, 2, 3, 4].map(() => old.next(() => false)), [0xfffffffe, 0xffffffff, 50, 51]);
 });
 
-test("serials in flight or abandoned are passed over", () => {
+test("serials in flight or abandoned are skipped", () => {
     const serials = new Serials({ last: 0xfffffffe });
     serials.abandon(50);
     assert.equal(serials.next((serial) => serial === 0xffffffff || serial === 51), 52);
@@ -215,7 +215,7 @@ test("serials in flight or abandoned are passed over", () => {
     assert.equal(again.next(() => false), 52);
 });
 
-test("the oldest abandoned serials become free where there are too many", () => {
+test("the oldest abandoned serials become free if there are too many", () => {
     const serials = new Serials({ maximumAbandoned: 2 });
     for (const serial of [50, 51, 52]) serials.abandon(serial);
     assert.equal(serials.next(() => false), 50);

@@ -3,7 +3,7 @@ import NIOCore
 
 @testable import InstrumentedHHSocket
 
-/// The streams of a client or a server that does what the input says, while the other side sends whatever it says.
+/// The streams of a client or a server. The input determines its steps, and the frames of the other side.
 enum CallStreamFuzz {
     static func run(_ bytes: [UInt8]) {
         var input = Input(bytes)
@@ -32,7 +32,7 @@ enum CallStreamFuzz {
         private static func window(_ input: inout Input) -> UInt32 { input.word() % 300_000 }
     }
 
-    /// One side of a connection, with what only that side does.
+    /// One side of a connection, with the operations that differ between the sides.
     private protocol Side {
         associatedtype Streams: FuzzedStreams
         var settings: StreamSettings { get }
@@ -96,7 +96,7 @@ enum CallStreamFuzz {
 
         mutating func open(_ input: inout Input, now: NIODeadline) -> StreamID? {
             let serial = 50 + UInt32(input.byte() % 8)
-            // The session opens none with the serial of one that is open: the frame has gone to the machine.
+            // The session opens no stream with the serial of an open one: the machine takes that frame.
             let probe = Frame(type: 16, serial: serial)
             guard !self.streams.receive(probe, now: now) else { return nil }
             let opening = self.streams.open(
@@ -140,9 +140,9 @@ enum CallStreamFuzz {
     private struct Run<S: Side> {
         private var side: S
         private var now = NIODeadline.uptimeNanoseconds(1)
-        /// Streams that were opened and have not been told to be over.
+        /// The open streams whose end was not reported yet.
         private var open: [StreamID] = []
-        /// The items that the application has not got.
+        /// The items that the application has not taken.
         private var items: [(StreamID, ItemReceipt)] = []
         private var isClosed = false
 

@@ -41,12 +41,12 @@ struct Setup {
 /// The output of a decoder.
 struct Decoded: Equatable {
     var outputs: [FrameDecoder.Output] = []
-    /// The places of the frames on the wire, known only to those who borrow.
+    /// The places of the frames on the wire, which only borrowing reports.
     var places: [Place] = []
     var error: FrameError?
 
     struct Place {
-        /// The number of bytes in front that belong to no frame.
+        /// The number of bytes before it that belong to no frame.
         var skipped: Int
         var length: Int
     }
@@ -57,7 +57,7 @@ struct Decoded: Equatable {
 }
 
 extension Setup {
-    /// Feeds the stream in pieces, and looks at the decoder after each.
+    /// Feeds the stream in pieces, and checks the decoder after each.
     func decode(_ stream: ArraySlice<UInt8>, _ use: Use, pieces sizes: [Int]) -> Decoded {
         var decoder = self.decoder()
         var decoded = Decoded()
@@ -81,7 +81,7 @@ extension Setup {
                 decoder.append(ByteBuffer(bytes: piece))
                 while let output = try decoder.next() { decoded.outputs.append(output) }
             case .borrowed:
-                // A copy of just these bytes: reading beyond them is found out.
+                // A copy of only these bytes, so that the sanitizer detects reads beyond them.
                 let copy = Array(piece)
                 let result = copy.withUnsafeBytes { bytes -> Result<Void, FrameError> in
                     do throws(FrameError) {
@@ -116,13 +116,13 @@ extension Setup {
         return .frame(frame)
     }
 
-    /// Checks that only the bytes of an incomplete frame are kept, and that memory follows the bytes that came, not the
-    /// announced length.
+    /// Checks that only the bytes of an incomplete frame are kept, and that memory is proportional to the received
+    /// bytes, not to the announced length.
     private func check(_ decoder: FrameDecoder, received: Int, _ decoded: Decoded) {
         let kept = decoder.bufferedBytes
         require(kept <= received, "\(kept) bytes are kept of \(received)")
         let capacity = decoder.bufferedCapacity
-        require(capacity <= 2 * received + 1_024, "memory for \(capacity) bytes, and \(received) came")
+        require(capacity <= 2 * received + 1_024, "memory for \(capacity) bytes, and \(received) were received")
         require(capacity <= 2 * kept + (1 << 16), "memory for \(capacity) bytes, to keep \(kept)")
         if decoded.error != nil {
             require(kept == 0 && capacity == 0, "\(kept) bytes, memory for \(capacity), in a stream that has ended")
@@ -138,14 +138,14 @@ extension Setup {
             for bytes in [rest, [], rest.prefix(1)] as [ArraySlice<UInt8>] {
                 var decoded = Decoded()
                 self.feed(bytes, to: &decoder, use, &decoded)
-                require(decoded == Decoded(error: error), "after \(error) came \(decoded)")
+                require(decoded == Decoded(error: error), "\(error) was followed by \(decoded)")
                 require(decoder.bufferedBytes == 0 && decoder.bufferedCapacity == 0, "bytes kept after \(error)")
             }
         }
         require(!error.message.isEmpty && !error.message.contains("\n"), "\(error) is not a line")
     }
 
-    /// Whether bytes mean one and the same thing, however they were cut and taken.
+    /// Checks that bytes have one meaning, however they are divided and decoded, and returns it.
     func decodeInEveryWay(_ stream: ArraySlice<UInt8>, pieces: [Int]) -> Decoded {
         let reference = self.decode(stream, .borrowed, pieces: [])
         for (use, sizes) in [

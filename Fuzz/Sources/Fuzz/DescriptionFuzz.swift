@@ -21,7 +21,7 @@ enum DescriptionFuzz {
         } catch {
             fatalError("\(format.json) was refused: \(error)")
         }
-        // Whatever can be described can be used.
+        // A layout with a description can be used.
         for direction in [FrameDirection.request, .response] {
             let (plan, header) = (format.plan(for: direction), format.layout.header(direction))
             let serial = min(100, header.number(of: .serial)?.largest ?? 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import InstrumentedHHSocket
 
-/// The first argument says what is fuzzed; libFuzzer has the rest.
+/// The targets of fuzzing. The first argument names one; the others are libFuzzer's.
 enum Target: String, CaseIterable {
     /// Any bytes as a stream of the standard format.
     case standard
@@ -21,7 +21,7 @@ enum Target: String, CaseIterable {
     case lines
     /// Any bytes as frames of STOMP, in each version; and frames that are encoded and decoded.
     case stomp
-    /// The streams of one side of a connection, whose other side sends whatever the input describes.
+    /// The streams of one side of a connection, whose other side sends the frames that the input describes.
     case streams
 }
 
@@ -45,7 +45,7 @@ public func main(
         return 64
     }
     target = chosen
-    // libFuzzer is not to see that argument.
+    // That argument is hidden from libFuzzer.
     for index in 1..<Int(count) { arguments[index] = arguments[index + 1] }
     var remaining = count - 1
     var rest = arguments

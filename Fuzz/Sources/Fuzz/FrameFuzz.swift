@@ -3,7 +3,7 @@ import NIOCore
 
 @testable import InstrumentedHHSocket
 
-/// Frames that the input describes: what is encoded is decoded.
+/// Frames that the input describes, which are encoded and decoded again.
 enum FrameFuzz {
     static func run(_ bytes: [UInt8]) {
         var input = Input(bytes)

@@ -12,10 +12,10 @@ struct Input {
 
     var isEmpty: Bool { self.rest.isEmpty }
 
-    /// 0 once there are none left.
+    /// Returns the next byte; 0 once there are none left.
     mutating func byte() -> UInt8 { self.rest.popLast() ?? 0 }
 
-    /// Often a number that means something.
+    /// Returns a number, often one with a special meaning.
     mutating func word() -> UInt32 {
         let kind = self.byte()
         switch kind {
@@ -125,7 +125,7 @@ struct Input {
         for index in fields.indices.dropLast() {
             fields.swapAt(index, index + Int(self.byte()) % (fields.count - index))
         }
-        // Behind a number that has as many digits as it needs there must be a separator.
+        // A number without a fixed number of digits must be followed by a separator.
         let separator = self.choice([[0x2D], [0x0D, 0x0A], [0x20]] as [[UInt8]])
         return fields.flatMap { $0.width == nil ? [$0, .constant(separator)] : [$0] }
     }
@@ -140,7 +140,7 @@ struct Input {
         }
     }
 
-    /// Where the rest is cut: sizes of pieces, taken in turn.
+    /// The sizes of the pieces into which the rest is cut, used in turn.
     mutating func pieceSizes() -> [Int] {
         let count = Int(self.byte() % 16)
         return (0..<count).map { _ in

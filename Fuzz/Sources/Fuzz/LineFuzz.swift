@@ -32,7 +32,7 @@ enum LineFuzz {
         case 3: .lfOrCRLF
         case 4: .nul
         case 5: (try? LineDelimiter(bytes: input.bytes(1 + Int(input.byte() % 4)))) ?? .lf
-        // One that overlaps with itself.
+        // A delimiter that overlaps with itself.
         case 6: (try? LineDelimiter(bytes: [UInt8](repeating: 0x61, count: 1 + Int(input.byte() % 64)))) ?? .lf
         default: LineDelimiter(String(decoding: input.bytes(4), as: UTF8.self)) ?? .lf
         }
@@ -96,7 +96,7 @@ enum LineFuzz {
             }
             while let bytes = out.popFirst() { written.writeImmutableBuffer(bytes) }
             if let bytes = out.takeGathered() { written.writeImmutableBuffer(bytes) }
-            // Its CR is taken for a part of the delimiter.
+            // The line's CR is taken as a part of the delimiter.
             let dropsCR = delimiter == .lfOrCRLF && line.readableBytesView.last == 0x0D
             sent.append(dropsCR ? line.getSlice(at: line.readerIndex, length: line.readableBytes - 1) ?? line : line)
         }

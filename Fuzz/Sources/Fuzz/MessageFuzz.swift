@@ -4,8 +4,8 @@ import InstrumentedHHSocketProtobufC
 
 @testable import InstrumentedHHSocketMessage
 
-/// Any bytes as a message: a generated one and each engine read it or refuse it for the same reason, and what each has
-/// read is written as the same message.
+/// Any bytes as a message: generated code and each engine read it, or reject it for the same reason, and all of them
+/// write the message that they have read equally.
 enum MessageFuzz {
     /// In the order of `make-corpus`.
     private static let kinds: [@Sendable ([UInt8]) -> Void] = [
@@ -30,7 +30,7 @@ enum MessageFuzz {
             self.check(message)
             self.checkJSON(message)
         }
-        // The bytes as a text, which they hardly ever are.
+        // The bytes as JSON, which they rarely are.
         _ = try? Message(jsonUTF8Bytes: bytes)
         let swift = self.rewritten(bytes, type, by: .swift)
         let library = self.rewritten(bytes, type, by: .library)
@@ -47,7 +47,7 @@ enum MessageFuzz {
         }
     }
 
-    /// A message that has a form in JSON is read from it. Unknown fields have none.
+    /// Checks that a message with a JSON form is read from it unchanged. Unknown fields have no such form.
     private static func checkJSON<Message: ProtobufMessage>(_ message: Message) {
         guard let text = try? message.jsonString() else { return }
         do throws(MessageJSONError) {
@@ -59,7 +59,7 @@ enum MessageFuzz {
         }
     }
 
-    /// A message that was read is written, read again, and the same.
+    /// Checks that a message that was read is equal after it was written and read again.
     private static func check<Message: ProtobufMessage>(_ message: Message) {
         guard let bytes = self.written(message) else { fatalError("\(message) is read, and is not written") }
         guard case .success(let again) = self.read(bytes, Message.self) else {
@@ -68,7 +68,7 @@ enum MessageFuzz {
         require(self.written(again) == bytes, "\(message) became \(again) by \(bytes)")
     }
 
-    /// The bytes that an engine has read and written are the same message.
+    /// Checks that the bytes that an engine has read and written are an equal message.
     private static func check<Message: ProtobufMessage>(
         _ ours: Result<Message, MessageError>,
         _ theirs: [UInt8],
@@ -76,8 +76,8 @@ enum MessageFuzz {
     ) {
         switch ours {
         case .success(let message):
-            // Written by the engine too, which has an unknown number of a closed enumeration in a map where the map is,
-            // and not behind the known fields, and writes tags anew that came longer than they need be.
+            // The engine writes ours too, because it writes an unknown number of a closed enumeration in a map in the
+            // map's place, not after the known fields, and shortens tags that were longer than necessary.
             guard let written = self.written(message),
                 case .success(let bytes) = self.rewritten(written, Message.self, by: engine),
                 case .success(let one) = self.read(bytes, Message.self),
@@ -85,14 +85,14 @@ enum MessageFuzz {
             else { fatalError("\(message) was written as \(theirs), and one of the two ways is refused") }
             require(self.written(one) == self.written(other), "\(message) is \(other) for \(engine)")
         case .failure(let error):
-            // A message that stands for the value that an entry of a map lacks.
+            // The default message of a map entry without a value may lack required fields.
             guard case .missingRequiredField = error.reason else {
                 fatalError("\(Message.self): \(error), but \(engine) reads it")
             }
         }
     }
 
-    /// The engines have refused the bytes for this reason.
+    /// Checks that the engines have rejected the bytes for this reason.
     private static func check<Message: ProtobufMessage>(
         _ ours: Result<Message, MessageError>,
         _ theirs: MessageError,
@@ -101,7 +101,7 @@ enum MessageFuzz {
         switch (ours, theirs.reason) {
         case (.success(let message), _): fatalError("\(message) is read, but by engines: \(theirs)")
         case (.failure(let error), _):
-            // Of a run of packed numbers, generated code looks at the last byte first.
+            // Generated code checks the last byte of a run of packed numbers first.
             let ofRuns: [MessageError.Reason] = [.truncated, .malformedVarint]
             require(
                 error.reason == theirs.reason || ofRuns.contains(error.reason) && ofRuns.contains(theirs.reason),
@@ -117,7 +117,7 @@ enum MessageFuzz {
         Result { () throws(MessageError) in try Message(serializedBytes: bytes) }
     }
 
-    /// With maps in the order of their keys.
+    /// Writes a message, with maps in the order of their keys.
     private static func written(_ message: some ProtobufMessage) -> [UInt8]? {
         try? message.withCanonicalMessageBytes { Array($0) }
     }
@@ -145,7 +145,7 @@ enum MessageFuzz {
     /// A reader and writer of messages whose type is known at run time only.
     private enum Engine {
         case swift
-        /// libprotobuf-c, and what it leaves to Swift.
+        /// libprotobuf-c, with the parts that it leaves to Swift.
         case library
     }
 }

@@ -30,7 +30,7 @@ enum OpeningFuzz {
         for sizes in [pieces, [1]] {
             let outcome = ServerOutcome(stream, pieces: sizes)
             require(outcome == whole, "in pieces of \(sizes): \(outcome)\nwhole: \(whole)")
-            // A head over the limit is not waited for, whatever it is.
+            // A head over the limit is rejected without waiting for its end.
             if sizes == [1] { require(outcome.needed <= Self.maximumHead, "\(outcome.needed) bytes of a head") }
         }
         if let rejection = whole.rejection { self.check(rejection) }
@@ -52,7 +52,7 @@ enum OpeningFuzz {
         }
     }
 
-    /// The answer is one that our client understands.
+    /// Checks that our client understands the answer.
     private static func check(_ rejection: OpeningRejection) {
         let bytes = Array(rejection.encode().readableBytesView)
         let outcome = ClientOutcome(bytes[...], to: self.plain, now: 0, pieces: [], closes: false)
@@ -68,7 +68,7 @@ enum OpeningFuzz {
         }
     }
 
-    /// The response is within what the client offers (RFC 6455, section 4.2.2, and RFC 7692, section 7.1).
+    /// Checks that the response is within the client's offers (RFC 6455, section 4.2.2, and RFC 7692, section 7.1).
     private static func check(
         _ response: ByteBuffer,
         _ agreement: OpeningAgreement,
@@ -161,7 +161,7 @@ enum OpeningFuzz {
 
     // MARK: One with the other
 
-    /// Our client opens a WebSocket at our server, and both agree on one thing.
+    /// Our client opens a WebSocket at our server, and their agreements must be equal.
     private static func bothSides(_ input: inout Input) {
         let (rules, pieces) = (input.rules(), input.pieceSizes())
         guard let key = OpeningKey(input.bytes(16)) else { return }
@@ -204,7 +204,7 @@ enum OpeningFuzz {
             let bytes = Array(response.readableBytesView) + [0x81, 0]
             let client = ClientOutcome(bytes[...], to: request, now: 0, pieces: pieces, closes: false)
             guard case .accepted(let agreed, _)? = client.result else { fatalError("\(response) became \(client)") }
-            require(client.rest == [0x81, 0], "\(client.rest) behind the response")
+            require(client.rest == [0x81, 0], "\(client.rest) after the response")
             require(agreed.subprotocol == agreement.subprotocol, "\(agreed) and \(agreement)")
             require(agreed.deflate == agreement.deflate, "\(agreed) and \(agreement)")
             require(policy == nil || rules.deflate == nil || agreed.deflate != nil, "two policies do not agree")
@@ -228,7 +228,7 @@ enum OpeningFuzz {
             require(target.requestTarget == text && target.hasOrigin(of: base), "\(base) and \(text) became \(target)")
             self.check(target)
         }
-        // Each line is a place to be redirected to.
+        // Each line is the target of a redirect.
         var rules = RedirectRules(from: base)
         for location in text.split(separator: "\n", omittingEmptySubsequences: false) {
             let before = rules
@@ -252,7 +252,7 @@ enum OpeningFuzz {
         }
     }
 
-    /// Checks that a URL that was read can be written, read again, and sent.
+    /// Checks that a parsed URL can be written, parsed again, and sent.
     private static func check(_ target: WebSocketTarget) {
         require((0...65_535).contains(target.port) && target.path.hasPrefix("/"), "\(target)")
         guard let again = try? WebSocketTarget(target.url) else { fatalError("\(target.url) is not read") }

@@ -3,12 +3,12 @@ import NIOCore
 
 @testable import InstrumentedHHSocket
 
-/// The end of a request at a server, the bytes behind its head included, whatever read they came with.
+/// The end of a request at a server, including the bytes after its head, whatever read contained them.
 struct ServerOutcome: Equatable {
     var head: OpeningRequestHead?
     var rest: [UInt8] = []
     var rejection: OpeningRejection?
-    /// The number of bytes that had come when it was clear.
+    /// The number of bytes received when the outcome was clear.
     var needed = 0
 
     init(_ stream: ArraySlice<UInt8>, pieces sizes: [Int]) {
@@ -36,14 +36,14 @@ struct ServerOutcome: Equatable {
     }
 }
 
-/// The end of a client's opening, the bytes behind a 101 included, whatever read they came with.
+/// The end of a client's opening, including the bytes after a 101, whatever read contained them.
 struct ClientOutcome: Equatable {
     var result: OpeningResult?
     var rest: [UInt8] = []
     var error: OpeningError?
     var needed = 0
 
-    /// - Parameter closes: Whether the connection ends behind the stream.
+    /// - Parameter closes: Whether the connection ends after the stream.
     init(_ stream: ArraySlice<UInt8>, to request: OpeningRequest, now: Int64, pieces sizes: [Int], closes: Bool) {
         var reader = OpeningResponseReader(for: request)
         for piece in Pieces(stream, sizes) {
@@ -58,7 +58,7 @@ struct ClientOutcome: Equatable {
         }
         guard self.result != nil else { return }
         let more = ((try? reader.next(now: now)) ?? nil) ?? ((try? reader.finish()) ?? nil)
-        require(more == nil, "behind the result came \(String(describing: more))")
+        require(more == nil, "the result was followed by \(String(describing: more))")
     }
 
     private mutating func update(_ next: () throws(OpeningError) -> OpeningResult?) {

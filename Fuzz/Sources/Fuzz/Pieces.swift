@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A stream cut by sizes that are taken in turn; all of it without sizes. There are empty pieces, but not for ever.
+/// A stream divided by sizes that are used in turn; undivided without sizes.
 struct Pieces: Sequence, IteratorProtocol {
     /// The bytes that have not been fed.
     private(set) var rest: ArraySlice<UInt8>
@@ -13,7 +13,7 @@ struct Pieces: Sequence, IteratorProtocol {
 
     mutating func next() -> ArraySlice<UInt8>? {
         guard !self.rest.isEmpty else { return nil }
-        // Empty pieces are fed too, but not for ever.
+        // Empty pieces are fed too, but not forever.
         let size = self.sizes.isEmpty ? self.rest.count : self.sizes[self.turn % self.sizes.count]
         let piece = self.rest.prefix(self.turn >= 2 * self.sizes.count ? Swift.max(1, size) : size)
         self.rest = self.rest.dropFirst(piece.count)

@@ -6,7 +6,7 @@ import NIOCore
 enum STOMPFuzz {
     /// The output of a decoder.
     private struct Decoded: Equatable {
-        /// With the versions in which they were read.
+        /// The frames, with the versions in which they were read.
         var frames: [STOMPFrame] = []
         var versions: [STOMPVersion?] = []
         var rest = 0
@@ -80,12 +80,12 @@ enum STOMPFuzz {
     private static func checkThatItStays(_ violation: STOMPViolation, _ decoder: STOMPDecoder) {
         var decoder = decoder
         decoder.append(ByteBuffer(string: "RECEIPT\n\n\0"))
-        require(decoder.bufferedBytes == 0, "bytes are kept behind \(violation)")
+        require(decoder.bufferedBytes == 0, "bytes are kept after \(violation)")
         do throws(STOMPViolation) {
             let frame = try decoder.next()
             fatalError("behind \(violation) came \(String(describing: frame))")
         } catch {
-            require(error == violation, "behind \(violation) came \(error)")
+            require(error == violation, "\(violation) was followed by \(error)")
         }
         let text = violation.description
         require(!text.isEmpty && !text.contains("\n") && text.utf8.count < 1_000, "\(text) is not a line")
@@ -98,8 +98,8 @@ enum STOMPFuzz {
         do throws(STOMPRefusal) {
             try STOMPEncoder.encode(frame, version: version, into: &written)
         } catch {
-            require(written.readableBytes == 0, "\(error), and something was written")
-            // What a receiver takes, and a sender must not say: a CR as part of a value, a body before the agreement.
+            require(written.readableBytes == 0, "\(error), but bytes were written")
+            // Receivers accept frames that senders must not send: with a CR in a value, or a body before the agreement.
             let isUnescapable = error.reason == .unescapableHeader && version != .v1_2
             let isPlain = error.reason == .unescapableHeader && [.connect, .stomp, .connected].contains(frame.command)
             let isEarly = error.reason == .unexpectedBody && version == nil

@@ -20,7 +20,7 @@ enum StreamFuzz {
         _ setup: Setup,
         _ stream: ArraySlice<UInt8>
     ) {
-        require(decoded.places.count == decoded.outputs.count, "a place for each frame")
+        require(decoded.places.count == decoded.outputs.count, "a frame has no place")
         let encoder = setup.encoder
         let layout = setup.format.layout
         // Digits have leading zeros and two cases, other flags than ours are accepted, and statuses may have one
@@ -48,7 +48,7 @@ enum StreamFuzz {
             var decoder = setup.decoder()
             decoder.append(encoded)
             require((try? decoder.next()) == .frame(frame), "\(frame) became \(encoded), and that another frame")
-            // A header longer than the layout says is written without what it had beyond that.
+            // A header longer than in the layout is written without the excess.
             guard isUnique, place.length == expected else { continue }
             require(
                 encoded.readableBytesView.elementsEqual(original),

@@ -3,7 +3,7 @@ import NIOCore
 
 @testable import InstrumentedHHSocket
 
-/// The codec of WebSocket: bytes as they are, frames that the input describes, and what our own encoder writes.
+/// The codec of WebSocket: bytes as they are, frames that the input describes, and frames of our own encoder.
 enum WebSocketFuzz {
     static func run(_ bytes: [UInt8]) {
         var input = Input(bytes)
@@ -29,7 +29,7 @@ enum WebSocketFuzz {
 }
 
 extension Input {
-    /// The bytes of a message: those of the input, repeated ones, or parts of what came before.
+    /// The bytes of a message: those of the input, repeated ones, or parts of earlier messages.
     mutating func payload(_ earlier: [UInt8]) -> [UInt8] {
         switch self.byte() % 8 {
         case 0, 1, 2:
@@ -50,7 +50,7 @@ extension Input {
     }
 }
 
-/// Frames by the rules of the standard but for what the input wants.
+/// Frames that follow the standard except where the input violates it.
 private struct DescribedFrames {
     private(set) var stream: [UInt8] = []
     private let isMasked: Bool
@@ -79,7 +79,7 @@ private struct DescribedFrames {
         }
     }
 
-    /// Compresses a message, or the fragment that is to be its first.
+    /// Compresses a message, or its first fragment.
     private mutating func compress(_ payload: [UInt8], _ style: UInt8) -> [UInt8] {
         guard var bytes = self.deflater?.compress(ByteBuffer(bytes: payload)) else { return payload }
         return bytes.readBytes(length: max(0, bytes.readableBytes - Int(style >> 4 & 3))) ?? []
@@ -88,7 +88,7 @@ private struct DescribedFrames {
     private mutating func write(_ first: UInt8, _ payload: [UInt8], _ style: UInt8, _ input: inout Input) {
         let isMasked = style == 1 ? !self.isMasked : self.isMasked
         let bit: UInt8 = isMasked ? 0x80 : 0
-        // A length that is not the payload's makes the rest another frame.
+        // With a wrong length, the rest of the payload becomes another frame.
         let length = style == 2 ? Int(input.word()) : payload.count
         self.stream.append(first)
         if style == 3 || length > 0xFFFF {
@@ -191,7 +191,7 @@ private struct SentMessages {
             let length = min(Int(input.byte()) * (input.bool() ? 1 : 64), rest.readableBytes)
             let isFinal = length == rest.readableBytes || input.isEmpty
             guard let piece = rest.readSlice(length: isFinal ? rest.readableBytes : length) else { return }
-            // Of a stream what was sent before the ping comes before it.
+            // In a stream, bytes sent before the ping arrive before it.
             if !isFirst, self.isStream == false, input.byte() % 4 == 0 { self.ping(&input) }
             self.encoder.encodeFragment(
                 kind,

@@ -19,14 +19,14 @@ struct WebSocketSetup {
         if flags & 64 != 0 { self.deflate = input.deflateAgreement() }
     }
 
-    /// The side that sends.
+    /// The role of the sender.
     var peer: WebSocketRole { self.role == .server ? .client : .server }
 
-    /// The parameters of what is received; nil without compression.
+    /// The parameters of received messages; nil without compression.
     var direction: DeflateDirection? { self.deflate?.direction(from: self.peer) }
 }
 
-/// The output of a decoder. The bytes of a stream are joined: they come in other pieces where reads end elsewhere.
+/// The output of a decoder. The bytes of a stream are joined, because their pieces depend on the reads.
 struct WebSocketDecoded: Equatable {
     private(set) var inputs: [WebSocketInput] = []
     var violation: WebSocketViolation?
@@ -48,10 +48,10 @@ struct WebSocketDecoded: Equatable {
 }
 
 extension WebSocketSetup {
-    /// The largest number of bytes that are kept of an unfinished frame: a header, and a control frame's payload.
+    /// The greatest number of bytes kept of an unfinished frame: a header, and a control frame's payload.
     private static let maximumRest = 14 + 125
 
-    /// Feeds the stream in pieces, and looks at the decoder after each.
+    /// Feeds the stream in pieces, and checks the decoder after each.
     ///
     /// - Parameter budget: The number of bytes that are inflated at once.
     func decode(_ stream: ArraySlice<UInt8>, pieces sizes: [Int], budget: Int = .max) -> WebSocketDecoded {
@@ -67,7 +67,7 @@ extension WebSocketSetup {
             decoder.append(ByteBuffer(bytes: piece))
             self.take(from: &decoder, &decoded)
             self.check(decoder, decoded)
-            // As after a pause: the first call finds that it was used.
+            // As after a pause. At the first call the context counts as used.
             for _ in 0..<2 where !sizes.isEmpty { decoder.releaseContextUnlessUsed() }
         }
         self.checkThatItStays(decoder, decoded, stream)
@@ -132,7 +132,7 @@ extension WebSocketSetup {
             decoder.append(ByteBuffer(bytes: bytes))
             var more = WebSocketDecoded()
             self.take(from: &decoder, &more)
-            require(more == WebSocketDecoded([], decoded.violation), "behind \(decoded) came \(more)")
+            require(more == WebSocketDecoded([], decoded.violation), "\(decoded) was followed by \(more)")
             require(decoder.bufferedBytes == 0, "\(decoder.bufferedBytes) bytes are kept at the end")
         }
         if let violation = decoded.violation {
@@ -142,7 +142,7 @@ extension WebSocketSetup {
         }
     }
 
-    /// Whether bytes mean one and the same thing, however they were cut.
+    /// Checks that bytes have one meaning, however they are divided, and returns it.
     @discardableResult
     func decodeInEveryWay(_ stream: ArraySlice<UInt8>, pieces: [Int]) -> WebSocketDecoded {
         let whole = self.decode(stream, pieces: [])
@@ -154,8 +154,8 @@ extension WebSocketSetup {
         return whole
     }
 
-    /// Whether a message refers beyond a window, which is noticed or not depending on how it is cut if the window is
-    /// smaller than the largest.
+    /// Whether a message refers beyond a window. If the window is smaller than the largest, the division into pieces
+    /// decides whether that is noticed.
     private func refersTooFar(_ decoded: WebSocketDecoded) -> Bool {
         guard let direction = self.direction, direction.windowBits < 15 else { return false }
         return decoded.violation == .notDeflate("invalid distance too far back")

@@ -124,7 +124,7 @@ public final class Outbox: Sendable {
 
     // MARK: What waits
 
-    /// The present state of the outbox.
+    /// The current state of the outbox.
     public var snapshot: OutboxSnapshot { self.core.snapshot }
 
     /// The messages that wait, including those in flight, in the order in which they were enqueued.

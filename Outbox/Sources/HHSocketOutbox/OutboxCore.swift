@@ -10,7 +10,7 @@ final class OutboxCore: Sendable {
     private struct State {
         var machine: OutboxMachine
         var generator = SystemRandomNumberGenerator()
-        /// The attempts, by number: a message may have its next attempt before the former has ended.
+        /// The attempts, by number: a message may have its next attempt before the previous one has ended.
         var attempts: [Int: Task<Void, Never>] = [:]
         var lastAttempt = 0
         var connectivity: Task<Void, Never>?
@@ -50,7 +50,8 @@ final class OutboxCore: Sendable {
         self.state = NIOLockedValueBox(State(machine: machine))
     }
 
-    /// Limits the lives of messages to their original spans, which would be longer if the clock was set back since.
+    /// Limits the remaining lifetimes of messages to their original ones, which would be longer if the clock was set
+    /// back since.
     private static func limitingLives(of entries: [OutboxEntry], now: Date) -> [OutboxEntry] {
         entries.map { entry in
             guard let expires = entry.expires, entry.enqueued > now else { return entry }
@@ -65,7 +66,7 @@ final class OutboxCore: Sendable {
     /// Passes an event to the machine, and performs the resulting actions, never under the lock.
     ///
     /// Only actions for the disk are submitted to the writer under the lock: a caller that sees a state of the machine,
-    /// such as in a snapshot, and then uses the writer, finds on disk what led to that state.
+    /// such as in a snapshot, and then uses the writer, finds the causes of that state on disk.
     private func turn(
         _ news: (inout OutboxMachine, OutboxMachine.Moment, inout SystemRandomNumberGenerator) -> [OutboxMachine.Action]
     ) {
@@ -105,7 +106,7 @@ final class OutboxCore: Sendable {
         }
     }
 
-    /// Removes a finished message from its table. The event is reported only once that is on disk.
+    /// Removes a finished message from its table. The event is reported only once the removal is on disk.
     private func write(
         _ action: OutboxMachine.Action,
         thenReports event: OutboxEvent,
@@ -174,7 +175,7 @@ final class OutboxCore: Sendable {
             guard !state.isStopped else { return }
             state.lastAttempt += 1
             let number = state.lastAttempt
-            // Created under the lock, so that it is registered before it can end; nothing of it runs there.
+            // Created under the lock, so that it is registered before it can end; it does not run under the lock.
             state.attempts[number] = Task {
                 let outcome = await self.attempt(entry)
                 self.turn { $0.finished(entry.id, outcome, now: $1, using: &$2) }

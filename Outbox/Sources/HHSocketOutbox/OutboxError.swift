@@ -9,7 +9,7 @@ public import Foundation
 
 /// The failure of an operation on an outbox.
 ///
-/// Compare ``code``; read ``message``, which says what failed and what can be done.
+/// Compare ``code``; read ``message``, which describes the failure and the remedy.
 public struct OutboxError: Error, Sendable {
     /// The kind of failure. New codes may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
@@ -52,7 +52,7 @@ public struct OutboxError: Error, Sendable {
     }
 
     public var code: Code
-    /// A description of what failed, and what can be done, in one line.
+    /// A description of the failure, and of the remedy, in one line.
     public var message: String
     /// The error that caused this one, such as SQLite's.
     public var underlying: (any Error)?

@@ -48,7 +48,7 @@ extension OutboxEvent: CustomStringConvertible {
     }
 }
 
-/// The state of an outbox: what waits in it.
+/// The state of an outbox: its waiting messages and its dead letters.
 public struct OutboxSnapshot: Sendable, Hashable {
     /// The messages of one topic that wait.
     public struct Topic: Sendable, Hashable {

@@ -172,7 +172,7 @@ struct OutboxMachine: Sendable {
         if topic.suspendedBy == id { topic.suspendedBy = nil }
         if topic.ids.first == id { topic.failures = 0 }
         while let first = topic.ids.first, self.entries[first] == nil { topic.ids.removeFirst() }
-        // Messages that expired or were withdrawn behind a first one that stays.
+        // Removes messages that expired or were withdrawn after a first one that stays.
         if topic.ids.count > 2 * topic.count + 64 { topic.ids.removeAll { self.entries[$0] == nil } }
         // A topic without messages is forgotten, with its wait, which does not apply to a new message.
         guard topic.count > 0 else { return entry }
@@ -381,7 +381,7 @@ struct OutboxMachine: Sendable {
             self.expiries.removeMin()
             guard let entry = self.entries[due.value], entry.expires == due.time else { continue }
             guard self.topics[entry.topic]?.inFlight != entry.id else {
-                // The answer decides; without one it expires then.
+                // The answer decides; without one the message expires when the attempt ends.
                 inFlight.append(due)
                 continue
             }

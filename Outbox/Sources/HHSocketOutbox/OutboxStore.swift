@@ -46,7 +46,7 @@ final class OutboxStore: Sendable {
 
     /// Opens or creates the file.
     ///
-    /// - Parameter now: The present time, which is the date of dead letters for damaged messages.
+    /// - Parameter now: The current time, which is the date of dead letters for damaged messages.
     /// - Returns: The store, and its contents.
     /// - Throws: ``OutboxError``; everything is then closed.
     static func open(
@@ -116,7 +116,7 @@ final class OutboxStore: Sendable {
     private static func prepare(_ db: Database, _ path: String) throws {
         let tables = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") ?? 0
         if tables == 0 {
-            // So that space can be returned. It must be set while the file is empty.
+            // Allows space to be returned. It must be set while the file is empty.
             try db.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
             try db.execute(sql: "PRAGMA application_id = \(Self.applicationID)")
         } else if try Int.fetchOne(db, sql: "PRAGMA application_id") != Self.applicationID {

@@ -47,7 +47,7 @@ struct ClientTransport: OutboxTransport {
     }
 }
 
-/// A weak reference to the client, so that the stream above does not keep it.
+/// A weak reference to the client, so that the stream above does not retain it.
 private final class WeakClient: Sendable {
     /// Proof of `nonisolated(unsafe)`: never changed after `init` except by the runtime when the client is released,
     /// which is safe from any thread.

@@ -49,7 +49,7 @@ enum PrivateFile {
         if let descriptor = try self.open(path, named: name, O_EXCL) { close(descriptor) }
     }
 
-    /// Restricts a file that was created otherwise to its owner.
+    /// Restricts a file that other code has created to its owner.
     static func protect(_ path: String) {
         // This fails on a file system without modes, or if there is no file; then there is nothing to protect.
         _ = chmod(path, self.mode)

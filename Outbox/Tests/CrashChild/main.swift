@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #if Outbox
-// What the tests kill: it enqueues numbered messages on several topics as fast as it can, and writes a line for each
-// that the outbox has promised to deliver. Without messages to enqueue it waits until nothing is left, and ends.
+// A program that the tests kill. It enqueues numbered messages on several topics as fast as it can, and writes a line
+// for each one that the outbox has promised to deliver. Without messages to enqueue it waits until none is left, and
+// ends.
 //
 //     outbox-crash-child FILE PORT FIRST COUNT TOPICS
 
@@ -17,7 +18,7 @@ import Musl
 import Darwin
 #endif
 
-/// One write for each line: of a process that is killed, lines have come whole or not at all.
+/// Makes one write for each line, so that a killed process leaves only complete lines.
 func say(_ line: String) {
     let bytes = Array("\(line)\n".utf8)
     _ = write(STDOUT_FILENO, bytes, bytes.count)
@@ -33,7 +34,7 @@ else {
 
 var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: port)])
 configuration.hello = HelloPolicy()
-// The server loses connections on purpose, and is the only one.
+// The only server loses connections on purpose, and must not be banned.
 configuration.socket.serverPolicy.failuresBeforeBan = .max
 configuration.socket.backoff = Backoff(base: .milliseconds(5), cap: .milliseconds(50))
 let client = SocketClient(configuration: configuration)
@@ -41,7 +42,7 @@ client.connect()
 
 var limits = OutboxConfiguration()
 limits.maximumConcurrency = topics
-// It enqueues faster than the server runs, and dies before that has run much.
+// The program enqueues faster than the server runs messages, and dies before the server has run many.
 limits.maximumCount = 10_000_000
 limits.backoff = Backoff(base: .milliseconds(5), cap: .milliseconds(50))
 

@@ -55,7 +55,7 @@ import Testing
         let record = EventRecord(outbox)
         client.connect()
         try await outbox.enqueue(OutboxMessage(type: 130, body: "x", topic: "a"))
-        try await eventually("it is told") { record.all.contains("retrying 1 featureNotAgreed") }
+        try await eventually("the event") { record.all.contains("retrying 1 featureNotAgreed") }
         #expect(outbox.snapshot.count == 1)
         #expect(server.received.allSatisfy { $0.type != 130 })
     }
@@ -86,7 +86,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    /// What the server keeps for the key, and what the outbox takes for final, is one table's matter.
+    /// One table determines which answers the server keeps for a key, and which ones the outbox considers final.
     @Test func databaseThatIsAwayForAMomentLosesNothing() async throws {
         struct Outage: Error {}
         let folder = try TemporaryFolder()
@@ -109,7 +109,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    /// An app that signs in by a request is refused until it has, at every reconnect.
+    /// An app that signs in by a request is rejected until then, after every reconnect.
     @Test func messagesWaitUntilTheUserHasSignedIn() async throws {
         let folder = try TemporaryFolder()
         var router = Router()

@@ -11,7 +11,7 @@ import Testing
 
 @testable import HHSocketOutbox
 
-/// What a server has run, in order.
+/// The messages that a server has run, in order.
 private final class Ledger: Sendable {
     struct Line: Sendable {
         var topic: Int
@@ -31,7 +31,7 @@ private final class Ledger: Sendable {
     var lines: [Line] { self.box.withLockedValue { $0 } }
 }
 
-/// An app that dies again and again, at any moment, and a network that loses answers.
+/// Delivery by an app that dies repeatedly, at random moments, over a network that loses answers.
 @Suite(.tags(.io), .timeLimit(.minutes(10))) struct CrashTests {
     private static let topics = 4
     private static let messagesPerRound = 200
@@ -40,9 +40,9 @@ private final class Ledger: Sendable {
         try Command(arguments, of: Command.executable("outbox-crash-child"))
     }
 
-    /// Runs `rounds` of it, and then one to its end.
+    /// Runs `rounds` processes, which are killed, and then one to its end.
     ///
-    /// - Returns: What was promised to the app, and what the server has run.
+    /// - Returns: The messages promised to the app, and those that the server has run.
     private func crash(
         rounds: Int,
         seed: UInt64
@@ -66,7 +66,7 @@ private final class Ledger: Sendable {
         let cutter = try await Cutter(before: #require(server.address), seed: seed &+ 1)
         defer { cutter.close() }
         let port = "\(cutter.port)"
-        // What was promised: "topic number", and the key.
+        // The promised messages: "topic number", and the key.
         var promised: [String: String] = [:]
         func take(_ lines: [String]) {
             for line in lines {
@@ -83,7 +83,7 @@ private final class Ledger: Sendable {
             let child = try Self.child([
                 folder.outbox, port, "\(round * Self.messagesPerRound)", "\(Self.messagesPerRound)", "\(Self.topics)",
             ])
-            // Some die while they open the file, most while they work.
+            // Some processes die while they open the file, most while they work.
             if Int.random(in: 0..<5, using: &generator) > 0 {
                 _ = try await child.lines()
             }
@@ -93,7 +93,7 @@ private final class Ledger: Sendable {
             take(lines)
             if let up = lines.first, up.hasPrefix("up"), let size = Int(up.dropFirst(3)) { sizes.append(size) }
         }
-        // Nobody kills the last one.
+        // The last process is not killed.
         let last = try await Self.child([folder.outbox, port, "0", "0", "\(Self.topics)"]).outcome()
         #expect(last.lines.last == "drained", "seed \(seed)")
         print(
@@ -111,22 +111,22 @@ private final class Ledger: Sendable {
     @Test func nothingIsLostNothingRunsTwiceAndTheOrderIsKept() async throws {
         let seed = UInt64(number("HHSOCKET_SEED", or: Int.random(in: 1...1_000_000)))
         let (promised, lines, repeats) = try await self.crash(
-            // More of them do not end within the time limit: each starts a process, and the last one runs what all have
-            // left.
+            // More rounds would exceed the time limit: each starts a process, and the last one sends all remaining
+            // messages.
             rounds: number("HHSOCKET_CRASHES", or: min(scaled(50), 1_000)),
             seed: seed
         )
-        // Nothing lost.
+        // No message was lost.
         let run = Dictionary(lines.map { ("\($0.topic) \($0.number)", $0.key) }) { first, _ in first }
         let lost = promised.filter { run[$0.key] != $0.value }
         #expect(lost.isEmpty, "seed \(seed): lost \(lost.prefix(10))")
         #expect(!promised.isEmpty)
-        // Nothing twice.
+        // No message was run twice.
         let counts = Dictionary(lines.map { ($0.key, 1) }, uniquingKeysWith: +)
         let twice = counts.filter { $0.value > 1 }
         #expect(twice.isEmpty, "seed \(seed): run twice \(twice.prefix(10))")
         #expect(counts["no key"] == nil)
-        // In order.
+        // The messages of each topic were run in order.
         for topic in 0..<Self.topics {
             let numbers = lines.filter { $0.topic == topic }.map(\.number)
             #expect(
@@ -134,7 +134,7 @@ private final class Ledger: Sendable {
                 "seed \(seed): topic \(topic) is out of order"
             )
         }
-        // And it was put to the test.
+        // The network did lose answers.
         #expect(repeats > 0, "seed \(seed): no answer was lost")
     }
 }

@@ -55,7 +55,7 @@ import Testing
     }
 
     @Test func deadLettersOfAnAccount() async throws {
-        // The server takes nothing but 130 with a body; 131 does not exist there yet.
+        // The server accepts only type 130 with a body; it does not have 131 yet.
         var router = Router()
         router.handle(130) { _, _ in throw StatusError(.illegalFormat) }
         let server = SocketServer(configuration: .init(), router: router)

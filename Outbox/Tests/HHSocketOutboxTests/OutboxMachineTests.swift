@@ -9,7 +9,7 @@ import Testing
 
 @testable import HHSocketOutbox
 
-/// A machine in virtual time. What it does is told as text.
+/// A machine in virtual time, whose actions are described as text.
 private struct Rig {
     var machine: OutboxMachine
     var now = OutboxMachine.Moment(
@@ -83,7 +83,7 @@ private struct Rig {
         self.told(self.machine.resume(topic: topic))
     }
 
-    /// What was to be done on disk could not be done.
+    /// Reports that an action on the disk has failed.
     mutating func diskFailed(_ action: OutboxMachine.Action) -> [String] {
         self.told(self.machine.failed(action, OutboxError(.storageFailed, message: ""), now: self.now))
     }
@@ -120,7 +120,7 @@ private struct Rig {
         #expect(rig.add("a") == [])
         #expect(rig.add("a") == [])
         #expect(rig.delivered(1) == ["remove, delivered 1", "send 2"])
-        // An answer that was told already means nothing.
+        // A second answer has no effect.
         #expect(rig.delivered(1) == [])
         #expect(rig.delivered(2) == ["remove, delivered 2", "send 3"])
         #expect(rig.delivered(3) == ["remove, delivered 3"])
@@ -134,7 +134,7 @@ private struct Rig {
         #expect(rig.add("b") == ["send 2"])
         #expect(rig.add("c") == [])
         #expect(rig.add("a") == [])
-        // The topic that has waited longest comes first.
+        // The topic that has waited longest is served first.
         #expect(rig.delivered(1) == ["remove, delivered 1", "send 3"])
         #expect(rig.delivered(2) == ["remove, delivered 2", "send 4"])
     }
@@ -146,7 +146,7 @@ private struct Rig {
         #expect(rig.advance(by: .seconds(1_000)) == [])
         #expect(rig.connected(true) == ["send 1"])
         #expect(rig.connected(false) == [])
-        // The attempt is over without having left, and the next connection makes the next one at once.
+        // The attempt has ended before the request was sent, so the next connection starts another one immediately.
         #expect(rig.failed(1, .notConnected, .notSent) == ["retry 1 in 1.0 seconds"])
         #expect(rig.advance(by: .seconds(5)) == [])
         #expect(rig.connected(true) == ["send 1"])
@@ -187,12 +187,12 @@ private struct Rig {
             let next = min(60, seconds * 2)
             #expect(rig.failed(1, .connectionLost, .sentUnknown) == ["retry 1 in \(Double(next)) seconds"])
         }
-        // A new connection does not end a wait for what may have been the message's fault.
+        // A new connection does not end the back-off after a failure that the message may have caused.
         #expect(rig.connected(false) == [])
         #expect(rig.connected(true) == [])
         #expect(rig.advance(by: .seconds(60)) == ["send 1"])
         #expect(rig.delivered(1) == ["remove, delivered 1", "send 2"])
-        // The next message begins anew.
+        // The back-off starts over with the next message.
         #expect(rig.failed(2, .timeout, .sentUnknown) == ["retry 2 in 1.0 seconds"])
         #expect(rig.machine.pending.map(\.attempts) == [1])
         #expect(rig.machine.pending.map(\.mayHaveBeenSent) == [true])
@@ -242,7 +242,7 @@ private struct Rig {
             #expect(rig.counted == [1: index + 1])
             #expect(rig.advance(by: .seconds(index + 1)) == ["send 1"])
         }
-        // Such as of a handler that crashes the server.
+        // For example because of a handler that crashes the server.
         #expect(rig.failed(1, .connectionLost, .sentUnknown) == ["bury, dead 1 exhausted", "send 2"])
         #expect(rig.counted == [1: 3])
         // The next message has all its attempts.
@@ -288,7 +288,7 @@ private struct Rig {
         #expect(rig.advance(by: .seconds(1)) == ["send 1"])
         #expect(rig.failed(1, .database, .answered) == ["suspended 1 database"])
         #expect(rig.advance(by: .seconds(1_000)) == [])
-        // Resumed it has all its attempts again, also in the next process.
+        // After a resume it has all its attempts again, also in the next process.
         #expect(rig.resume("a") == ["send 1"])
         #expect(rig.counted == [1: 0])
         #expect(rig.failed(1, .database, .answered).first?.hasPrefix("retry 1") == true)
@@ -315,7 +315,7 @@ private struct Rig {
         #expect(rig.add("b") == ["send 3"])
         #expect(rig.resume("a") == ["send 1"])
         _ = rig.failed(1, .invalidArgument, .notSent)
-        // Without the message that suspended it, it goes on.
+        // Without the message that suspended it, the topic continues.
         #expect(rig.withdraw(1) == ["remove, withdrawn 1", "send 2"])
     }
 
@@ -340,7 +340,7 @@ private struct Rig {
         #expect(OutboxVerdict.standard(for: SocketError(code, message: "", delivery: delivery)) == verdict)
     }
 
-    /// What the server keeps for a key is never retried, and what is retried is not kept.
+    /// An answer that the server keeps for a key is never retried, and one that is retried is not kept.
     @Test func verdictOnAnAnswerIsThatOfTheSharedTable() {
         for number in 1...1_000 as ClosedRange<UInt32> where number != Status.ok.rawValue {
             let status = Status(rawValue: number)
@@ -371,7 +371,7 @@ private struct Rig {
         _ = rig.add("a", timeToLive: 10)
         _ = rig.add("a")
         #expect(rig.advance(by: .seconds(20)) == [])
-        // Nothing that would wake it up again and again.
+        // No repeated wake-ups are scheduled.
         #expect(rig.nextStep == nil)
         #expect(
             rig.failed(1, .connectionLost, .sentUnknown)
@@ -443,7 +443,7 @@ private struct Rig {
         #expect(rig.machine.reserve(bytes: 401) == .bytes)
         #expect(rig.add("a", bytes: 400) == ["send 2"])
         _ = rig.delivered(2)
-        // Resent, with a key that is longer.
+        // The dead letter is resent with a longer key.
         #expect(rig.machine.reserveForDeadLetter() == true)
         var entry = OutboxEntry(
             id: .init(rawValue: 9),
@@ -505,18 +505,18 @@ private struct Rig {
         let entries = rig.machine.pending
         _ = rig.delivered(1)
         _ = rig.delivered(2)
-        // Several that fail together are one report.
+        // Several failures together cause one report.
         #expect(rig.diskFailed(.remove(entries[0], .withdrawn(entries[0]))) == ["storage storageFailed"])
         let letter = OutboxDeadLetter(entries[1], .refused, explanation: "", date: rig.now.date)
         #expect(rig.diskFailed(.bury(letter)) == [])
-        // They are on disk still, and take up room.
+        // They are still on disk, and count towards the limits.
         #expect(rig.machine.reserve(bytes: 1) == .count)
         #expect(rig.nextStep == .seconds(5))
         #expect(rig.advance(by: .seconds(4)) == [])
         #expect(rig.advance(by: .seconds(1)) == ["remove, withdrawn 1", "bury, dead 2 refused"])
         #expect(rig.nextStep == nil)
         #expect(rig.machine.reserve(bytes: 1) == nil)
-        // Each round reports itself.
+        // Each round of retries reports its failure.
         #expect(rig.diskFailed(.bury(letter)) == ["storage storageFailed"])
     }
 
@@ -546,7 +546,7 @@ private struct Rig {
         _ = rig.add("b")
         rig.machine.stop()
         #expect(rig.failed(1, .cancelled, .sentUnknown) == [])
-        // An answer that comes in this moment counts.
+        // An answer that arrives at this moment counts.
         #expect(rig.delivered(2) == ["remove, delivered 2"])
         #expect(rig.machine.pending.map(\.id.rawValue) == [1, 3])
         #expect(rig.nextStep == nil)
@@ -554,7 +554,7 @@ private struct Rig {
 
     // MARK: Histories
 
-    /// Whatever happens: order within topics, the bounds, nobody forgotten.
+    /// Checks random events: the order within topics, the bounds, and that no message is forgotten.
     @Test func randomHistories() throws {
         for seed in 0..<UInt64(scaled(600)) {
             var generator = SeededGenerator(seed: seed)
@@ -580,7 +580,7 @@ private struct Rig {
                     guard let id = words.compactMap({ Int64($0.filter(\.isNumber)) }).first else { continue }
                     if text.hasPrefix("send") {
                         try #require(isConnected && waiting.contains(id), "seed \(seed), \(what): \(text)")
-                        // None of its topic before it, and none in flight.
+                        // No earlier message of its topic waits or is in flight.
                         let others = waiting.filter { topicOf[$0] == topicOf[id] && $0 < id }
                         try #require(others.isEmpty, "seed \(seed), \(what): \(text) before \(others)")
                         try #require(
@@ -641,7 +641,7 @@ private struct Rig {
                 try #require(snapshot.deadLetterBytes == buried * 100, "seed \(seed)")
                 try #require(rig.machine.pending.map(\.id.rawValue) == waiting.sorted(), "seed \(seed)")
             }
-            // In the end all leave.
+            // In the end all messages are sent.
             if !isConnected {
                 isConnected = true
                 try take(rig.connected(true), "at last")

@@ -42,7 +42,7 @@ import Testing
         )
     }
 
-    /// Writes over the middle of a file.
+    /// Overwrites a part of a file.
     private func damage(_ path: String, from: Int, count: Int) throws {
         var data = try Data(contentsOf: URL(fileURLWithPath: path))
         for index in from..<min(from + count, data.count) { data[index] = 0xA5 }
@@ -151,7 +151,7 @@ import Testing
         let letters = try await outbox.deadLetters()
         #expect(letters.map(\.id.rawValue) == [1, 2, 3])
         #expect(letters.allSatisfy { $0.reason == .unreadable && $0.explanation.contains("makes no sense") })
-        // The type is lost; the length of the second could be found out, so it can be sent.
+        // The types of the others are lost; the length of the second could be recovered, so it can be sent.
         #expect(letters.map { $0.entry != nil } == [false, true, false])
         #expect(letters.allSatisfy { $0.byteCount > 1_000 })
         await #expect { try await outbox.resend(deadLetter: letters[0].id) } throws: {
@@ -186,7 +186,7 @@ import Testing
 
     // MARK: Earlier versions
 
-    /// A file as the first version wrote it.
+    /// Writes a file in the format of the first version.
     private func writeFirstVersion(_ path: String, messages: [(id: Int, key: String)], lastID: Int) async throws {
         let database = try DatabaseQueue(path: path)
         try await database.writeWithoutTransaction { db in
@@ -219,7 +219,7 @@ import Testing
                     arguments: [message.id, message.key, "body \(message.id)"]
                 )
             }
-            // Messages that have left had the numbers up to this one.
+            // Messages that were delivered had the numbers up to this one.
             try db.execute(sql: "DELETE FROM sqlite_sequence WHERE name = 'message'")
             try db.execute(sql: "INSERT INTO sqlite_sequence (name, seq) VALUES ('message', ?)", arguments: [lastID])
         }
@@ -281,7 +281,7 @@ import Testing
             // As a version that left the mode to the umask would have created it.
             try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: folder.outbox)
         }
-        // A file of somebody else is not ours to change.
+        // A file of another program must not be changed.
         let foreign = folder.file("foreign.sqlite")
         try await self.change(foreign, "CREATE TABLE thing (id INTEGER)")
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: foreign)
@@ -295,7 +295,7 @@ import Testing
     }
 
     #if os(Linux)
-    /// Where nobody may write, not even root.
+    /// A place where no process may write, not even root's.
     @Test func aPlaceThatMayNotBeWrittenIsSaid() async throws {
         #expect(await self.code { try await self.open("/sys/outbox.sqlite") } == .readOnly)
     }
@@ -342,12 +342,12 @@ import Testing
             }
             #expect(ids.count == count)
             for id in ids { try await writer.perform(freesSpace: true) { try $0.remove(id) } }
-            // What follows a removal is done when the next work is.
+            // The work after a removal is done before the next work.
             _ = try await writer.perform { try $0.deadLetters() }
         }
         try await deliver(count: 1, bytes: 100_000)
         #expect(try #require(try store.pragma("freelist_count")) > 20)
-        // Here it is worth while.
+        // Now returning the space is worthwhile.
         try await deliver(count: 20, bytes: 100_000)
         let size = try #require(try store.pragma("page_size")) * #require(try store.pragma("freelist_count"))
         #expect(size < 400_000)

@@ -10,7 +10,7 @@ import Testing
 
 @testable import HHSocketOutbox
 
-/// What an outbox does with a disk, without a socket.
+/// An outbox with a disk, without a socket.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct OutboxTests {
     private func message(_ body: String, _ topic: String = "a", timeToLive: Duration? = nil) -> OutboxMessage {
         OutboxMessage(type: 130, body: body, topic: topic, timeToLive: timeToLive)
@@ -29,7 +29,7 @@ import Testing
         message.key = "the key"
         message.metadata = ["tenant": "acme"]
         let id = try await outbox.enqueue(message)
-        try await eventually("it is told") { record.all.contains("delivered \(id)") }
+        try await eventually("the event") { record.all.contains("delivered \(id)") }
         let request = try #require(transport.requests.first)
         #expect(request.type == 130)
         #expect(request.idempotencyKey == "the key")
@@ -162,7 +162,7 @@ import Testing
         try await eventually("the first expires") { record.all.contains("expired 1") }
         await outbox.close()
 
-        // While nobody was there.
+        // The messages expired while no process ran.
         clock.advance(by: .seconds(500))
         let next = try await Outbox(
             at: folder.outbox,
@@ -239,7 +239,7 @@ import Testing
         transport.connectivityChanged(true)
         try await self.eventuallyEmpty(outbox)
         #expect(transport.sent == ["x"])
-        // What was refused takes no room.
+        // Rejected messages take no room.
         #expect(outbox.snapshot.bytes == 0)
     }
 
@@ -272,7 +272,7 @@ import Testing
         #expect(!outbox.withdraw(ids[0]))
         #expect(outbox.withdraw(ids[1]))
         #expect(!outbox.withdraw(ids[1]))
-        try await eventually("it is told") { record.all.contains("withdrawn \(ids[1])") }
+        try await eventually("the event") { record.all.contains("withdrawn \(ids[1])") }
         try await transport.answer("1")
         try await self.eventuallyEmpty(outbox)
         #expect(transport.sent == ["1"])
@@ -291,7 +291,7 @@ import Testing
         #expect(record.all.filter { !$0.hasPrefix("enqueued") } == ["dead 1 refused", "delivered 2"])
     }
 
-    /// A transient refusal, such as before the user has signed in, loses nothing.
+    /// A transient rejection, for example before the user has signed in, loses no message.
     @Test(arguments: [.undefinedType, .database, .unknown, .noPermission] as [SocketError.Code])
     func whatTheServerRefusesForNowIsSentAgain(code: SocketError.Code) async throws {
         let folder = try TemporaryFolder()
@@ -324,7 +324,7 @@ import Testing
         let record = EventRecord(outbox)
         try await outbox.enqueue(self.message("1"))
         try await outbox.enqueue(self.message("2"))
-        try await eventually("it is told") { record.all.contains("suspended 1 noPermission") }
+        try await eventually("the event") { record.all.contains("suspended 1 noPermission") }
         #expect(outbox.snapshot.topics["a"] == .init(count: 2, bytes: 2 * 38, isInFlight: false, isSuspended: true))
         mends.withLockedValue { $0 = true }
         outbox.resume(topic: "a")
@@ -334,7 +334,7 @@ import Testing
 
     // MARK: Dead letters
 
-    /// An outbox that tries twice, on a server that takes only what is in `good`.
+    /// Opens an outbox that tries twice, with a server that accepts only the bodies in `good`.
     private func fussy(
         _ folder: TemporaryFolder,
         good: NIOLockedValueBox<Set<String>>
@@ -362,7 +362,7 @@ import Testing
         #expect(outbox.snapshot.count == 0)
         await outbox.close()
 
-        // They outlive the process.
+        // Dead letters outlive the process.
         (outbox, transport) = try await self.fussy(folder, good: good)
         #expect(outbox.pending == [])
         let bytes = messages.reduce(0) { $0 + $1.byteCount }
@@ -392,7 +392,7 @@ import Testing
         #expect(transport.requests[1].metadata == ["tenant": "acme"])
         let wasRemoved = try await outbox.remove(deadLetter: letters[2].id)
         #expect(wasRemoved)
-        // What is not there is neither resent nor removed.
+        // A missing dead letter is neither resent nor removed.
         let (again, other) = try await (
             outbox.remove(deadLetter: letters[2].id), outbox.resend(deadLetter: letters[1].id)
         )
@@ -404,7 +404,8 @@ import Testing
         await outbox.close()
     }
 
-    /// Nobody sees a state of which the disk does not know: who reads it then, or closes the outbox, finds it there.
+    /// A state is visible only once it is submitted to the disk: a reader, or a process that opens the file later,
+    /// finds it there.
     @Test func deadLettersThatTheSnapshotCountsAreListed() async throws {
         let (outbox, _) = try await self.fussy(try TemporaryFolder(), good: NIOLockedValueBox([]))
         let count = 400
@@ -425,7 +426,7 @@ import Testing
         let folder = try TemporaryFolder()
         var configuration = OutboxConfiguration()
         configuration.maximumAttempts = 3
-        // So long that each process makes one attempt.
+        // The back-off is so long that each process makes only one attempt.
         configuration.backoff = Backoff(base: .seconds(3_600), cap: .seconds(3_600), jitter: 0)
         for attempt in 1...3 {
             let transport = FakeTransport { _ in FakeTransport.refusal(.connectionLost, .sentUnknown) }
@@ -454,7 +455,7 @@ import Testing
         try await eventually("a dead letter") { outbox.snapshot.deadLetterCount == 1 }
         transport.connectivityChanged(false)
         try await eventually("no connection") { !outbox.snapshot.isConnected }
-        // An app that does not know what became of it enqueues it anew.
+        // An app that does not know its outcome enqueues it again.
         let id = try await outbox.enqueue(message)
         let letters = try await outbox.deadLetters()
         let resent = try await outbox.resend(deadLetter: letters[0].id)
@@ -571,7 +572,7 @@ import Testing
         try await careful.enqueue(same)
         await careful.close()
         let adopting = try await self.open(folder, account: "ann", adopts: true)
-        // But for the one whose key she has.
+        // Except the message whose key the account already has.
         #expect(adopting.pending.map(\.id.rawValue) == [1, 3])
         await adopting.close()
         let rest = try await self.open(folder, account: "")

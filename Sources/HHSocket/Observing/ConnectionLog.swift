@@ -17,7 +17,7 @@ struct ConnectionLog {
     /// Logs that a heartbeat was skipped because it could not be made. Only the error's type is logged: an app's error
     /// may hold a secret.
     func beatFailed(_ error: any Error) {
-        self.logger.warning("a heartbeat could not be made", metadata: ["error": "\(type(of: error))"])
+        self.logger.warning("a heartbeat could not be created", metadata: ["error": "\(type(of: error))"])
     }
 
     mutating func happened(_ event: SocketEvent) {
@@ -51,10 +51,10 @@ struct ConnectionLog {
             message = "no other server could be reached"
             metadata = Self.metadata(of: error)
         case .goAway(let endpoint, let reason, let retryAfter):
-            message = "the server goes away"
+            message = "the server sent a go-away"
             metadata = ["server": "\(endpoint)", "reason": "\(reason)", "retry_after": "\(retryAfter)"]
         case .serverFails(let endpoint, let wrong, let calls):
-            message = "too many calls go wrong"
+            message = "too many calls fail"
             metadata = ["server": "\(endpoint)", "wrong": "\(wrong)", "calls": "\(calls)"]
         case .waiting(let delay, let reason):
             message = "waiting to reconnect"

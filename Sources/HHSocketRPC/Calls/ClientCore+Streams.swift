@@ -375,7 +375,7 @@ extension ClientCore {
             self.count(\.pushes)
             self.count(\.malformedPushes)
             self.configuration.socket.logger?.warning(
-                "a push in pieces cannot be put together",
+                "the pieces of a push cannot be joined",
                 metadata: ["type": "\(type)", "server": "\(endpoint)", "error": "\(why)"]
             )
             return

@@ -30,7 +30,7 @@ struct CallLog {
         var metadata = Self.metadata(of: error)
         metadata["type"] = "\(type)"
         metadata["delay"] = "\(delay)"
-        self.logger.debug("call will be sent again", metadata: metadata)
+        self.logger.debug("call will be retried", metadata: metadata)
     }
 
     func isSentAgain(_ type: UInt32, after error: SocketError) {

@@ -169,7 +169,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             guard let malformed else { return true }
             self.core.peerLog.write(
                 .warning,
-                "an X-Forwarded-For makes no sense",
+                "an X-Forwarded-For field is malformed",
                 ["remote": "\(proxy.map { "\($0)" } ?? "unknown")", "value": "\(malformed)"],
                 by: self.core.logger
             )

@@ -51,7 +51,7 @@ extension ServerConnection {
     /// have been.
     private func receive(malformed error: FrameError, in turn: inout Turn) {
         self.hot.watching.hasFrames = true
-        self.log("bytes of a client are no frame", "\(error)")
+        self.log("a client sent bytes that are no frame", "\(error)")
         guard self.hot.machine.receivedMalformed(type: error.type, serial: error.serial),
             let type = error.type, let serial = error.serial
         else { return }
@@ -64,7 +64,7 @@ extension ServerConnection {
         if error.code == .payloadTooLarge, let type = error.type, let serial = error.serial {
             self.emit(Frame(type: type, serial: serial, status: .illegalLength), in: &turn)
         }
-        self.log("a client's bytes make no sense", "\(error)")
+        self.log("a client violated the protocol", "\(error)")
         guard self.hot.phase == .open else { return }
         self.ends(.protocolError)
         self.stopHandlers()

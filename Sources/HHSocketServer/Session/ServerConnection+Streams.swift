@@ -323,8 +323,8 @@ extension ServerConnection {
         guard self.hot.phase == .open else { return }
         self.hot.machine.lostFraming()
         switch fault {
-        case .beyondWindow: self.log("a client's streams are not as agreed", "more was sent than the window allows")
-        case .tooManyUnfinished: self.log("a client's streams are not as agreed", "too many payloads were begun")
+        case .beyondWindow: self.log("a client's streams violate the agreement", "more was sent than the window allows")
+        case .tooManyUnfinished: self.log("a client's streams violate the agreement", "too many payloads were begun")
         }
         self.ends(.protocolError)
         self.stopHandlers()

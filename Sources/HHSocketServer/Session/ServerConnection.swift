@@ -250,7 +250,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             self.takeStatistics()
         case .beatFailed(let error):
             let metadata: Logger.Metadata = ["connection": "\(id)", "error": "\(type(of: error))"]
-            self.core.peerLog.write(.warning, "a heartbeat could not be made", metadata, by: self.core.logger)
+            self.core.peerLog.write(.warning, "a heartbeat could not be created", metadata, by: self.core.logger)
         case .ended(let end):
             if case .peerIsDead = end.cause, self.hot.phase != .closed { self.hot.machine.statistics.deadPeers += 1 }
             self.ends(ServerCloseReason(end.cause))

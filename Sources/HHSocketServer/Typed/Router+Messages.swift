@@ -94,7 +94,7 @@ extension ServerContext {
     @usableFromInline
     func logRefusal(of request: ServerRequest, _ error: StatusError) {
         self.logger.debug(
-            "a request is not the message that its type asks for",
+            "a request is not the message that its type requires",
             metadata: [
                 "type": "\(request.type)", "serial": "\(request.serial)", "status": "\(error.status.rawValue)",
                 "error": "\(String(buffer: error.body))",

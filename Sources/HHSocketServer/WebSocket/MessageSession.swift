@@ -154,7 +154,7 @@ final class MessageSession: LinkHost {
                 if !Task.isCancelled {
                     core.peerLog.write(
                         .error,
-                        "a WebSocket's handler failed",
+                        "a WebSocket handler failed",
                         ["connection": "\(connection.id)", "error": "\(error)"],
                         by: core.logger
                     )

@@ -3,8 +3,8 @@ import Foundation
 import TestSupport
 import Testing
 
-// The plugins' own sources are compiled into these tests too, all but those that import PackagePlugin, which a
-// package's tests cannot. Scripts/test-plugins has SwiftPM run the plugins.
+// The plugins' own sources are compiled into these tests too, except those that import PackagePlugin, which a package's
+// tests cannot. Scripts/test-plugins has SwiftPM run the plugins.
 
 @Suite struct GeneratorConfigurationTests {
     private static func configuration(_ text: String) throws -> (GeneratorConfiguration, path: String) {
@@ -82,7 +82,7 @@ import Testing
         #expect(settings.moduleMappings == mappings)
     }
 
-    /// The reason is in the system's words.
+    /// The reason is the system's message.
     @Test func whatIsNotJSONIsSaidToBeNone() throws {
         let error = #expect(throws: PluginError.self) { try Self.configuration(#"{"client": true"#) }
         #expect(error?.description.contains("JSON") == true, "\(error?.description ?? "")")
@@ -161,7 +161,7 @@ import Testing
 }
 
 @Suite struct ProtoFinderTests {
-    /// A package of files, by their paths, as long as `body` runs.
+    /// Creates a package of files, by their paths, while `body` runs.
     private static func withPackage(_ files: [String: String], _ body: (URL) throws -> Void) throws {
         let folder = try TemporaryFolder()
         let url = URL(fileURLWithPath: folder.path, isDirectory: true)

@@ -6,7 +6,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The life of a link of lines: what its connections leave to each other, and what not; its heartbeats; its bounds.
+/// The life of a link of lines: the state that survives a connection, its heartbeats, and its limits.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LineLinkLifeTests {
     // MARK: Waiting
 
@@ -55,10 +55,10 @@ import Testing
                 outcomes.withLockedValue { $0.append(text) }
             }
         }
-        // More than the systems' buffers hold, which may grow to 32 MiB and more.
+        // More than the system's buffers hold, which may grow to 32 MiB and more.
         send("begun", ByteBuffer(repeating: 0x78, count: 56 << 20))
         send("waiting", ByteBuffer(string: "whole"))
-        // What was submitted before has begun when a job runs on the link's thread.
+        // Earlier submissions have begun when a job runs on the link's thread.
         await Task(executorPreference: link.executor) {}.value
         try await server.connection(0).perform(.reset)
         try await outcomes.wait("both outcomes") { $0.count == 2 }
@@ -77,7 +77,7 @@ import Testing
         let events = link.events
         link.connect()
         try await LineLinks.opening(events)
-        // What waits to be accepted would be lost with the port.
+        // A connection that waits to be accepted would be lost with the port.
         let connection = try await server.connection(0)
         try await server.refuseConnections()
         await connection.perform(.reset)
@@ -90,7 +90,7 @@ import Testing
         }
         try await outcomes.wait("the refused") { $0.count == 400 }
         #expect(Set(outcomes.current) == [.queueFull])
-        // Into an empty line one of any size goes; behind others it has to fit.
+        // An empty queue accepts a line of any size; after others it has to fit.
         let error = await #expect(throws: SocketError.self) {
             try await link.send(String(repeating: "x", count: 1_000))
         }
@@ -153,7 +153,7 @@ import Testing
 
     @Test func linesThatTheServerHasSentBeforeItsEndAreAllReadHoweverLate() async throws {
         let server = try await LineServer()
-        // More than the inbox takes, and less than the system's buffer, behind which the end would not be seen.
+        // More than the inbox takes, but less than the system's buffer, since the end is only seen after all bytes.
         let count = 8_000
         let all = (0..<count).map { "\($0)\n" }.joined()
         server.onOpen(number: 0, .raw(all.utf8).then(.raw("cut off".utf8)).then(.disconnect))
@@ -161,13 +161,13 @@ import Testing
         let link = LineLinks.link(to: server.endpoint)
         let (openings, closings) = (link.events, link.events)
         link.connect()
-        // Reading begins when the next connection is there.
+        // Reading begins when the next connection is ready.
         let error = try await LineLinks.closure(closings)
         #expect(error?.code == .connectionLost)
         for _ in 0..<2 { try await LineLinks.opening(openings) }
         let lines = try await link.lines.next(count + 1)
         #expect(lines == (0..<count).map { "\($0)" } + ["after"])
-        // Reading goes on.
+        // Reading continues.
         try await server.connection(1).perform(.line("more"))
         #expect(try await link.lines.next(1) == ["more"])
         link.disconnect()
@@ -180,14 +180,14 @@ import Testing
         link.connect()
         link.connect()
         try await LineLinks.opening(events)
-        // On a connection that is there it changes nothing.
+        // On an open connection it has no effect.
         link.connect()
         try await server.connection(0).perform(.disconnect)
         let error = try await LineLinks.closure(events)
         #expect(error?.code == .connectionLost)
         try await LineLinks.opening(events)
         try await server.connection(1)
-        // Closed by the user it stays closed, and opened by the user again it reconnects again.
+        // After the user's close it stays closed, and after the user's `connect()` it reconnects again.
         link.disconnect()
         #expect(try await LineLinks.closure(events) == nil)
         await link.waitUntilClosed()
@@ -232,7 +232,7 @@ import Testing
             try await server.connection(number - 1).perform(.disconnect)
             #expect(try await server.received(1, onConnection: number).map(\.text) == ["beat \(number + 1)"])
         }
-        // There is one timer: nothing else has come.
+        // There is one timer: nothing else has arrived.
         try await link.send("end")
         #expect(try await server.received(6).map(\.text) == ["beat 1", "waiting", "beat 2", "beat 3", "beat 4", "end"])
         link.disconnect()
@@ -299,7 +299,7 @@ import Testing
             $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(1), replyTimeout: .milliseconds(1), misses: 0)
         }
         link.connect()
-        // Time for a heartbeat, by a clock that is not ours.
+        // Time for a heartbeat, by another clock.
         for _ in 0..<10 {
             try await server.connection(0).perform(.line("tick").delayed(by: .milliseconds(2)))
             _ = try await link.lines.next(1)

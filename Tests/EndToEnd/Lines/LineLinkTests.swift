@@ -47,7 +47,7 @@ extension AsyncSequence where Self: Sendable, Element: Sendable, Failure == Neve
     }
 }
 
-/// What arrives and what leaves.
+/// Received and sent lines.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LineLinkTests {
     @Test(arguments: [LineDelimiter.lf, .crlf, .lfOrCRLF, .nul]) func linesOfAllSizesAreEchoed(
         delimiter: LineDelimiter
@@ -156,7 +156,7 @@ extension AsyncSequence where Self: Sendable, Element: Sendable, Failure == Neve
         link.send(json: note, completion: nil)
         let echoes = try await link.lines.decoded(as: Note.self).next(2)
         #expect(try echoes.map { try $0.get() } == [note, note])
-        // Another line fails for itself.
+        // Only the faulty line fails.
         try await link.send("{}")
         try await link.send("{\"text\":\"x\",\"number\":1}")
         let results = try await link.lines.decoded(as: Note.self).next(2)
@@ -164,7 +164,7 @@ extension AsyncSequence where Self: Sendable, Element: Sendable, Failure == Neve
         #expect(error?.code == .decodingFailed && error?.body == ByteBuffer(string: "{}"))
         #expect(error?.underlying is DecodingError)
         #expect(try results[1].get() == Note(text: "x", number: 1))
-        // What JSON cannot say is not sent.
+        // A value that JSON cannot represent is not sent.
         let refused = await #expect(throws: SocketError.self) { try await link.send(json: [Double.infinity]) }
         #expect(refused?.code == .invalidArgument)
         link.disconnect()

@@ -96,7 +96,7 @@ private actor Caller {
         chat.client.finishTasksAndInvalidate()
     }
 
-    /// Every code of ours that the table names is one.
+    /// Every code of HHSocket in the table exists.
     @Test func codesOfTheTableExist() throws {
         let page = try DocumentationPage("Docs/MigratingFromGRPCSwift.md").text
         let source = try DocumentationPage("Sources/HHSocket/SocketError.swift").text

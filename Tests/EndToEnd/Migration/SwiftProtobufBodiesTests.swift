@@ -43,7 +43,7 @@ private struct Transfers: Files_Transfer.ServiceProtocol {
 
 /// Runs the generator, so it is left out where only the tests are built.
 @Suite(.timeLimit(.minutes(1))) struct SwiftProtobufBodiesLineTests {
-    /// The page's line for `protoc`, as far as it is for our generator.
+    /// The page's line for `protoc`, without the parts for other generators.
     @Test(
         .enabled(
             if: Command.installed("protoc") != nil,

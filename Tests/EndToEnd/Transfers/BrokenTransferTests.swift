@@ -8,12 +8,12 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Files over a link that breaks, and while others interfere.
+/// Files over a link that breaks, and while other clients interfere.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct BrokenTransferTests {
-    /// The content that may be under way when a connection is lost.
+    /// The content that may be in transit when a connection is lost.
     private static let underWay: UInt64 = 4 << 20
 
-    /// A number for each connection, the same in each run.
+    /// A number for each connection, which is equal in each run.
     private static func random(_ number: Int, _ range: Range<Int>) -> Int {
         var generator = SeededGenerator(seed: UInt64(number) &+ 42)
         return Int.random(in: range, using: &generator)
@@ -30,7 +30,7 @@ import Testing
             let connections = house.link.connectionCount
             #expect(connections >= 5)
             #expect(result.bytesMoved <= file.size + UInt64(connections) * Self.underWay)
-            // On the wire nothing was sent twice but what was under way in the link's buffers, and what wraps it.
+            // Only the content in the link's buffers, and its framing, was sent twice.
             #expect(house.link.bytesUp < 12_000_000 + connections * 700_000)
             #expect(try house.visible() == ["a"])
         }
@@ -47,14 +47,14 @@ import Testing
             #expect(try TransferHouse.describe(copy) == file)
             let connections = house.link.connectionCount - before.0
             #expect(connections >= 5)
-            // A half of a piece is lost with each connection.
+            // Half a piece is lost with each connection.
             #expect(house.link.bytesDown - before.1 < 12_000_000 + connections * 1_100_000)
             #expect(result.bytesMoved == file.size)
             #expect(try house.hidden() == [])
         }
     }
 
-    /// Connections that carry less than the longest part of a file.
+    /// Connections that carry less than the longest part of a file make progress nevertheless.
     @Test func connectionsThatCarryLittleAreOfUse() async throws {
         try await TransferHouse.with { house in
             let (path, file) = try house.file("source", 400_000)
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    /// The last report does not come; the file is there, and is found.
+    /// The last report does not arrive; the client finds that the file is complete.
     @Test func aLostAnswerIsFoundOut() async throws {
         let finished = Watched(0)
         let link = NIOLockedValueBox<CuttingRelay?>(nil)
@@ -196,7 +196,7 @@ import Testing
             guard put.result == nil else { return }
             #expect(try await failure(of: put).code == .cancelled)
             try await house.nothingUnfinished()
-            // Nothing was there to go on from. The link may be cut meanwhile.
+            // There was nothing to continue from. The link may be cut meanwhile.
             let result = try await house.transfers.put(path, id: id("a")).value
             #expect(result.bytesMoved >= file.size)
         }
@@ -234,7 +234,7 @@ import Testing
     // MARK: Others
 
     @Test func aSecondWriterEndsTheFirst() async throws {
-        // The first one's connections stop after a while, so that it is at work when the second comes.
+        // The connections of the first writer stop after a while, so that it is active when the second one begins.
         let cuts = { @Sendable (number: Int) in CuttingRelay.Allowance(up: 400_000) }
         try await TransferHouse.with(allow: cuts) { house in
             let (path, _) = try house.file("first", 20_000_000, seed: 1)
@@ -264,7 +264,7 @@ import Testing
             let error = try await failure(of: put)
             #expect(error.code == .sourceChanged, "\(error)")
             #expect(try house.visible() == [])
-            // As it then is.
+            // With the link as it is afterwards.
             house.link.allow { _ in .unlimited }
             _ = try await house.transfers.put(path, id: id("a")).value
             #expect(try TransferHouse.describe("\(house.store)/a") == TransferHouse.describe(path))
@@ -276,7 +276,7 @@ import Testing
             let (old, _) = try house.file("old", 8_000_000, seed: 1)
             let (new, file) = try house.file("new", 7_000_000, seed: 2)
             _ = try await house.transfers.put(old, id: id("a")).value
-            // The connection is lost when a part has come.
+            // The connection is lost after a part has arrived.
             try await house.reconnect { CuttingRelay.Allowance(down: $0 == 0 ? 3_000_000 : 400_000) }
             let copy = house.folder.file("copy")
             let get = house.transfers.get(id("a"), to: copy)
@@ -309,7 +309,7 @@ import Testing
                 try handle.write(contentsOf: Data("damage".utf8))
                 try handle.close()
             }
-            // That run may fail, the next succeeds.
+            // This attempt may fail; the next one succeeds.
             if (try? await house.transfers.put(path, id: id("a")).value) == nil {
                 _ = try await house.transfers.put(path, id: id("a")).value
             }
@@ -341,7 +341,7 @@ import Testing
     }
 }
 
-/// A store that tells when a file has become whole, before the client is told.
+/// A store that reports that a file is complete before the client is notified.
 private struct WatchedStore: TransferStore {
     private struct Writer: TransferWriter {
         let writer: any TransferWriter

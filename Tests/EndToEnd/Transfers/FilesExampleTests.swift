@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `Examples/Files`, as two people would use it.
+/// `Examples/Files`, used by two people.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct FilesExampleTests {
     private static let program = Command.executable("files-example")
 
@@ -27,7 +27,7 @@ import Testing
             ] {
                 let outcome = try await Command.run(server + arguments, of: Self.program)
                 #expect(outcome.exitCode == 0, "\(outcome)")
-                // How far it is depends on the machine.
+                // The percentages depend on the machine.
                 printed += outcome.lines.filter { !$0.hasSuffix("%") }.map { "\($0)\n" }.joined()
             }
             let expected = packageFolder.appendingPathComponent("Examples/Files/expected.txt")

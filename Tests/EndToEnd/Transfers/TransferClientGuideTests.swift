@@ -45,7 +45,7 @@ func resumeUploads(of photos: [String], with transfers: TransferClient) async {
         #expect(try part.shortcomings() == [])
     }
 
-    /// The parts of a house that the examples have, and a photograph.
+    /// Runs `body` with the parts of a house that the examples use, and a photograph.
     private func withPhoto(_ body: (TransferHouse, TransferClient, String, String) async throws -> Void) async throws {
         try await TransferHouse.with { house in
             let (photo, _) = try house.file("photo", 300_000)
@@ -60,7 +60,7 @@ func resumeUploads(of photos: [String], with transfers: TransferClient) async {
             configuration.streams = StreamPolicy()
             let client = SocketClient(configuration: configuration)
             let transfers = TransferClient(client)
-            // It was not told to connect.
+            // The transfer connects the client by itself.
             let put = try await transfers.put(photo).value
             #expect(put.file.size == 300_000)
             await client.close()

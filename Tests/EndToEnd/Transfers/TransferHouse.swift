@@ -6,7 +6,7 @@ import HHSocketServer
 import TestSupport
 import Testing
 
-/// A server with a store in a folder, a link to it that may break, and a client behind that.
+/// A server with a store in a folder, a link to it that may break, and a client of that.
 struct TransferHouse {
     let folder: TemporaryFolder
     let server: SocketServer
@@ -16,14 +16,14 @@ struct TransferHouse {
 
     /// The folder of the store.
     var store: String { self.folder.file("store") }
-    /// The folder of what is not whole in the store.
+    /// The folder of unfinished files in the store.
     var unfinished: String { "\(self.store)/+unfinished" }
 
     /// Runs `body`, and ends everything.
     ///
     /// - Parameters:
     ///   - hasTLS: Whether server and client speak TLS.
-    ///   - wrap: Makes the store that is served of the folder's.
+    ///   - wrap: Makes the served store from the folder's.
     ///   - allow: The bytes that each connection of the link may carry.
     static func with(
         limits: TransferLimits = TransferLimits(),
@@ -63,7 +63,7 @@ struct TransferHouse {
 
     /// Another client of the store.
     ///
-    /// - Parameter trust: The authority of its certificate; nil where there is no TLS.
+    /// - Parameter trust: The authority of its certificate; nil without TLS.
     static func client(of server: Endpoint, trusting trust: TLSTrust? = nil) -> SocketClient {
         .connecting(to: server) { configuration in
             configuration.streams = StreamPolicy()
@@ -76,7 +76,7 @@ struct TransferHouse {
 
     /// Writes a file of random bytes.
     ///
-    /// - Returns: Its path, and what it is.
+    /// - Returns: Its path, and its description.
     func file(_ name: String, _ size: Int, seed: UInt64 = 1) throws -> (path: String, file: TransferFile) {
         var generator = SeededGenerator(seed: seed)
         let bytes = Data(generator.bytes(size))
@@ -95,7 +95,7 @@ struct TransferHouse {
 
     /// Loses the client's connection.
     ///
-    /// - Parameter allow: The bytes that the connections after it may carry, by their number from 0.
+    /// - Parameter allow: The bytes that later connections may carry, by their number from 0.
     func reconnect(allowing allow: @escaping @Sendable (Int) -> CuttingRelay.Allowance) async throws {
         _ = try await self.client.data(for: SocketRequest(type: 101))
         let base = self.link.connectionCount
@@ -103,7 +103,7 @@ struct TransferHouse {
         self.link.cut()
     }
 
-    /// The names of the files that can be seen in the store.
+    /// The names of the visible files in the store.
     func visible() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: self.store).filter { !$0.hasPrefix("+") }.sorted()
     }
@@ -113,14 +113,14 @@ struct TransferHouse {
         try FileManager.default.contentsOfDirectory(atPath: self.folder.path).filter { $0.hasPrefix(".") }
     }
 
-    /// Waits until the store has nothing that is not whole.
+    /// Waits until the store has no unfinished file.
     func nothingUnfinished() async throws {
         try await eventually("nothing unfinished") {
             try FileManager.default.contentsOfDirectory(atPath: self.unfinished).isEmpty
         }
     }
 
-    /// Waits until a transfer has moved by some bytes, or is over.
+    /// Waits until a transfer has moved at least `count` bytes, or has ended.
     func progress(of transfer: Transfer, atLeast count: UInt64) async throws {
         try await eventually("\(count) bytes of progress") {
             transfer.progress.completed >= count || transfer.result != nil

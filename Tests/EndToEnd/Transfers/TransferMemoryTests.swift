@@ -7,7 +7,7 @@ import NIOConcurrencyHelpers
 import TestSupport
 import Testing
 
-/// Files are larger than what they cost in memory.
+/// Transfers take less memory than the size of their files.
 @Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(10))) struct TransferMemoryTests {
     private static let size = 256 << 20
     private static let limit = 32 << 20
@@ -46,7 +46,7 @@ import Testing
     @Test func clientAndServerTogetherNeedLittle() async throws {
         try await TransferHouse.with { house in
             let path = try self.source(house)
-            // What is allocated once is there.
+            // One-time allocations have been made.
             _ = try await house.transfers.put(ByteBuffer(repeating: 1, count: 4 << 20), id: id("warm")).value
             let put = try await self.growth { _ = try await house.transfers.put(path, id: id("a")).value }
             #expect(put <= Self.limit, "a put needs \(put >> 20) MiB")

@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    /// What TLS's larger buffers cost is charged while the connection lasts, and it is charged once.
+    /// The larger buffers of TLS are charged once, while the connection lasts.
     @Test func filesComeAndGoOverTLS() async throws {
         try await TransferHouse.with(hasTLS: true) { house in
             let (small, _) = try house.file("small", 100_000)
@@ -84,7 +84,7 @@ import Testing
             _ = try await house.transfers.put(old, id: id("a")).value
             let put = house.transfers.put(new, id: id("a"))
             _ = try await put.value
-            // Nothing that was unfinished is gone.
+            // No unfinished content was discarded.
             #expect(put.progress.changes == 0)
             #expect(try TransferHouse.describe("\(house.store)/a") == file)
         }
@@ -127,7 +127,7 @@ import Testing
             try Data("old".utf8).write(to: URL(fileURLWithPath: path))
             let error = try await failure(of: house.transfers.get(id("nothing"), to: path))
             #expect(error.code == .notFound, "\(error)")
-            // The old one stays.
+            // The old file stays.
             #expect(try String(contentsOfFile: path, encoding: .utf8) == "old")
             #expect(try house.hidden() == [])
             await #expect { try await house.transfers.find(id("nothing")) } throws: { error in
@@ -165,7 +165,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    /// As the wire brings them, since no `TransferID` can be made of them.
+    /// Sent as bytes, since no `TransferID` can be made from them.
     @Test(arguments: [
         "", ".", "..", "../x", "/etc/passwd", "a/b", "a\0b", "\0", "+unfinished", "ä", "a b", "a\n",
         String(repeating: "x", count: 129), "..\\x", "%2e%2e", "~",
@@ -311,9 +311,9 @@ import Testing
                 #expect(try await house.client.data(for: SocketRequest(type: 101, body: body)).body == body)
                 answered += 1
             }
-            // Each call waits for some pieces, not for whole files.
+            // Each call waits only for some pieces, not for whole files.
             #expect(answered >= 10)
-            // Alike, but for the time at which each began.
+            // Both are about equally fast, except for the times at which they began.
             #expect(try await slowerPut >= UInt64(size / 4))
             #expect(try await slowerGet >= UInt64(size / 4))
             for transfer in all { _ = try await transfer.value }

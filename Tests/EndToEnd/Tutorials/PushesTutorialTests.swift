@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The package is for older systems of Apple's than Observation is.
+// The package supports older Apple systems than Observation does.
 #if os(Linux)
 import HHSocketRPC
 import HHSocketTesting
@@ -48,7 +48,7 @@ final class NewsModel {
         let model = NewsModel(client: client)
         let following = Task { await model.follow() }
         let watching = Task { await model.watchConnection() }
-        // Both have subscribed once they have run to their first wait.
+        // Both tasks have subscribed once they have reached their first suspension.
         await Task.yield()
         client.connect()
         try await eventually("the model is online") { await model.isOnline }

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `Examples/Chat`, as two people would use it.
+/// `Examples/Chat`, used by two people.
 @Suite(.tags(.io)) struct ChatExampleTests {
     private func start(_ arguments: [String]) throws -> Command {
         try Command(arguments, of: Command.executable("chat-example"), keepsInputOpen: true)
@@ -20,14 +20,14 @@ import Testing
         try alice.type("is anybody there?")
         try await alice.prints("(sent as 1)")
 
-        // Bob comes later, and hears what was said before.
+        // Bob joins later, and receives the earlier messages.
         let bob = try self.start(["127.0.0.1", port, "bob"])
         defer { bob.signal(SIGKILL) }
         try await bob.prints("1 alice: is anybody there?")
         try bob.type("I am")
         try await alice.prints("2 bob: I am")
 
-        // What the server refuses is told, and nothing else is lost.
+        // A message that the server rejects is reported, and nothing else is lost.
         try bob.type("")
         try await bob.prints("(not sent: illegalLength")
         try bob.type("really")
@@ -44,7 +44,7 @@ import Testing
         defer { alice.signal(SIGKILL) }
         try alice.type("hello")
         try await alice.prints("(sent as 1)")
-        // Bob has begun a line before he is there.
+        // Bob has begun a line before he is connected.
         let bob = try Command(
             ["127.0.0.1", port, "bob"],
             of: Command.executable("chat-example"),

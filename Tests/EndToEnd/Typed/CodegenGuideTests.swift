@@ -64,7 +64,7 @@ private struct Store: Kv_Store.ServiceProtocol {
         )
     }
 
-    /// The page's `.proto` and its line for `protoc`, which make all that its examples use.
+    /// The page's `.proto` and its line for `protoc`, which generate all types of its examples.
     @Test(
         .enabled(
             if: Command.installed("protoc") != nil,
@@ -155,7 +155,7 @@ private struct Store: Kv_Store.ServiceProtocol {
 
         let client = connection
         let reader = Task { try await Self.talk(client, message) }
-        // A subscription counts once the connection's thread has come to it, which a push may be ahead of.
+        // A subscription takes effect on the connection's thread, where a push may be handled first.
         let newsroom = Task {
             while !Task.isCancelled {
                 try await server.push(note)

@@ -13,7 +13,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Sends pieces of files back, with messages of ours.
+/// Returns pieces of files, with HHSocket's messages.
 private struct OurTransfer: GeneratedSamples.Files_Transfer.ServiceProtocol {
     typealias File = GeneratedSamples.Files_File
     typealias Upload = GeneratedSamples.Files_Upload
@@ -49,7 +49,7 @@ private struct OurTransfer: GeneratedSamples.Files_Transfer.ServiceProtocol {
     }
 }
 
-/// The same with swift-protobuf's.
+/// Returns pieces of files, with swift-protobuf's messages.
 private struct TheirTransfer: SwiftProtobufSamples.Files_Transfer.ServiceProtocol {
     typealias File = SwiftProtobufSamples.Files_File
     typealias Upload = SwiftProtobufSamples.Files_Upload
@@ -85,7 +85,7 @@ private struct TheirTransfer: SwiftProtobufSamples.Files_Transfer.ServiceProtoco
     }
 }
 
-/// Services whose messages are swift-protobuf's, from the same `.proto` as those whose messages are ours.
+/// Services with messages of swift-protobuf, from the same `.proto` as services with HHSocket's messages.
 @Suite(.tags(.io)) struct SwiftProtobufBodyTests {
     @Test func theirClientCallsOurServer() async throws {
         var router = Router()
@@ -123,7 +123,7 @@ private struct TheirTransfer: SwiftProtobufSamples.Files_Transfer.ServiceProtoco
             let malformed = SocketRequest(type: 301, body: [0xFF] as [UInt8])
             let refused = await #expect(throws: SocketError.self) { try await client.data(for: malformed) }
             #expect(refused?.code == .protobufFailed)
-            // The name, a string, comes back where the offset, a number, is expected: unknown to swift-protobuf.
+            // The answer has the name, a string, in place of the offset, a number: an unknown field to swift-protobuf.
             let transfer = SwiftProtobufSamples.Files_Transfer.Client(client)
             let piece = try await transfer.fetch(.with { $0.name = "a name" })
             #expect(!piece.unknownFields.data.isEmpty)

@@ -13,7 +13,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a client and a server may say of typed calls, over real connections.
+/// The options of typed calls of clients and servers, over real connections.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TypedCallOptionTests {
     private static let methods = [Kv_Store.Methods.get.type, Kv_Store.Methods.put.type, Kv_Store.Methods.delete.type]
 

@@ -12,7 +12,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A store of values, as `Protos/examples/key_value.proto` has it.
+/// The store of values of `Protos/examples/key_value.proto`.
 private actor Store: Kv_Store.ServiceProtocol {
     private var entries: [String: Kv_Entry] = [:]
 
@@ -161,7 +161,7 @@ private actor Store: Kv_Store.ServiceProtocol {
             let malformed = SocketRequest(type: Kv_Store.Methods.put.type, body: [0xFF, 0xFF] as [UInt8])
             let error = await #expect(throws: SocketError.self) { try await store.client.data(for: malformed) }
             #expect(error?.code == .protobufFailed)
-            // Who wrote the request learns what is wrong with it.
+            // The client is told what is wrong with the request.
             let reason = error?.body.map { String(buffer: $0) } ?? ""
             #expect(reason.hasPrefix("kv.Entry: the bytes end within a field"), "\(reason)")
             let reply = try await store.put(self.entry("still", "here"))
@@ -196,7 +196,7 @@ private actor Store: Kv_Store.ServiceProtocol {
     @Test func pushesAreMessagesAndWhatIsNoneIsCounted() async throws {
         try await self.withStore { store, server in
             let changes = store.pushes(Kv_Changed.self)
-            // A call has gone both ways, so the server knows the connection.
+            // A call was answered, so the server has registered the connection.
             _ = try await store.put(self.entry("a", "1"))
             var change = Kv_Changed()
             change.deleted = "a"
@@ -280,7 +280,7 @@ private actor Store: Kv_Store.ServiceProtocol {
         deletion.key = "broken"
         let error = await #expect(throws: SocketError.self) { try await store.delete(deletion) }
         #expect(error?.code == .timeout)
-        // What nobody has set says what is to be set.
+        // An unset function of the mock throws an error that names it.
         let unset = await #expect(throws: SocketError.self) { try await store.get(Kv_GetRequest()) }
         #expect(unset?.message == "Kv_Store.MockClient was not told what to answer: set its onGet.")
 

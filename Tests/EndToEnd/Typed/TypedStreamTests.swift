@@ -221,7 +221,7 @@ private func scalars(_ number: Int32, _ text: String = "") -> Scalars {
         #expect(unset?.message == "Every_Thing_Everything.MockClient was not told what to answer: set its onTalk.")
     }
 
-    /// Properties of a mock and functions of a client may be called alike.
+    /// Properties of a mock and functions of a client may have equal names.
     @Test func namesOfAStreamAreNoOthers() async throws {
         var mock = Every_Thing_Taken.MockClient()
         let (stream, far) = MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>.mock()

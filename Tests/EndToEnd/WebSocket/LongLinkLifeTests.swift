@@ -7,9 +7,9 @@ import TestSupport
 import Testing
 
 /// The life of a long link, as apps expect it: `connect()` may be called at any time and never makes a second socket;
-/// losses are followed by attempts that begin anew after each opening, and that stop after a number of failures until
-/// a message, the app's return or `connect()` asks for more; there is no attempt without a network; one heartbeat for
-/// each connection; the code, the reason and the manner of each end are told; the user's close is for good.
+/// losses are followed by attempts that start over after each opening, and that stop after a number of failures until a
+/// message, the app's return or `connect()` asks for more; there is no attempt without a network; one heartbeat for
+/// each connection; the code, the reason and the manner of each end are reported; the user's close is final.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LongLinkLifeTests {
     typealias Server = ScriptedWebSocketServer
 
@@ -19,7 +19,7 @@ import Testing
         let server = try await Server()
         let link = try TestLink.make(server.url())
         guard case .idle = link.state else { throw Unexpected(description: "\(link.state)") }
-        // What another link has done since then, this one would have done too.
+        // Anything that another link has done since then, this one could have done too.
         let other = try TestLink.make(server.url("/other"))
         other.connect()
         try await server.wait("the other's request") { $0.request.contains("/other") }
@@ -34,7 +34,7 @@ import Testing
         let link = try TestLink.make(server.url())
         for _ in 0..<20 { link.connect() }
         try await server.wait("the request") { !$0.request.isEmpty }
-        // While it is opened, and with messages that wait.
+        // While it is opening, and while messages wait.
         for number in 0..<20 {
             link.connect()
             link.send(WebSocketMessage("\(number)"), completion: nil)
@@ -106,7 +106,7 @@ import Testing
             try await group.waitForAll()
         }
         #expect(server.count == 8)
-        // One that is closed leaves the others alone.
+        // Closing one does not affect the others.
         links[0].disconnect()
         await links[0].waitUntilClosed()
         for link in links.dropFirst() { _ = try await link.ping() }
@@ -130,7 +130,7 @@ import Testing
             try await server.wait("the message", of: number) { $0.texts == ["\(number)"] }
             server.cut(number)
         }
-        // What is sent before the loss is noticed may be lost.
+        // A message that is sent before the loss is noticed may be lost.
         try await server.wait("the last connection", of: 12) { !$0.request.isEmpty }
         try await link.send(WebSocketMessage("at last"))
         try await server.wait("the last message", of: 12) { $0.texts == ["at last"] }
@@ -138,7 +138,7 @@ import Testing
         await server.close()
     }
 
-    /// A link whose attempts have all failed, and the server that is there too late.
+    /// Runs `body` with a link whose attempts have all failed, and a server that has started too late.
     private func withLinkThatHasGivenUp(
         attempts: Int? = nil,
         _ body: (WebSocketLink, _ startServer: () async throws -> Server) async throws -> Void
@@ -269,7 +269,7 @@ import Testing
                 false
             }
         }
-        // No message makes an attempt, or a timer of its own.
+        // A message starts neither an attempt nor a timer.
         for number in 0..<50 { outcomes.send("\(number)", on: link) }
         #expect(server.count == 1)
         monitor.update(NetworkPath(isReachable: true, name: "cellular"))
@@ -290,7 +290,7 @@ import Testing
         let monitor = ManualNetworkMonitor(NetworkPath(isReachable: true, name: "wifi"))
         let link = try TestLink.make("ws://127.1:\(server.port)/chat") {
             $0.socket.networkMonitor = monitor
-            // Nothing but the news is why something happens.
+            // Only the network's change can cause the probe.
             $0.socket.heartbeat = HeartbeatPolicy(
                 interval: .seconds(600),
                 replyTimeout: isAlive ? .seconds(60) : .milliseconds(200),
@@ -324,7 +324,7 @@ import Testing
         try await TestLink.waitForOpening(events)
         link.applicationDidEnterBackground()
         try await TestLink.event(events, "the background") { if case .enteredBackground = $0 { true } else { false } }
-        // Lost while nobody looks; there is no attempt in the background.
+        // The connection is lost in the background, where no attempt is made.
         server.cut()
         _ = try await TestLink.closure(events)
         try await eventually("the wait without an end") {
@@ -359,7 +359,7 @@ import Testing
         let began = ContinuousClock.now
         let before = server.connections.current[4].pings.count
         try await server.wait("twenty more", of: 4) { $0.pings.count >= before + 20 }
-        // With a second timer they would have come within ten intervals.
+        // With a second timer they would have arrived within ten intervals.
         #expect(ContinuousClock.now - began >= interval * 13)
         #expect(server.connections.current[4].pings.allSatisfy { $0.text == "beat" })
         // A connection that is closed has no heartbeat.
@@ -403,7 +403,7 @@ import Testing
     @Test func anyByteIsLifeWhileAPongIsLate() async throws {
         let message = Server.frame(0x82, [UInt8](repeating: 7, count: 40))
         let pings = NIOLockedValueBox(0)
-        // Answers no ping, but each with the next byte of one message.
+        // Answers each ping not with a pong but with the next byte of one message.
         let server = try await Server { _, _ in
             .accept
         } reaction: { _, frame in
@@ -433,7 +433,7 @@ import Testing
         } reaction: { _, frame in
             guard frame.isPing else { return .usual }
             switch frame.text {
-            // A pong that nobody has asked for, and then the one that was.
+            // An unsolicited pong, and then the requested one.
             case "mine": return .send(Server.frame(0x8A, Array("other".utf8)) + Server.frame(0x8A, frame.payload))
             case "never": return .silence
             default: return .usual
@@ -494,7 +494,7 @@ import Testing
         try await server.send([0x88, 0])
         let closure = try await TestLink.closure(events)
         #expect(closure.code == 1_005 && closure.reason.isEmpty && closure.wasClean)
-        // It is answered by one without a code.
+        // It is answered by a close frame without a code.
         try await server.wait("the answer") { $0.close?.payload == [] }
         link.disconnect()
         await server.close()

@@ -6,9 +6,9 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The opening of a long link, as apps expect it: a wrong URL is a typed error; each attempt asks for a fresh token, in
-/// the path or in a header field; header fields, cookies and an origin are sent as they are given; a refusal is told
-/// with status, header fields and body and is tried again; proxies and TLS work as they do for calls.
+/// The opening of a long link, as apps expect it: a wrong URL is a typed error; each attempt gets a fresh token, in the
+/// path or in a header field; header fields, cookies and an origin are sent as given; a rejection is reported with
+/// status, header fields and body and is retried; proxies and TLS work as they do for calls.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LongLinkOpeningTests {
     typealias Server = ScriptedWebSocketServer
 
@@ -106,7 +106,7 @@ import Testing
         ] {
             #expect(request.contains("\r\n\(line)\r\n"), "\(request)")
         }
-        // Nothing is offered that was not asked for, and no header field is empty.
+        // Nothing is offered by default, and no header field is empty.
         #expect(!request.contains("Sec-WebSocket-Extensions"))
         #expect(!request.contains(": \r\n"))
         link.disconnect()

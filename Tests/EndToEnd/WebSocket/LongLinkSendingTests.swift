@@ -6,9 +6,9 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Messages of a long link, as apps expect them: sending is safe in every state and has an outcome in each; what is
-/// sent while no connection is open leaves after the opening, in order and once; threads may send at the same time;
-/// completions run on the app's queue; nothing of an old connection reaches the app behind the next opening; an error
+/// Messages of a long link, as apps expect them: sending is safe in every state and has an outcome in each; messages
+/// sent without an open connection leave after the opening, in order and once; threads may send at the same time;
+/// completions run on the app's queue; nothing of an old connection reaches the app after the next opening; an error
 /// over a message that is too long names its length, the limit and the setting on both sides.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LongLinkSendingTests {
     typealias Server = ScriptedWebSocketServer
@@ -16,7 +16,7 @@ import Testing
     // MARK: States
 
     @Test func sendingIsSafeInEveryStateAndHasAnOutcome() async throws {
-        // The first two openings are never answered, and the close frame of the third neither.
+        // The first two openings are never answered, nor is the close frame of the third.
         let server = try await Server { number, _ in
             number < 2 ? .silence : .accept
         } reaction: { number, frame in
@@ -29,7 +29,7 @@ import Testing
             outcomes.send(state, on: link)
             link.send(WebSocketMessage([1, 2, 3]), completion: nil)
         }
-        // What nobody has connected yet waits.
+        // Messages wait before `connect()`.
         sendBothKinds("idle")
         link.connect()
         sendBothKinds("connecting")
@@ -172,7 +172,7 @@ import Testing
     }
 
     @Test func nextConnectionBeginsWhenTheOldOneIsGone() async throws {
-        // The close frame of the first connection is not answered: it goes on for a while after the user's close.
+        // The close frame of the first connection is not answered: it stays open for a while after the user's close.
         let server = try await Server { _, _ in
             .accept
         } reaction: { number, frame in
@@ -185,7 +185,7 @@ import Testing
         link.disconnect()
         link.connect()
         try await server.wait("the close frame") { $0.close != nil }
-        // What still comes is the old connection's, and comes before the next one's.
+        // Messages that still arrive are the old connection's, and precede the next one's.
         try await server.send(Server.text("late"))
         var messages = link.messages.makeAsyncIterator()
         #expect(await messages.next()?.text == "late")
@@ -213,7 +213,7 @@ import Testing
                 written.withLockedValue { $0 += 1 }
             }
         }
-        // Until nothing moves any more: 128 MiB are more than the kernel's buffers and ours hold.
+        // Waits until nothing moves: 128 MiB are more than the kernel's buffers and ours hold.
         let last = NIOLockedValueBox((count: 0, times: 0))
         try await eventually("a server that is held up") {
             let now = written.withLockedValue { $0 }
@@ -246,7 +246,7 @@ import Testing
         for word in ["1001", "1000", "maximumMessageLength"] {
             #expect(closure.error?.message.contains(word) == true, "\(closure)")
         }
-        // The server is told too, and the same would happen again.
+        // The server is notified too. A reconnect would fail again.
         let close = try await server.value("the close frame") { $0.close }
         #expect(Array(close.payload.prefix(2)) == [0x03, 0xF1])
         #expect(String(decoding: close.payload.dropFirst(2), as: UTF8.self).contains("maximumMessageLength"))

@@ -5,7 +5,7 @@ import NIOCore
 import NIOPosix
 import TestSupport
 
-/// A client of bytes: it says what it is told to, and keeps what comes.
+/// A client of raw bytes: it sends the given bytes, and keeps the received ones.
 final class RawPeer: Sendable {
     private struct State {
         var received: [UInt8] = []
@@ -72,7 +72,7 @@ final class RawPeer: Sendable {
         return try await self.head()
     }
 
-    /// The head of an answer of HTTP's.
+    /// Reads the head of an HTTP response.
     func head() async throws -> String {
         let end = Array("\r\n\r\n".utf8)
         return try await self.take("an answer") { bytes in
@@ -80,7 +80,7 @@ final class RawPeer: Sendable {
         }
     }
 
-    /// Takes bytes as soon as `length` says how many there are.
+    /// Takes bytes as soon as `length` returns their number.
     @discardableResult
     func take(_ what: String, _ length: @escaping @Sendable ([UInt8]) -> Int?) async throws -> String {
         String(decoding: try await self.takeBytes(what, length), as: UTF8.self)
@@ -98,7 +98,7 @@ final class RawPeer: Sendable {
         }
     }
 
-    /// The next frame of the server's: its first byte, and its payload.
+    /// Reads the server's next frame: its first byte, and its payload.
     func frame() async throws -> (first: UInt8, payload: [UInt8]) {
         let bytes = try await self.takeBytes("a frame") { bytes in
             guard bytes.count >= 2 else { return nil }
@@ -109,7 +109,7 @@ final class RawPeer: Sendable {
         return (bytes[0], Array(bytes.dropFirst(bytes[1] == 126 ? 4 : 2)))
     }
 
-    /// A frame of a client's, masked.
+    /// Returns a client's masked frame.
     static func masked(_ first: UInt8, _ payload: [UInt8]) -> [UInt8] {
         let key: [UInt8] = [1, 2, 3, 4]
         let length =

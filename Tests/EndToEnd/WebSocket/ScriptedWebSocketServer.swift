@@ -5,9 +5,10 @@ import NIOCore
 import NIOPosix
 import TestSupport
 
-/// A WebSocket server that keeps the bytes of its clients, and answers as the test says, right or wrong.
+/// A WebSocket server that keeps the bytes of its clients, and sends the answers that the test determines, right or
+/// wrong.
 final class ScriptedWebSocketServer: Sendable {
-    /// A frame of a client's, unmasked.
+    /// A client's frame, unmasked.
     struct Frame: Hashable, Sendable {
         var first: UInt8
         var payload: [UInt8]
@@ -37,7 +38,7 @@ final class ScriptedWebSocketServer: Sendable {
         case accept
         /// Any other bytes.
         case raw(String)
-        /// None at all.
+        /// No answer.
         case silence
     }
 
@@ -83,7 +84,7 @@ final class ScriptedWebSocketServer: Sendable {
 
     func url(_ path: String = "/chat") -> String { "ws://127.0.0.1:\(self.port)\(path)" }
 
-    /// Waits until the connection has what `find` looks for, and returns that.
+    /// Waits until `find` finds something in the connection, and returns it.
     func value<Found: Sendable>(
         _ what: String,
         of number: Int = 0,
@@ -110,7 +111,7 @@ final class ScriptedWebSocketServer: Sendable {
         try await self.channels.withLockedValue { $0[number] }.writeAndFlush(ByteBuffer(bytes: bytes))
     }
 
-    /// Ends TCP without a word.
+    /// Ends TCP without a close frame.
     func cut(_ number: Int = 0) {
         self.channels.withLockedValue { $0[number] }.close(promise: nil)
     }
@@ -121,7 +122,7 @@ final class ScriptedWebSocketServer: Sendable {
         for channel in self.channels.withLockedValue({ $0 }) { channel.close(promise: nil) }
     }
 
-    /// A frame of a server's.
+    /// Returns a server's frame.
     static func frame(_ first: UInt8, _ payload: [UInt8]) -> [UInt8] {
         let length = payload.count
         guard length > 125 else { return [first, UInt8(length)] + payload }
@@ -171,7 +172,7 @@ final class ScriptedWebSocketServer: Sendable {
             self.received.writeImmutableBuffer(self.unwrapInboundIn(data))
             if !self.isOpen { self.open(context) }
             while self.isOpen, let frame = self.nextFrame() {
-                // The answer is on its way before the test sees the frame.
+                // The answer is sent before the test sees the frame.
                 switch self.reaction(self.number, frame) {
                 case .silence: break
                 case .send(let bytes): self.send(bytes, context)
@@ -226,7 +227,7 @@ final class ScriptedWebSocketServer: Sendable {
             let isMasked = bytes[start + 1] & 0x80 != 0
             let first = bytes[start]
             self.received.moveReaderIndex(forwardBy: header + length)
-            // Where it is not masked the test sees a frame that no client sends.
+            // If it is not masked, the test sees a frame that no client sends.
             return Frame(first: isMasked ? first : 0xFF, payload: payload)
         }
 
@@ -249,7 +250,7 @@ final class ScriptedWebSocketServer: Sendable {
     }
 }
 
-/// Links for tests: quick to come back, and without a look at the machine's network.
+/// Links for tests: quick to reconnect, and without a monitor of the machine's network.
 enum TestLink {
     static func configuration(
         _ url: String,
@@ -276,7 +277,7 @@ enum TestLink {
         return listener.endpoint.port
     }
 
-    /// The next end of a connection that was open.
+    /// Waits for the next end of a connection that was open.
     static func closure(_ events: AsyncStream<WebSocketLink.Event>) async throws -> WebSocketLink.Closure {
         let event = try await first(of: events, "the end of a connection") { event in
             if case .closed = event { true } else { false }
@@ -317,10 +318,10 @@ final class Outcomes: Sendable {
     }
 
     var all: [(text: String, error: SocketError?)] { self.state.current }
-    /// The texts of the messages that have left.
+    /// The texts of the sent messages.
     var sent: [String] { self.all.filter { $0.error == nil }.map(\.text) }
 
-    /// Waits for as many outcomes, in all.
+    /// Waits until there are `count` outcomes in all.
     func wait(for count: Int, fileID: String = #fileID, line: Int = #line) async throws {
         try await self.state.wait("\(count) outcomes", fileID: fileID, line: line) { $0.count >= count }
     }

@@ -75,7 +75,7 @@ import Testing
                 $0.compression = CompressionPolicy(minimumLength: 100)
                 if offers { $0.socket.webSocket.compression = WebSocketCompression() }
             }
-            // The longest message, one byte less and more, and what does not get shorter.
+            // The longest message, one byte less and more, and bodies that do not get shorter.
             for length in [0, 1, 100, 256, 65_515, 65_519, 65_520, 1 << 20] {
                 try await self.echo(client, String(repeating: "compress ", count: length / 9 + 1))
             }
@@ -95,7 +95,7 @@ import Testing
             let plain = SocketClient.connecting(to: addresses[0])
             try await self.echo(webSocket)
             try await self.echo(plain)
-            // One that says nothing is there from the start.
+            // A silent client is connected from the start.
             let silent = try await RawPeer(addresses[0])
             try await eventually("three clients") {
                 await server.push(type: 2_001, body: ByteBuffer(string: "news")) == 3
@@ -253,7 +253,7 @@ import Testing
             #expect(request.header("Authorization") == "Bearer x")
             #expect(seen.withLockedValue { $0 } == [nil])
             #expect(redirected.withLockedValue { $0 } == [false, true])
-            // Nobody sees the query.
+            // The query is not shown.
             #expect(client.history.entries.allSatisfy { !"\($0)".contains("secret") })
             #expect(!"\(entry)".contains("secret"))
             #expect(!"\(dump(entry))".contains("secret"))

@@ -9,7 +9,7 @@ import Testing
 
 /// The delegate of a ``WebSocketLink``.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketDelegateTests {
-    /// Notes what it is notified of, and answers each message with itself, up to a number of them.
+    /// Records its notifications, and echoes messages up to a number.
     private final class Observer: WebSocketLinkDelegate {
         let notes = NIOLockedValueBox<[String]>([])
         private let answers: Int

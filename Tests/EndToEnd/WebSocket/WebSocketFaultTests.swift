@@ -7,9 +7,9 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What our clients do about servers that get WebSocket wrong.
+/// The reactions of our clients to servers that violate WebSocket.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketFaultTests {
-    /// Something that a server sends, and what a client makes of it.
+    /// A fault of a server, and the client's reaction.
     struct Fault: Sendable, CustomTestStringConvertible {
         var reaction: MockWebSocketServer.Reaction
         /// The code of the client's close frame.
@@ -79,13 +79,13 @@ import Testing
                 .frame(.continuation().unfinished()).times(131_072)
             )
         ),
-        // Bytes that come one by one are told apart all the same.
+        // Bytes that arrive one by one are recognised too.
         Fault("is masked", 1_002, .frame(.text("x").masked()).dribbled()),
         // A proxy's page in the middle of everything.
         Fault("reserved bits 4", 1_002, .raw("HTTP/1.1 502 Bad Gateway\r\n\r\n".utf8)),
     ]
 
-    /// Those of messages that are compressed by agreement.
+    /// The faults of messages that are compressed by agreement.
     static let compressionFaults: [Fault] = [
         Fault("the limit is 16777216", 1_009, .deflateBomb(inflatingTo: 64 << 20)),
         Fault("the limit is 16777216", 1_009, .frame(.deflateBomb(inflatingTo: 64 << 20)).dribbled(bytes: 1_000)),
@@ -166,7 +166,7 @@ import Testing
         try await self.commit(fault, server, reconnects: true)
     }
 
-    /// What is unusual, and right.
+    /// Unusual frames that are valid.
     @Test(
         arguments: [
             .text("fine").dribbled(),
@@ -215,7 +215,7 @@ import Testing
         #expect(closure.error?.code == .connectionLost)
         try await link.send(WebSocketMessage("again"))
         try await eventually("the echo") { texts.withLockedValue { $0.last } == "again" }
-        // A reset may take with it what was sent before.
+        // A reset may discard messages that were sent before.
         #expect([["before", "again"], ["again"]].contains(texts.withLockedValue { $0 }))
         link.disconnect()
     }
@@ -284,7 +284,7 @@ import Testing
         link.disconnect()
     }
 
-    /// Few bytes that are many once they are inflated: they come as fast as they are read, and none is lost.
+    /// Few bytes that inflate to many: they are delivered as fast as they are read, and none is lost.
     @Test(arguments: [false, true])
     func messagesThatInflateAreHeldBackUntilTheyAreRead(hasHandler: Bool) async throws {
         let server = try await MockWebSocketServer(compression: WebSocketCompression())
@@ -299,7 +299,7 @@ import Testing
         if hasHandler { link.setMessageHandler(take) }
         link.connect()
         try await link.send(WebSocketMessage("go"))
-        // Empty while there is a handler.
+        // The sequence is empty while there is a handler.
         let reading = Task { for await message in link.messages { take(message) } }
         #expect(try await self.closure(events).code == 4_000)
         #expect(lengths.withLockedValue { $0 } == Array(repeating: 900_000, count: 50) + [4])
@@ -307,7 +307,7 @@ import Testing
         link.disconnect()
     }
 
-    /// What a server has sent before it ended TCP without a close frame, and nobody has read yet.
+    /// Unread messages that a server has sent before it ended TCP without a close frame.
     @Test func messagesBeforeAnEndAreReadAfterIt() async throws {
         let server = try await MockWebSocketServer()
         server.on(text: "go", .text("x").times(2_000).then(.disconnect))
@@ -328,7 +328,7 @@ import Testing
 
     // MARK: Openings
 
-    /// An answer to the request, and what a client makes of it.
+    /// An answer to the request, and the client's error.
     struct Refusal: Sendable, CustomTestStringConvertible {
         var answer: MockOpening
         /// A part of the error's message.
@@ -414,7 +414,7 @@ import Testing
 
     @Test func redirectsHaveOneTimeTogether() async throws {
         let answer = MockOpening.refuse(status: 302, headers: ["Location": "/again"]).delayed(by: .milliseconds(200))
-        // It may end while the client connects to the place that the last one named.
+        // The time may end while the client connects to the target of the last redirect.
         try await self.expectTimeout(saying: "within 0.5 seconds", after: answer)
     }
 

@@ -24,7 +24,7 @@ import Testing
         var ends: Int { self.state.withLockedValue { $0.ended } }
     }
 
-    /// A server that echoes, and does what texts say: `close CODE REASON`, `throw`.
+    /// Starts a server that echoes, and obeys the texts `close CODE REASON` and `throw`.
     private func server(
         port: Int = 0,
         _ seen: Seen,
@@ -53,7 +53,7 @@ import Testing
         return server
     }
 
-    /// A port that nobody listens on.
+    /// Returns a port on which nothing listens.
     private func freePort() async throws -> Int {
         let listener = try await ByteServer { _, _ in ByteBuffer() }
         try await listener.close()
@@ -133,7 +133,7 @@ import Testing
         let port = try await self.freePort()
         let link = try self.link(port)
         link.connect()
-        // A second one while the first is under way changes nothing.
+        // A second call during the first attempt has no effect.
         link.connect()
         let outcomes = NIOLockedValueBox<[Bool]>([])
         for number in 0..<100 {
@@ -248,7 +248,7 @@ import Testing
                 try await link.send(WebSocketMessage(.text, ByteBuffer(bytes: [0xFF])))
             }
             #expect(error?.code == .invalidArgument)
-            // Nothing is lost by it.
+            // No message is lost.
             try await link.send(WebSocketMessage("hello"))
         }
     }
@@ -334,7 +334,7 @@ import Testing
         try await eventually("the failure") { bigOutcome.withLockedValue { $0 } != nil }
         #expect(bigOutcome.withLockedValue { $0?.delivery } == .sentUnknown)
         let server = try await self.server(port: port, seen)
-        try await eventually("the message behind it") { seen.texts == ["after"] }
+        try await eventually("the message after it") { seen.texts == ["after"] }
         link.disconnect()
         await server.shutdown(gracePeriod: .zero)
     }

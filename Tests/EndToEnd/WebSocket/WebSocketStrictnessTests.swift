@@ -6,9 +6,9 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Faults that users of WebSocket libraries report, each of which must not be ours: masks that neither side insists on;
-/// a server that cannot shut down while a client is silent; limits that fail without saying which; compressed control
-/// frames; empty header fields for extensions.
+/// Faults that users of WebSocket libraries report, which this package must not have: masks that neither side insists
+/// on; a server that cannot shut down while a client is silent; limits that fail without saying which; compressed
+/// control frames; empty header fields for extensions.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketStrictnessTests {
     /// A server that echoes on `/chat` and has calls on `/rpc`.
     private func with(
@@ -77,7 +77,7 @@ import Testing
         try await self.with { server, address in
             let peer = try await RawPeer(address)
             #expect(try await peer.open(path, subprotocol: subprotocol).hasPrefix("HTTP/1.1 101 "))
-            // It answers nothing from here on, neither a close frame nor go-away.
+            // From here on the client answers neither a close frame nor a go-away.
             try await withDeadline("the end of the shutdown", within: .seconds(60)) {
                 await server.shutdown(gracePeriod: .seconds(1))
             }
@@ -85,7 +85,7 @@ import Testing
             if subprotocol == nil {
                 #expect(first.first == 0x88 && self.code(first) == 1_001)
             } else {
-                // Clients of calls may stay until the time is up.
+                // Clients of calls may stay until the end of the grace period.
                 #expect(first.first == 0x82)
             }
             try await peer.waitForEnd()
@@ -108,7 +108,7 @@ import Testing
             let closure = try await TestLink.closure(events)
             #expect(closure.code == 1_009 && closure.wasClean)
             for word in ["1001", "1000", "maximumMessageLength"] { #expect(closure.reason.contains(word)) }
-            // An error that is logged says so as well.
+            // The logged error names the setting too.
             #expect(closure.error?.message.contains("maximumMessageLength") == true)
             link.disconnect()
             let peer = try await RawPeer(address)

@@ -7,7 +7,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What peers that are not ours see of a WebSocket, byte for byte.
+/// The bytes of a WebSocket that other implementations see.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketWireTests {
     /// A request of type 101 with this payload.
     private func request(_ text: String, serial: UInt32 = 50) -> [UInt8] {
@@ -89,7 +89,7 @@ import Testing
             ([0x82, 0x00], 1_002), (RawPeer.masked(0xC2, [1]), 1_002), (RawPeer.masked(0x83, [1]), 1_002),
             (RawPeer.masked(0x81, Array("text".utf8)), 1_003), (RawPeer.masked(0x80, [1]), 1_002),
             (RawPeer.masked(0x88, [1]), 1_002), (RawPeer.masked(0x88, [0x03, 0xED]), 1_002),
-            // A payload that no server takes, and bytes that are no frame.
+            // A payload over every server's limit, and bytes that are no frame.
             (RawPeer.masked(0x82, [0, 0, 0, 101, 0, 0, 0, 50, 1, 0x10, 0, 0]), 1_009),
         ] as [([UInt8], Int)]
     )
@@ -98,7 +98,7 @@ import Testing
             try await peer.send(RawPeer.masked(0x82, self.request("before")) + bytes)
             let answer = try await peer.frame()
             #expect(String(decoding: answer.payload, as: UTF8.self).contains("before"))
-            // The flush that has the answer has status 301 too.
+            // The flush with the answer also contains status 301.
             if code == 1_009 { #expect(Array(answer.payload.suffix(12).prefix(4)) == [0, 0, 1, 45]) }
             let close = try await peer.frame()
             #expect(close.first == 0x88)

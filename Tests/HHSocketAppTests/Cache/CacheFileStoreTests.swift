@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketApp
 
-/// A store as an app may have it: each answer in a file of its own.
+/// A store like an app's, with a file for each answer.
 private actor FileStore: ResponseStore {
     private struct File: Codable {
         var key: [UInt8]
@@ -22,7 +22,7 @@ private actor FileStore: ResponseStore {
     }
 
     private func url(_ key: ResponseKey) -> URL {
-        // An app would take a digest, for names have a limit.
+        // An app would use a digest, since the length of names is limited.
         self.folder.appendingPathComponent(key.bytes.map { String($0, radix: 16) }.joined(separator: "-"))
     }
 
@@ -50,7 +50,7 @@ private actor FileStore: ResponseStore {
     }
 }
 
-/// A store that does one thing at a time, as slowly as the test wants.
+/// A store that performs one operation at a time, as slowly as the test requests.
 private final class SlowStore: ResponseStore {
     let gate = Gate()
     let log = Watched<[String]>([])
@@ -76,7 +76,7 @@ private final class SlowStore: ResponseStore {
     var count: Int { self.memory.count }
 }
 
-/// What stands in for memory.
+/// Stores that supplement memory.
 @Suite(.timeLimit(.minutes(5))) struct CacheFileStoreTests {
     private func request(_ body: String = "7", type: UInt32 = 101) -> APIRequest<String> {
         var request = APIRequest(SocketRequest(type: type, body: body)) { $0.string }
@@ -94,7 +94,7 @@ private final class SlowStore: ResponseStore {
         #expect(try await first.response(for: self.request()).source == .network)
         _ = try await first.value(for: self.request("88", type: 102))
         await first.cache.flush()
-        // As after the next start.
+        // The situation after a restart.
         let second = APIManager(client: transport, cache: cache(), name: "profile")
         let hit = try await second.response(for: self.request())
         #expect(hit.isHit && hit.value == "answer to 1")
@@ -122,7 +122,7 @@ private final class SlowStore: ResponseStore {
         #expect(try await first == "1")
         try await told.wait("all") { $0 == 2 }
         await cache.flush()
-        // The clearing stands before the second look, and only what was asked for after it is kept.
+        // The removal precedes the second read, and only answers requested after it are kept.
         #expect(store.log.current == ["read", "remove", "read", "store"])
         #expect(store.count == 1)
     }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketApp
 
-/// What makes two requests the same, and what is kept of an answer.
+/// The equality of requests, and the kept parts of an answer.
 @Suite(.timeLimit(.minutes(5))) struct CacheKeyTests {
     private func request(_ change: (inout APIRequest<ByteBuffer>) -> Void) -> APIRequest<ByteBuffer> {
         var request = APIRequest(SocketRequest(type: 101, body: "7"))
@@ -21,7 +21,7 @@ import Testing
         #expect(plain.key == self.request { _ in }.key)
         #expect(plain.key != self.request { $0.request.type = 102 }.key)
         #expect(plain.key != self.request { $0.request.body = ByteBuffer(string: "8") }.key)
-        // How the call is made is no part of it, nor are other headers.
+        // The options of the call are not part of the key, nor are other headers.
         #expect(plain.key == self.request { $0.request.timeout = .seconds(3) }.key)
         #expect(plain.key == self.request { $0.request.metadata = ["trace": "1"] }.key)
         #expect(plain.key == self.request { $0.significantHeaders = ["language"] }.key)
@@ -42,14 +42,14 @@ import Testing
     }
 
     @Test func noTwoRequestsRunTogetherIntoOneKey() {
-        // The same bytes, cut elsewhere.
+        // Equal bytes, divided differently.
         func key(_ metadata: [String: String], _ body: String) -> ResponseKey {
             ResponseKey(type: 101, body: ByteBuffer(string: body), metadata: metadata)
         }
         let keys = [
             key(["a": "bc"], "d"), key(["ab": "c"], "d"), key(["a": "b"], "cd"), key(["a": "b", "c": ""], "d"),
             key([:], "abcd"), key(["abcd": ""], ""), key(["": "abcd"], ""),
-            // What would be the length of a value, within a name.
+            // The encoding of a value's length, within a name.
             key(["a": "\0\0\0\0x"], ""), key(["a\0\0\0\u{5}": ""], "x"),
         ]
         #expect(Set(keys).count == keys.count)

@@ -73,17 +73,17 @@ import Testing
         var policy: CachePolicy
         var owner: String
         var deadline: NIODeadline
-        /// How many steps there had been.
+        /// The number of earlier steps.
         var step: Int
     }
 
-    /// What is known of the callers and the calls from outside.
+    /// The externally visible state of the callers and the calls.
     private struct Model {
         var world = CacheWorld()
         var waiting: [CacheWorld.Caller: Asked] = [:]
         /// The step in which each call began.
         var began: [UInt64: Int] = [:]
-        /// By key, the last step in which all of it was cleared.
+        /// The last step in which each key was cleared, by key.
         var cleared: [Int: Int] = [:]
         /// The last step in which something was cleared.
         var parted = 0
@@ -105,7 +105,7 @@ import Testing
             self.perform(step, &model)
             if let broken = self.check(&model) { return "step \(model.step), \(step): \(broken)" }
         }
-        // In the end everybody has been told.
+        // In the end all callers have been answered.
         model.step += 1
         while !model.world.operations.isEmpty {
             model.world.stepStore()
@@ -145,7 +145,7 @@ import Testing
             model.world.stepStore()
         case .answer(let index, let revision):
             guard let call = self.call(index, model) else { return }
-            // What it is the answer to is what it says.
+            // The answer's text names its request.
             let response = SocketResponse(
                 type: 101,
                 body: ByteBuffer(string: "\(call)"),
@@ -221,7 +221,7 @@ import Testing
         case .stale(let age):
             guard age >= .seconds(10), age < .seconds(30), case .returningStale = asked.policy, !caller.isRefresh
             else { return "\(caller) gets a stale answer of age \(age)" }
-            // A fresh one is on its way.
+            // A fresh answer is in transit.
             var refresh = asked
             refresh.deadline = completion.time + .seconds(30)
             model.waiting[caller.refresh] = refresh
@@ -235,7 +235,7 @@ import Testing
         let single = waiting.count - shared.count
         let running = model.running(key)
         if running.count < single { return "\(single) calls of their own are waited for, and \(running.count) run" }
-        // Those that began before something was cleared are apart from those that began after.
+        // Calls that began before a clearing are separate from those that began after it.
         let isParted =
             running.contains { model.began[$0] ?? 0 <= model.parted }
             || waiting.values.contains { $0.step <= model.parted }
@@ -247,7 +247,7 @@ import Testing
             if case .lookUp(_, let asked) = operation { asked == APIRequest(Model.key(key)).key } else { false }
         }
         if !shared.isEmpty, running.count == single, !looks { return "somebody waits for nothing" }
-        // What is kept, or will be, was asked for after the last time that it was cleared.
+        // Answers that are or will be kept were requested after the last clearing.
         let cleared = model.cleared[key] ?? 0
         var kept = model.world.kept[APIRequest(Model.key(key)).key]
         for operation in model.world.operations {

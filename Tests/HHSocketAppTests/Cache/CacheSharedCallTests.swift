@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketApp
 
-/// Who is answered from the cache, who waits for whose call, and what is kept: as decisions, in virtual time.
+/// The decisions on answers from the cache, on shared calls, and on kept answers, in virtual time.
 @Suite(.timeLimit(.minutes(5))) struct CacheSharedCallTests {
     // MARK: Validity
 
@@ -162,7 +162,7 @@ import Testing
         #expect(world.calls.count == 1)
         world.answer("first", metadata: ["revision": "a"])
         #expect(world.texts == ["network first"])
-        // Both share the next, which knows what has just come.
+        // Both share the next call, which has the revision of the answer that has just arrived.
         #expect(world.calls.count == 1 && world.begun.count == 2)
         #expect(world.lastRequest?.metadata == ["revision": "a"])
         world.answer("second")
@@ -192,7 +192,7 @@ import Testing
         #expect(world.lastRequest?.metadata == ["revision": "a"])
         world.fail(.notModified, metadata: ["region": "us"])
         #expect(world.texts.last == "revalidated hello")
-        // Its validity begins anew.
+        // Its validity starts over.
         world.pass(.seconds(59))
         world.ask(3)
         #expect(world.texts.last == "cache(age: 59.0 seconds) hello")
@@ -216,7 +216,7 @@ import Testing
         #expect(world.calls.count == 1)
         world.answer("hello again")
         #expect(world.texts == ["network hello", "network hello again"])
-        // A request that asks for more itself fails as it would have.
+        // A request that was not made conditional fails with the error.
         world.ask(3, world.asking(CacheWorld.request("8")))
         world.fail(code)
         #expect(world.texts.last == "\(code)")
@@ -288,7 +288,7 @@ import Testing
         #expect(world.cancelled == world.begun && world.calls.isEmpty)
         world.ask(3)
         #expect(world.begun.count == 2)
-        // What comes of the first has no effect.
+        // The result of the first call has no effect.
         world.answer("late", call: world.begun[0])
         #expect(world.kept.isEmpty && world.completions.count == 2)
         world.answer("hello")
@@ -383,7 +383,7 @@ import Testing
         world.pass(.seconds(2))
         world.fail(.timeout)
         #expect(world.texts == ["timeout"])
-        // Asked again with the rest of the time.
+        // The request is made again with the rest of its time.
         #expect(world.calls.count == 1)
         #expect(world.lastRequest?.timeout == .seconds(6))
         world.pass(.seconds(1))
@@ -451,7 +451,7 @@ import Testing
         world.ask(1)
         world.answer("the old user's")
         _ = world.askOnly(2, world.asking())
-        // Cleared when the store has read it, and has not said so yet.
+        // The cache is cleared when the store has read the answer, but not delivered it yet.
         guard case .lookUp(let number, let key)? = world.operations.popLast() else {
             Issue.record("nothing was looked up")
             return
@@ -461,7 +461,7 @@ import Testing
         let now = world.now
         world.perform { $0.found(read, by: number, at: now, &$1) }
         #expect(world.completions.count == 1)
-        // Who asks now shares nothing with it, and its answer is not kept.
+        // A new request does not share this call, and its answer is not kept.
         world.ask(3)
         #expect(world.begun.count == 3)
         world.answer("the old user's again", call: world.begun[1])
@@ -498,7 +498,7 @@ import Testing
         world.runStore()
         world.answer("both's", call: world.begun[2])
         #expect(world.kept.values.map(\.response.string) == ["b's"])
-        // What another manager looks up is not found either, if it was the cleared one's.
+        // Another manager's lookup does not find the cleared manager's answer either.
         #expect(world.texts(of: last) == [])
         world.answer("b's own", call: world.begun[3])
         #expect(Set(world.kept.values.map(\.response.string)) == ["b's", "b's own"])

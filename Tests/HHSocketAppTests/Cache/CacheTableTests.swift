@@ -44,7 +44,7 @@ import Testing
         var table = ResponseCacheTable(maximumCost: MemoryResponseStore.defaultMaximumCost)
         for number in 0..<1_000 { table.store(self.answer("", bytes: 60_000), for: self.key(number)) }
         #expect(table.cost <= 20_000_000)
-        // NIO's buffers are as long as the next power of two.
+        // The length of NIO's buffers is the next power of two.
         #expect(table.count == 20_000_000 / self.answer("", bytes: 60_000).cost(with: self.key(999)))
         #expect(table.evictions == 1_000 - table.count)
     }
@@ -99,7 +99,7 @@ import Testing
 
     private func modelKey(_ number: Int) -> ResponseKey { self.key(number, type: 101 + UInt32(number % 2)) }
 
-    /// The same as a list that is searched from end to end; nil if both agree at each step.
+    /// Compares the table with a list that is searched linearly; nil if both agree at each step.
     private func disagreement(_ script: [Step]) -> String? {
         let maximum = 40_000
         var table = ResponseCacheTable(maximumCost: maximum)

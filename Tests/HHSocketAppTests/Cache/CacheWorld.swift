@@ -7,7 +7,7 @@ import TestSupport
 
 @testable import HHSocketApp
 
-/// A ``SharedCallMachine`` with a store, calls and a time that a test moves.
+/// A ``SharedCallMachine`` with a store, calls and a clock that a test advances.
 struct CacheWorld {
     typealias Caller = SharedCallMachine.Caller
 
@@ -16,7 +16,7 @@ struct CacheWorld {
         var result: Result<SharedCallMachine.Answer, SocketError>
         var time: NIODeadline
 
-        /// Such as `network hello`, `cache(3.0 seconds) hello` or `timeout`.
+        /// The result as text, such as `network hello`, `cache(3.0 seconds) hello` or `timeout`.
         var text: String {
             switch self.result {
             case .success(let answer): "\(answer.source) \(answer.response.string)"
@@ -36,9 +36,9 @@ struct CacheWorld {
     var now = CacheWorld.beginning
     var kept: [ResponseKey: StoredResponse] = [:]
     var operations: [SharedCallMachine.StoreOperation] = []
-    /// Those in flight.
+    /// The calls in flight.
     var calls: [UInt64: SocketRequest] = [:]
-    /// All that were begun, in order.
+    /// All calls that were begun, in order.
     var begun: [UInt64] = []
     var cancelled: [UInt64] = []
     var completions: [Completion] = []
@@ -109,7 +109,7 @@ struct CacheWorld {
 
     mutating func ask(_ number: Int) { self.ask(number, self.asking()) }
 
-    /// The store does the next thing.
+    /// Performs the store's next operation.
     mutating func stepStore() {
         guard !self.operations.isEmpty else { return }
         switch self.operations.removeFirst() {
@@ -124,12 +124,12 @@ struct CacheWorld {
         }
     }
 
-    /// The store does all that there is.
+    /// Performs all operations of the store.
     mutating func runStore() {
         while !self.operations.isEmpty { self.stepStore() }
     }
 
-    /// A call ends, the last one that was begun if nothing else is said.
+    /// Ends a call, by default the last one that was begun.
     mutating func answer(
         _ result: Result<SocketResponse, SocketError>,
         call: UInt64? = nil
@@ -166,7 +166,7 @@ struct CacheWorld {
         self.perform { $0.remove(removal, &$1) }
     }
 
-    /// Time passes, with each alarm on its way.
+    /// Advances the time, and fires each alarm in between.
     mutating func pass(_ duration: Duration) {
         let end = APIClock.Moment(
             date: self.now.date.addingTimeInterval(duration.inSeconds),

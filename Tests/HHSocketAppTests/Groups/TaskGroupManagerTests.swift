@@ -7,7 +7,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Requests of a manager's in a group.
+/// Requests of a manager in a group.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskGroupManagerTests {
     private let request = APIRequest(SocketRequest(type: 101, body: "7"))
     private let results = NIOLockedValueBox<[SocketError.Code?]>([])
@@ -48,7 +48,7 @@ import Testing
         try await eventually("the end") { group.outcome != nil }
         #expect(group.outcome?.isCancelled == true)
         #expect(self.results.withLockedValue { $0 } == [.cancelled, .cancelled, .cancelled])
-        try await eventually("nobody waits") { gate.waitingCount == 0 }
+        try await eventually("no call waits") { gate.waitingCount == 0 }
     }
 
     @Test(arguments: [true, false]) func aManagerThatGoesTakesItsRequestsAlong(isResumed: Bool) async throws {

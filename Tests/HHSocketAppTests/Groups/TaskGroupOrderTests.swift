@@ -8,23 +8,23 @@ import Testing
 
 @testable import HHSocketApp
 
-/// What can happen to a group, in every order.
+/// The events of a group, which are tried in every order.
 private enum Step: CaseIterable {
     case resume, cancel, add, addEnded, addFailing, leaveFirst, leaveLast, release
 }
 
-/// What must come of it, written as plainly as possible.
+/// The required behaviour, as simple as possible.
 private struct GroupModel {
     var hasBegun = false
     var wasCancelled = false
     var isReleased = false
-    /// Nil: no end has been told. Else whether it was by a cancel.
+    /// The reported end: whether it was a cancel; nil if none was reported.
     var end: Bool?
-    /// Who has not ended.
+    /// The members that have not ended.
     var open: [Int] = []
     var count = 0
     var failed: [Int] = []
-    /// What each member is told.
+    /// The orders to each member.
     var orders: [Int: [String]] = [:]
 
     private mutating func completeIfDone() {
@@ -33,7 +33,7 @@ private struct GroupModel {
     }
 
     mutating func run(_ step: Step) {
-        // Nobody has it any more.
+        // The group was released.
         let isGone = self.isReleased
         switch step {
         case .resume where !isGone && !self.hasBegun && !self.wasCancelled:
@@ -69,7 +69,7 @@ private struct GroupModel {
             self.open.removeLast()
             self.completeIfDone()
         case .release:
-            // One that has begun goes on; but nobody can tell it anything any more.
+            // A group that has begun continues, but can no longer be controlled.
             self.isReleased = true
         default: break
         }
@@ -81,7 +81,7 @@ private struct Broken: Error {}
 private final class FakeMember: SocketTaskGroupMember {
     let number: Int
     private let log: NIOLockedValueBox<[Int: [String]]>
-    /// As tasks keep their handler.
+    /// The end, retained as tasks retain their handler.
     private let end: @Sendable ((any Error)?) -> Void
 
     init(
@@ -115,7 +115,7 @@ private final class FakeMember: SocketTaskGroupMember {
         }
     }
 
-    /// Runs one history, and says what is not as it must be.
+    /// Runs one history, and returns the difference from the required behaviour.
     private func fault(_ history: [Step]) -> String? {
         var model = GroupModel()
         let log = NIOLockedValueBox<[Int: [String]]>([:])
@@ -155,7 +155,7 @@ private final class FakeMember: SocketTaskGroupMember {
             case .leaveFirst, .leaveLast:
                 guard let leaving, let end = ends.removeValue(forKey: leaving) else { break }
                 end(nil)
-                // The second time means nothing.
+                // The second call has no effect.
                 end(Broken())
             case .release:
                 group = nil
@@ -176,12 +176,12 @@ private final class FakeMember: SocketTaskGroupMember {
                 return "failures are \(outcome.failures) instead of \(model.failed)"
             }
         }
-        // Who is let go of counts as ended, so everything comes to an end, and nothing is kept.
+        // A released member counts as ended, so everything ends, and nothing is retained.
         ends = [:]
         group = nil
         let count = outcomes.withLockedValue { $0.count }
         let hasBegun = model.hasBegun || model.wasCancelled
-        // Members that hold their own end keep a running group until they end.
+        // Members that hold their own end retain a running group until they end.
         let mayWait = hasBegun && !model.open.isEmpty
         guard mayWait || count == (hasBegun ? 1 : 0) else { return "told \(count) times at the end" }
         if !mayWait {
@@ -202,12 +202,12 @@ private final class FakeMember: SocketTaskGroupMember {
         #expect(count == 8 + 64 + 512 + 4_096 + 32_768)
     }
 
-    /// Longer ones than can all be tried.
+    /// Random histories that are too long to try all.
     @Test func randomHistories() {
         for seed in 0..<UInt64(historyCount) {
             var generator = SeededGenerator(seed: seed)
             let history = (0..<Int.random(in: 6...40, using: &generator)).map { _ in
-                // Released late, or little else would be tried.
+                // The release is rare; otherwise few other steps would be tried.
                 Int.random(in: 0..<40, using: &generator) == 0
                     ? Step.release : Step.allCases.dropLast().randomElement(using: &generator) ?? .resume
             }

@@ -9,7 +9,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What happened, in order.
+/// A record of events, in order.
 private final class Events: Sendable {
     private let box = NIOLockedValueBox<[String]>([])
 
@@ -18,7 +18,7 @@ private final class Events: Sendable {
     func add(_ event: String) { self.box.withLockedValue { $0.append(event) } }
 }
 
-/// Ends when it is told to.
+/// A member that ends on request.
 private final class ManualMember: SocketTaskGroupMember {
     private let end: @Sendable ((any Error)?) -> Void
     private let fraction = NIOLockedValueBox(0.0)
@@ -45,7 +45,7 @@ private final class ManualMember: SocketTaskGroupMember {
         let client = SocketClient.connecting(to: server.endpoint)
         let events = Events()
         let (ends, continuation) = AsyncStream.makeStream(of: Int.self)
-        // Handlers on queues of their own, the group's on yet another: only the group itself can keep the order.
+        // Handlers run on different queues, and the group's on another one: only the group itself can keep the order.
         let group = SocketTaskGroup { outcome in
             events.add("end")
             continuation.yield(outcome.failures.count)
@@ -105,7 +105,7 @@ private final class ManualMember: SocketTaskGroupMember {
         try await server.received(5, ofType: 101)
         group.cancel()
         group.cancel()
-        // One that comes too late is cancelled too, and waited for where there is still somebody to wait for.
+        // A late member is cancelled too; a group that still waits for others also waits for it.
         group.add(self.request("late"), to: client)
         #expect(await outcome.isCancelled)
         #expect(events.all == [String](repeating: "cancelled", count: 5) + ["end true"])

@@ -178,7 +178,7 @@ actor FolderStore: ResponseStore {
         let kept = try ResponseCache(store: FolderStore(folder: folder))
 
         let manager = APIManager(client: MockTransport { $0.body }, cache: kept, name: "profiles")
-        // Longer than a file's name may be.
+        // The body is longer than the limit of a file's name.
         let body = String(repeating: "7/", count: 1_000)
         var request = APIRequest(SocketRequest(type: 101, body: body))
         request.cachePolicy = .returningCached

@@ -23,7 +23,7 @@ import Testing
     @Test(arguments: [CallbackQueue.default, .socketThread])
     func aThousandIdenticalRequestsAtOnceAreOneCall(_ queue: CallbackQueue) async throws {
         let server = try await MockServer(.echo)
-        // While most of them ask. Those that ask later find the answer.
+        // The call is in flight while most of them ask. Later ones find the answer.
         server.on(101, .echo.delayed(by: .milliseconds(50)))
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.callbackQueue = queue }
         let cache = ResponseCache()
@@ -63,7 +63,7 @@ import Testing
             // On the socket thread, so that no handler can run at the same time.
             manager.dispatch(unanswered) { _ in }
             manager.dispatch(unanswered) { _ in }
-            // Refused at once.
+            // The request is rejected immediately.
             manager.dispatch(request) { result in
                 if case .failure(let error) = result { note("\(error.code)") } else { note("answered") }
             }

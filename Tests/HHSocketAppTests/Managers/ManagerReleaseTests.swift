@@ -9,7 +9,7 @@ import Testing
 
 @testable import HHSocketApp
 
-/// Releases and cancellations in every order. Nobody is told twice or never, and nothing stays behind.
+/// Releases and cancellations in every order. Each handler is called exactly once, and nothing stays behind.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ManagerReleaseTests {
     enum Event: CaseIterable { case dispatch, cancel, release, answer, clear }
 
@@ -25,7 +25,7 @@ import Testing
         return orders(of: Event.allCases)
     }()
 
-    /// What is left of one order.
+    /// The objects left after one order of events.
     private struct Remains {
         let manager = WeakReference<APIManager>()
         let cache = WeakReference<ResponseCache>()
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    /// - Parameter settles: Whether what an event leads to comes before the next one.
+    /// - Parameter settles: Whether the effects of an event precede the next one.
     private func play(_ events: [Event], _ policy: CachePolicy, settles: Bool) async throws -> Remains {
         var remains = Remains()
         let gate = Gate()
@@ -95,7 +95,7 @@ import Testing
                     ?? events.count,
                 events.count
             )
-            // Cancelled before it could be answered.
+            // The request was cancelled before it could be answered.
             if remains.wasDispatched, let answered = events.firstIndex(of: .answer), ended < answered {
                 #expect(told == [.cancelled], "\(events)")
             }
@@ -126,7 +126,7 @@ import Testing
         }
         ask(1, 101) { began.withLockedValue { $0 += 1 } }
         try await began.wait("the first answer") { $0 == 1 }
-        // The stale answer is told of when the call for a fresh one is decided on, and has not begun.
+        // The stale answer is delivered when the call for a fresh one was decided on, but has not begun.
         ask(2, 102) {
             calls.cancel(.init(manager: 1, number: 2))
             began.withLockedValue { $0 += 1 }
@@ -156,7 +156,7 @@ import Testing
         try await eventually("the manager's end") { reference.object == nil }
     }
 
-    /// With the handler goes the manager, whose end asks for the lock of the cache.
+    /// Releasing the handler releases the manager, which takes the lock of the cache.
     @Test func aRefreshHandlerThatIsTheLastToHoldItsManagerIsLetGoOutsideTheLock() async throws {
         let gate = Gate()
         let isFirst = NIOLockedValueBox(true)

@@ -11,7 +11,7 @@ import Testing
 
 @testable import HHSocketApp
 
-/// What screens see of their manager, without a server and in virtual time.
+/// The behaviour of a manager for its screens, without a server and in virtual time.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ManagerTests {
     private let clock = VirtualClock()
     private let calls = NIOLockedValueBox(0)
@@ -76,7 +76,7 @@ import Testing
         var request = self.request("7", .returningStale(upTo: .seconds(60)))
         request.validity = .zero
         _ = try await manager.value(for: request)
-        // A refresh that overtakes does so now and then only.
+        // A refresh overtakes only occasionally.
         for round in 1...300 {
             let told = Watched<[Bool]>([])
             manager.dispatch(
@@ -188,7 +188,7 @@ import Testing
             }
             #expect(error.code == code && error.delivery == .answered)
         }
-        // The answer itself was a good one.
+        // The answer itself was valid.
         #expect(manager.cache.statistics.calls == 2)
         let named = APIRequest(SocketRequest(type: 101)).page(.first) { $0.readableBytes == 0 }
         let error = try await socketError { () async throws(SocketError) in _ = try await manager.value(for: named) }
@@ -241,7 +241,7 @@ import Testing
         }
         #expect(error.code == .cancelled)
         try await eventually("the call's end") { gate.waitingCount == 0 }
-        // One that is cancelled before it asks is cancelled too.
+        // A task that is cancelled before it asks gets `cancelled` too.
         let early = Task {
             while !Task.isCancelled { await Task.yield() }
             return try await manager.value(for: self.request())
@@ -333,7 +333,7 @@ import Testing
             if case .failure(let error) = result { codes.withLockedValue { $0.append(error.code) } }
         }
         try await eventually("the second asks") { manager.cache.statistics.coalesced == 1 }
-        // One alarm for each: what is armed later is due earlier.
+        // One alarm for each, since the later one is due earlier.
         try await self.clock.waitForSleepers()
         try await eventually("the alarm") { self.clock.nextWakeUp == .init(offset: .seconds(2)) }
         self.clock.advance(by: .seconds(2))

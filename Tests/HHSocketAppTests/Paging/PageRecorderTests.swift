@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 extension PageRecorder {
-    /// Begins what must not be refused.
+    /// Begins a load that must not be rejected.
     fileprivate mutating func loadMore(at now: NIODeadline) throws -> PageRequest {
         let request = self.beginLoadMore(now: now)
         return try #require(request)
@@ -59,7 +59,7 @@ extension PageRecorder {
 
     @Test(
         arguments: [
-            // What came, and whether there is more.
+            // The received page, and whether there are more.
             (20, nil, nil, true), (19, nil, nil, false), (0, nil, nil, false),
             (20, 20, nil, false), (5, 30, nil, true), (20, 30, nil, true), (30, 30, nil, false),
             (5, nil, true, true), (20, nil, false, false), (20, 100, false, false), (5, 5, true, true),
@@ -168,8 +168,8 @@ extension PageRecorder {
 
     // MARK: Histories
 
-    /// A server's list, and an app that asks for it in any order it likes and gets answers in any order they like, held
-    /// to a model that keeps everything.
+    /// A server's list, and an app that makes requests and gets answers in any order, compared with a model that keeps
+    /// everything.
     @Test func randomHistoriesShowWhatTheServerHas() throws {
         for seed in 0..<UInt64(historyCount) {
             var generator = SeededGenerator(seed: seed)
@@ -182,7 +182,7 @@ extension PageRecorder {
             let server = Array(0..<Int.random(in: 0...20, using: &generator))
             var list: [Int] = []
             var asked: [PageRequest] = []
-            // The model: the one request that counts, and what the list had when it began.
+            // The model: the only valid request, and the items of the list when it began.
             var valid: PageRequest?
             for step in 0..<Int.random(in: 1...40, using: &generator) {
                 let now = self.start + .seconds(Int64(step))
@@ -230,7 +230,7 @@ extension PageRecorder {
                 try #require(recorder.count == list.count, "seed \(seed), step \(step)")
                 try #require(list == Array(server.prefix(list.count)), "seed \(seed), step \(step)")
             }
-            // Whatever has happened, the rest can be had.
+            // The rest can be loaded in any case.
             if let valid { recorder.fail(valid.token) }
             while let request = recorder.beginLoadMore(now: self.start) {
                 let items = Array(server.dropFirst(list.count).prefix(pageSize))
@@ -258,7 +258,7 @@ extension PageRecorder {
             var lists: [[Int]] = []
             for try await page in pages { lists.append(page.items) }
             #expect(lists.flatMap { $0 } == Array(0..<count))
-            // No data is a page, no more is none.
+            // A first page without items is an element, a later one is not.
             #expect(lists.count == max(1, (count + 2) / 3))
             #expect(asked.withLockedValue { $0 } == Array(1...(count / 3 + 1)))
         }
@@ -285,7 +285,7 @@ extension PageRecorder {
         #expect(try await iterator.next()?.items == [2])
         #expect(iterator.recorder.count == 3)
         #expect(try await iterator.next() == nil)
-        // Another iterator begins anew.
+        // Another iterator starts over.
         var other = pages.makeAsyncIterator()
         #expect(try await other.next()?.items == [0])
     }

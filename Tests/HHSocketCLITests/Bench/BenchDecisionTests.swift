@@ -71,7 +71,7 @@ import Testing
         func address() -> UnsafeRawPointer? {
             pair.next(1).body.withUnsafeReadableBytes { $0.baseAddress }
         }
-        // The first of each takes its copy of the template.
+        // The first call of each place takes its copy of the template.
         let first = address()
         let second = address()
         #expect(first != second)
@@ -144,10 +144,10 @@ import Testing
 
     @Test func scheduleCountsTheLatencyOfWhatWasToStartInTheWindow() {
         var tally = EchoTally(.schedule, window: self.window)
-        // Completes in the window, but was to start before.
+        // This call completes in the window, but was due before.
         tally.completed(start: 900_000, now: 1_100_000)
         tally.completed(start: 1_100_000, now: 1_200_000)
-        // Was to start in the window, and completes long after.
+        // This call was due in the window, and completes long after.
         tally.completed(start: 2_000_000, now: 9_000_000)
         #expect(tally.calls == 2)
         #expect(tally.latencies.count == 2)
@@ -156,7 +156,7 @@ import Testing
 
     @Test func whatWasDueAndNeverStartedIsNotLeftOut() {
         var schedule = StartSchedule(rate: 10_000, origin: 0)
-        // Those before the window, and the first in it.
+        // The calls before the window, and the first in it.
         for _ in 0..<11 { _ = schedule.take() }
         var tally = EchoTally(.schedule, window: self.window)
         tally.completed(start: 1_000_000, now: 1_050_000)
@@ -164,7 +164,7 @@ import Testing
         #expect(tally.notStarted == 19)
         #expect(tally.calls == 1)
         #expect(tally.latencies.count == 20)
-        // The one that was due at 1,100,000 had waited until the end.
+        // The call that was due at 1,100,000 had waited until the end.
         #expect(tally.latencies.longest == 1_900_000)
     }
 
@@ -209,7 +209,7 @@ import Testing
         )
     }
 
-    /// The calls that are started at `now`.
+    /// Returns the calls that are started at `now`.
     private func starts(of calls: inout EchoCalls, at now: UInt64) -> [EchoCalls.Start] {
         var starts: [EchoCalls.Start] = []
         while let start = calls.nextStart(now) { starts.append(start) }
@@ -243,15 +243,15 @@ import Testing
     }
 
     @Test func aScheduleStartsWhatIsDueAsFarAsThereIsRoom() throws {
-        // One every 100.
+        // One call every 100.
         var calls = self.calls(inFlight: 2, rate: 1e7)
         #expect(self.starts(of: &calls, at: 0).count == 1)
         #expect(calls.nextLook == 100)
         let second = self.starts(of: &calls, at: 1_050)
         #expect(second.count == 1)
-        // A completion will look.
+        // A completion makes the next check.
         #expect(calls.nextLook == nil)
-        // It was to start at 100: that counts, and is before the window.
+        // The call was due at 100: that counts, and is before the window.
         #expect(calls.answered(second[0].place, with: second[0].request.body, now: 1_100) == nil)
         #expect(calls.tally.calls == 1)
         #expect(calls.tally.latencies.count == 0)
@@ -286,7 +286,7 @@ import Testing
         #expect(calls.nextStart(3_000) == nil)
         #expect(calls.answered(last.place, with: last.request.body, now: 3_100) == nil)
         #expect(calls.isOver)
-        // Of the ten from 1,000 on.
+        // All of the ten from 1,000 on.
         #expect(try calls.result().notStarted == 10)
     }
 
@@ -297,7 +297,7 @@ import Testing
         #expect(calls.isGivenUp)
         #expect(!calls.isOver)
         calls.failed(starts[1].place, EchoFailure("second"))
-        // Right or wrong, nobody looks any more.
+        // Right or wrong, later answers are not checked.
         #expect(calls.answered(starts[2].place, with: ByteBuffer(), now: 1_500) == nil)
         #expect(calls.nextStart(1_500) == nil)
         #expect(calls.isOver)
@@ -462,7 +462,7 @@ import Testing
             end = expected
         }
         #expect(LatencyChart([]).lines.isEmpty)
-        // One in a million is seen.
+        // One in a million is visible.
         #expect(LatencyChart([(500, 1_000_000), (1_500, 1)]).lines.map { $0.filter { $0 == "#" }.count } == [40, 1])
     }
 

@@ -52,7 +52,7 @@ import Darwin
         ["--api", "typed", "--body-length", "131", "--rate", "300"], ["--rate", "300"],
         ["--rate", "300", "--callbacks", "default"],
         ["--rate", "300", "--api", "async", "--connections", "2"], ["--in-flight", "1", "--body-length", "2"],
-        // The name that it had before.
+        // The former name of the option.
         ["--body", "100000", "--in-flight", "8"], ["--format", "plain"], ["--hello"],
         ["--hello", "--api", "async", "--connections", "2", "--body-length", "1K"],
         ["--api", "async", "--executor", "socket"], ["--api", "typed", "--executor", "socket", "--connections", "2"],
@@ -103,7 +103,7 @@ import Darwin
     @Test(arguments: [[], ["--api", "async"], ["--callbacks", "default"]])
     func asManyAreInFlightAsAskedFor(arguments: [String]) async throws {
         let server = try await MockServer(.echo)
-        // The first call finds out whether the server echoes at all. The next four wait for each other.
+        // The first call checks whether the server echoes at all. The next four wait for each other.
         server.once(BuiltIn.echo, .echo)
         let held = MockServer.Reaction.echo.held(until: 4, release: .reversed)
         for _ in 0..<4 { server.once(BuiltIn.echo, held) }
@@ -122,7 +122,7 @@ import Darwin
 
     @Test(arguments: ["task", "async"])
     func aSlowServerIsAskedAtTheSameRate(api: String) async throws {
-        // Five a second are answered at most, one after the other, where a hundred are asked for.
+        // At most five a second are answered, one after the other, although a hundred are requested.
         let server = try await MockServer(.echo.delayed(by: .milliseconds(200)))
         let outcome = try await Command.run(
             ["bench", "\(server.endpoint)", "--rate", "100", "--in-flight", "1", "--api", api, "--json"]
@@ -132,7 +132,7 @@ import Darwin
         let object = try #require(try outcome.objects().first)
         #expect((object["calls"] as? Int ?? .max) <= 5)
         #expect((object["not_started"] as? Int ?? 0) >= 94)
-        // Half of those that were due waited for longer than any answer took.
+        // Half of the due calls waited longer than any answer took.
         #expect((object["p50_us"] as? Double ?? 0) > 200_000)
     }
 
@@ -270,13 +270,13 @@ import Darwin
         #expect((object["server_cpu_s"] as? Double ?? -1) >= 0)
     }
 
-    /// The fields of a process' status behind its name: its state, its parent …
+    /// The fields of a process's status after its name: its state, its parent …
     private static func status(of process: String) -> [Substring] {
         let text = (try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)) ?? ""
         return text.split(separator: ")").last?.split(separator: " ") ?? []
     }
 
-    /// Waits for the server that it starts.
+    /// Waits for the server that `bench` starts.
     private func ownServer(of bench: Command) async throws -> String {
         try await eventually("the server of the bench") {
             try FileManager.default.contentsOfDirectory(atPath: "/proc").first { process in
@@ -293,7 +293,7 @@ import Darwin
         let outcome = try await bench.outcome()
         #expect(outcome.exitCode == (signal == SIGKILL ? 128 + SIGKILL : 1))
         #expect(outcome.output.isEmpty)
-        // Gone, or dead and waiting for its new parent to notice.
+        // The server has ended, or is a zombie of its new parent.
         try await eventually("the server's end") { ["", "Z"].contains(Self.status(of: server).first ?? "") }
     }
     #endif

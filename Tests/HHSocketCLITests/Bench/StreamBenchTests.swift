@@ -75,7 +75,7 @@ import Darwin
 
     @Test func theReportOfAServerOfItsOwnIsForPeople() async throws {
         let outcome = try await Command.run(
-            // Long enough for an item on a busy machine: without one, there is no time for each.
+            // Long enough for an item on a busy machine: without one, there is no time per item.
             ["bench", "--self", "--api", "stream", "--direction", "both", "--in-flight", "2", "--duration", "3s"]
         )
         #expect(outcome.exitCode == 0, "\(outcome.errors)")
@@ -89,7 +89,7 @@ import Darwin
         #expect(outcome.lines[2].hasPrefix("CPU time for each item: client "))
     }
 
-    /// Measures a server whose streams are as `handler` says.
+    /// Measures a server with `handler` for its streams.
     private func outcome(
         _ direction: StreamDirection,
         _ arguments: [String] = [],
@@ -150,7 +150,7 @@ import Darwin
 
     @Test func aStreamThatEndsTooEarlyIsFound() async throws {
         let outcome = try await self.outcome(.down, ["--body-length", "1K"]) { stream in
-            // All that is asked for first, and then less.
+            // All requested items at first, and then fewer.
             let count = try #require(BuiltIn.items(in: stream.request.body)).count
             for _ in 0..<min(count, 1_000) { try await stream.send(ByteBuffer(repeating: 0, count: 1_024)) }
             return ByteBuffer()

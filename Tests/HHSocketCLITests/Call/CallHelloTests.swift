@@ -9,7 +9,7 @@ import Testing
 
 @testable import HHSocketCLI
 
-/// What `call` says beside the payload.
+/// The metadata, deadlines and keys of `call`.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct CallHelloTests {
     @Test func theServerIsToldWhatTheOptionsSay() async throws {
         try await withServe { address, _ in
@@ -131,7 +131,7 @@ import Testing
                 "call", address, "--type", "1001", "--body", "60000", "--deadline", "300ms", "--timeout", "100",
             ])
             #expect(outcome.exitCode == 1)
-            // Client and server know it both.
+            // Client and server both know the deadline.
             let codes = ["error: timeout: ", "error: deadlineExceeded: "]
             #expect(codes.contains { outcome.errors.hasPrefix($0) }, "\(outcome.errors)")
         }
@@ -140,8 +140,8 @@ import Testing
     @Test func eachCallHasADeadlineOfItsOwn() async throws {
         let server = try await MockServer(.echo.delayed(by: .seconds(1)))
         server.acceptHello()
-        // Were it one for all, the third would have lost two seconds, each time. So it may only because the machine is
-        // slow.
+        // With one deadline for all, the third would have lost two seconds each time. Now only a slow machine may cause
+        // that.
         for _ in 0..<5 {
             let before = server.received.count
             let outcome = try await Command.run([
@@ -152,7 +152,7 @@ import Testing
             let last = server.received.dropFirst(before).last { $0.type == 1000 }
             if try #require(last?.deadline) > .seconds(58.5) { return }
         }
-        Issue.record("the deadline does not begin anew with each call")
+        Issue.record("the deadline does not start over with each call")
     }
 
     private static let options = [
@@ -223,7 +223,7 @@ import Testing
     }
 
     @Test func listeningWithHelloTakesAFormatThatCanHaveIt() async throws {
-        // One with pushes; only its responses have no status.
+        // A format with pushes; only its responses have no status.
         let outcome = try await Command.run(["listen", "127.0.0.1:1", "--hello", "--format", "mars"])
         #expect(outcome.exitCode == 64)
         #expect(outcome.errors.contains("cannot have hello"), "\(outcome.errors)")

@@ -8,7 +8,7 @@ import Testing
 
 /// `call` with streams, against a server of this process.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct CallStreamTests {
-    /// Streams as many items as the request says, `n 0` and so on; then an empty one.
+    /// Streams the requested number of items, `n 0` and so on; then an empty one.
     private static let count: UInt32 = 2000
     /// Answers with the items of the client, with `|` between.
     private static let join: UInt32 = 2001
@@ -16,9 +16,9 @@ import Testing
     private static let echo: UInt32 = 2002
     /// Sends an item and fails.
     private static let fail: UInt32 = 2003
-    /// Sends an item at once, and ends, whatever the client does.
+    /// Sends an item immediately, and ends regardless of the client.
     private static let brief: UInt32 = 2004
-    /// Never ends by itself; tells when it was cancelled.
+    /// Never ends by itself; reports its cancellation.
     private static let endless: UInt32 = 2005
 
     private static func router(_ wasCancelled: Gate = Gate()) -> Router {
@@ -259,7 +259,7 @@ import Testing
             let outcome = try await Command.run(call, input: Data("{\"text\": \"a\"}\n\n{}\n".utf8))
             #expect(outcome.exitCode == 0, "\(outcome.errors)")
             #expect(outcome.text == "{\"text\":\"a\"}\n{}\n{}\n")
-            // The answer with nothing in it is no line, and one in JSON all the same.
+            // An empty answer is no line as text, but is one in JSON.
             let join = ["call", address, "--proto", proto, "--method", "talk.Talk/Join"]
             let empty = try await Command.run(join)
             #expect(empty.exitCode == 0 && empty.output.isEmpty, "\(empty.text) \(empty.errors)")

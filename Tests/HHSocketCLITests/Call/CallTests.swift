@@ -129,7 +129,7 @@ import Testing
     }
 
     @Test func inFlightCallsRunAtOnce() async throws {
-        // Answers nothing until all of them have come.
+        // Answers nothing until all calls have arrived.
         let server = try await MockServer(.echo.held(until: 20))
         let outcome = try await Command.run(
             ["call", "\(server.endpoint)", "--type", "1000", "--body", "x", "--repeat", "20", "--in-flight", "20"]
@@ -253,7 +253,7 @@ import Testing
         #expect(outcome.errorLines.count == 1)
         #expect(outcome.errors.hasPrefix("error: timeout: "))
         #expect(outcome.errors.contains("\(server.endpoint)"))
-        // It has ended, so the frame is on its way.
+        // The process has ended, so the frame is in transit.
         let frames = try await server.received(2)
         #expect(frames[1].type == FrameType.cancel)
         #expect(frames[1].serial == frames[0].serial)
@@ -279,7 +279,7 @@ import Testing
     }
 
     @Test func callsGoOnAfterALostConnection() async throws {
-        // Serials go on counting over connections, so the third call is the one that kills.
+        // Serials continue across connections, so the third call ends the connection.
         let server = try await MockServer(.respond { $0.serial == 52 ? .close : .echo })
         let outcome = try await Command.run(
             ["call", "\(server.endpoint)", "--type", "100", "--body", "x", "--repeat", "5"]
@@ -343,12 +343,12 @@ import Testing
         #expect(outcome.errorLines.count == 3)
         #expect(outcome.errorLines.last?.hasPrefix("hint: the server accepted the connection, but no answer") == true)
         #expect(outcome.errors.contains("`hhsocket inspect --format`"))
-        // Those who have answered speak it.
+        // A server that has answered uses the format.
         server.once(100, .status(.overloaded))
         let answered = try await Command.run(call + ["--format", "plain", "--repeat", "2"])
         #expect(answered.exitCode == 1)
         #expect(!answered.errors.contains("hint: "), "\(answered.errors)")
-        // Nobody listened: that is another matter.
+        // Without a listener there is no hint.
         let closed = try await MockServer.closedEndpoint()
         let refused = try await Command.run(["call", "\(closed)", "--type", "100", "--format", "plain"])
         #expect(!refused.errors.contains("hint: "), "\(refused.errors)")
@@ -364,7 +364,7 @@ import Testing
         try await server.refuseConnections()
         let address = "\(server.endpoint)"
         let call = try Command(["call", address, "--type", "1000", "--body", "x", "--wait", "--timeout", "100"])
-        // Without it the first refusal is the end.
+        // Without the option the first rejection is final.
         let hasty = try await Command.run(["call", address, "--type", "1000"])
         #expect(hasty.exitCode == 1)
         try await server.acceptConnections()

@@ -45,7 +45,7 @@ import Testing
         #expect(outcome.lines == ["response  offset 0  type 1000  serial 50  status 404  length 0  checksum right"])
     }
 
-    /// Of a method, of a type that nobody declares, and one that is no such message.
+    /// Payloads of a method, of an undeclared type, and one that is not the declared message.
     @Test func payloadsOfDeclaredTypesAreShownInJSON() async throws {
         var frames = ByteBuffer()
         func add(_ type: UInt32, _ payload: [UInt8]) {

@@ -6,7 +6,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// `hhsocket lines` and `hhsocket lines-serve`: what programs that call them rely on.
+/// `hhsocket lines` and `hhsocket lines-serve`: the behaviour on which calling programs rely.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LinesCommandTests {
     /// Runs `body` with the address of `hhsocket lines-serve`.
     private func withEcho(_ arguments: [String] = [], _ body: (String) async throws -> Void) async throws {
@@ -222,7 +222,7 @@ import Testing
             try await self.withEcho(["--delimiter", name]) { address in
                 let echo = try await self.exchange(bytes, with: address)
                 #expect(echo == bytes)
-                // A line that is not finished is none.
+                // An unfinished line is not echoed.
                 let withoutRest = try await self.exchange(bytes + [0x61], with: address)
                 #expect(withoutRest == bytes)
                 let all = try await self.exchange(large, with: address)

@@ -9,7 +9,7 @@ import Testing
 @testable import HHSocketCLI
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ListenTests {
-    /// A server that greets everybody with three pushes.
+    /// Starts a server that greets each client with three pushes.
     private func greetingServer() async throws -> MockServer {
         let server = try await MockServer()
         server.onConnect(
@@ -57,7 +57,7 @@ import Testing
         server.onConnect(.push(2001, "news").times(2))
         try await server.refuseConnections()
         let listen = try Command(["listen", "\(server.endpoint)", "--count", "2"])
-        // It has failed once, and goes on.
+        // It has failed once, and continues.
         try await listen.complains("connectionRefused")
         try await server.acceptConnections()
         #expect(try await listen.outcome().lines == ["2001 news", "2001 news"])
@@ -68,7 +68,7 @@ import Testing
         let stray = Frame(type: 2001, serial: 77, status: .ok, payload: ByteBuffer(string: "a push of its own serial"))
         server.onConnect(.glued(.frame(stray), .frame(stray), .push(2001, "news")))
         let listen = try Command(["listen", "\(server.endpoint)", "--verbose"])
-        // While it runs, for it may run for days.
+        // While it runs, since it may run for days.
         try await listen.complains("dropped frames: 2 with a serial that no request had")
         listen.signal(SIGTERM)
         #expect(try await listen.outcome().lines == ["2001 news"])

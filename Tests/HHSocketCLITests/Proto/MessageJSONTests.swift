@@ -60,11 +60,11 @@ import Testing
         // Both alphabets, padded or not.
         (#"{"aBytes":"-_8"}"#, #"{"aBytes":"+/8="}"#), (#"{"aBytes":"+/8"}"#, #"{"aBytes":"+/8="}"#),
         (#"{"aMood":1}"#, #"{"aMood":"MOOD_GOOD"}"#), (#"{"aMood":0}"#, "{}"),
-        // Absent, all of them; and what is zero without having been sent.
+        // All fields absent; and fields that are zero without having been sent.
         (#"{"aInt32":null,"aLeaf":null,"someInt32":null,"byString":null,"oneInt32":null,"at":null}"#, "{}"),
         (#"{"oneInt32":null,"oneString":"x"}"#, #"{"oneString":"x"}"#),
         (#"{"aInt32":0,"aString":"","aBool":false,"someInt32":[],"byString":{},"aDouble":0}"#, "{}"),
-        // In the order of the numbers, and the map's in that of the bytes.
+        // In the order of the numbers, and the map's entries in that of the bytes.
         (
             #"{"called":"x","aInt32":1,"byString":{"b":1,"a":2}}"#,
             #"{"aInt32":1,"byString":{"b":1,"a":2},"called":"x"}"#
@@ -177,7 +177,7 @@ import Testing
         #expect(everything.contains(#""aInt64":"0""#))
         #expect(everything.contains(#""aMood":"MOOD_UNSPECIFIED""#))
         #expect(everything.contains(#""byString":{}"#))
-        // Those that can be absent are.
+        // Fields that can be absent are absent.
         for name in ["aLeaf", "maybeInt32", "oneInt32", "at", "wrappedInt64"] {
             #expect(!everything.contains("\"\(name)\""))
         }
@@ -187,7 +187,7 @@ import Testing
         let codec = PayloadJSON(try TestProtos.schema())
         let leaf = try codec.payload(#"{"text":"hi","tags":["a",""]}"#, message: "test.Leaf")
         #expect(leaf == ByteBuffer(bytes: [0x0A, 2, 0x68, 0x69, 0x12, 1, 0x61, 0x12, 0]))
-        // Packed by default, each by itself where the .proto says so.
+        // Packed by default, and separate if the .proto specifies that.
         let packed = try codec.payload(#"{"someInt32":[1,2],"someInt64":[1,2]}"#, message: "test.Everything")
         #expect(packed == ByteBuffer(bytes: [0xF2, 1, 2, 1, 2, 0xF8, 1, 1, 0xF8, 1, 2]))
         let old = try codec.payload(#"{"id":1,"loose":[1,2],"packed":[1]}"#, message: "test.Old")
@@ -214,7 +214,7 @@ import Testing
         }
     }
 
-    /// A message that JSON has no form for, and what is printed of it.
+    /// A message without a JSON form, and its output.
     struct Oddity: Sendable {
         var bytes: [UInt8]
         var message = "test.Everything"
@@ -272,7 +272,7 @@ import Testing
         #expect(printed.faults.last == "and 2 more parts")
     }
 
-    /// Bytes in bytes have no bound of their own.
+    /// Nested bytes have no bound by themselves.
     @Test func anysInAnysAreDecodedToABoundedDepth() throws {
         let url = Array("x/google.protobuf.Any".utf8)
         var bytes: [UInt8] = []
@@ -302,7 +302,7 @@ import Testing
         #expect(json.json.text() == #"{"byString":{"a":2,"":0}}"#)
     }
 
-    /// JSON with some bytes changed, left out or doubled: an error, or a message that comes back.
+    /// JSON with some bytes changed, removed or duplicated: an error, or a message that can be read back.
     @Test func noJSONTraps() throws {
         var random = SeededGenerator(seed: 8)
         let seed =

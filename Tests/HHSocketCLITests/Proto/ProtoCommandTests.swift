@@ -178,7 +178,7 @@ import Testing
             "  map<uint64, test.Mood> by_uint64 = 43;", "  oneof choice {", "    test.Leaf one_leaf = 52;",
             "  google.protobuf.Timestamp at = 60;", "  required int32 id = 1;", "enum test.Mood {", "  MOOD_BAD = -1;",
         ] { #expect(outcome.lines.contains(line), "\(line)") }
-        // Neither what is imported, nor what nobody wrote.
+        // Neither imported nor implicit declarations are printed.
         #expect(!outcome.text.contains("message google.protobuf"))
         #expect(!outcome.text.contains("Entry"))
     }
@@ -235,7 +235,7 @@ import Testing
     @Test(.enabled(if: Self.hasProtoc)) func committedDescriptorSetIsThatOfTheProto() async throws {
         let source = try await Command.run(["describe", "--proto", TestProtos.source, "--json"])
         let committed = try await Command.run(["describe"] + Self.proto + ["--json"])
-        // The set holds another file too.
+        // The set contains another file too.
         let messages = try source.objects().first?["messages"] as? [[String: any Sendable]] ?? []
         #expect(messages.count == 3)
         for symbol in ["test.Everything", "test.Leaf", "test.Echo", "test.Mood"] {
@@ -281,7 +281,7 @@ import Testing
     @Test func environmentNamesProtoc() async throws {
         let folder = try TemporaryFolder()
         let proto = try folder.write("", to: "any.proto")
-        // It writes the committed descriptor set, whatever it is asked for.
+        // The script writes the committed descriptor set for any request.
         let text = """
             #!/bin/sh
             for argument; do

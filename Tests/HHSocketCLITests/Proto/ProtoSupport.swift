@@ -5,7 +5,7 @@ import TestSupport
 
 @testable import HHSocketCLI
 
-/// The declarations that tests of JSON work by.
+/// The declarations for tests of JSON.
 enum TestProtos {
     static let folder = packageFolder.appendingPathComponent("Tests/HHSocketCLITests/Protos")
     static let source = Self.folder.appendingPathComponent("everything.proto").path
@@ -15,7 +15,7 @@ enum TestProtos {
 
     static func schema() throws -> ProtoSchema { try SchemaBuilder.schema(of: Self.descriptors(), onlyLast: false) }
 
-    /// The JSON of the message that was read from JSON.
+    /// Reads a message from JSON, and returns it as JSON again.
     static func roundTrip(
         _ json: String,
         as message: String = "test.Everything",
@@ -25,7 +25,7 @@ enum TestProtos {
         return try codec.json(codec.payload(json, message: message), message: message).json.text()
     }
 
-    /// Why JSON cannot be read as a message; nil if it can.
+    /// The reason why JSON cannot be read as a message; nil if it can.
     static func reason(_ json: String, as message: String = "test.Everything") throws -> String? {
         let codec = PayloadJSON(try Self.schema())
         do throws(PayloadJSON.Unsuitable) {

@@ -71,7 +71,7 @@ import Testing
         )
         #expect(
             try self.reason {
-                // A map whose entry is none.
+                // A map whose entry is not a map entry.
                 var entry = Google_Protobuf_DescriptorProto()
                 entry.name = "E"
                 entry.options.mapEntry = true
@@ -82,7 +82,7 @@ import Testing
         )
     }
 
-    /// Descriptor sets that end early, or of which bytes were changed: an error, or a schema that can be used.
+    /// Descriptor sets that are truncated, or have changed bytes: an error, or a usable schema.
     @Test func noDescriptorSetTraps() throws {
         var random = SeededGenerator(seed: 88)
         let bytes = try TestProtos.descriptors()

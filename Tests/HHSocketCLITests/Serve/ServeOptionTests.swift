@@ -20,7 +20,7 @@ import Darwin
 #endif
 
 extension HostileClient {
-    /// A client of a server whose address is this, and which has taken it.
+    /// Connects a client to a server at this address, and waits until the server has accepted it.
     fileprivate static func accepted(by address: String) async throws -> HostileClient {
         let client = try await HostileClient(to: try #require(Endpoint(address)))
         await client.perform(.ping())
@@ -28,7 +28,7 @@ extension HostileClient {
         return client
     }
 
-    /// What the server says when it tells this client to go away, having said nothing else.
+    /// Reads the go-away that the server sends as its first frame.
     fileprivate func goAway() async throws -> WireGoAway {
         let frame = try await self.response()
         #expect((frame.type, frame.serial) == (FrameType.goAway, FrameSerial.goAway))
@@ -36,7 +36,7 @@ extension HostileClient {
     }
 }
 
-/// What `serve` can be told about its limits, its listeners and its end.
+/// The options of `serve` for its limits, its listeners and its end.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServeOptionTests {
     /// Runs `body` with a client that the server has accepted.
     private func withClient(
@@ -46,7 +46,7 @@ extension HostileClient {
         try await withServe(arguments) { address, server in
             let client = try await HostileClient.accepted(by: address)
             try await body(client, address, server)
-            // The server waits for one that was told to go away.
+            // The server waits for a client that has received a go-away.
             await client.perform(.close)
         }
     }
@@ -185,7 +185,7 @@ extension HostileClient {
     }
 
     @Test func requestsBeyondTheRateAreRefused() async throws {
-        // One at once, the next in a quarter of an hour.
+        // One request immediately, the next in a quarter of an hour.
         try await self.withClient(["--rate", "0.001"]) { client, _, _ in
             await client.perform(.requests(1000, serials: 50..<52))
             let answers = try await client.responses(2)
@@ -359,7 +359,8 @@ extension HostileClient {
     }
 
     @Test func graceIsAsLongAsAskedFor() async throws {
-        // By default it takes five seconds, each time. With a shorter grace it may only because the machine is slow.
+        // By default it takes five seconds each time. With a shorter grace period it may take that long only on a slow
+        // machine.
         for _ in 0..<5 {
             let server = try Command(["serve", "--port", "0", "--grace", "0.5"])
             let address = try #require(try await server.lines().first?.split(separator: " ").last)
@@ -396,7 +397,7 @@ extension HostileClient {
         let outcome = try await Command.run(["serve", "--port", "0"] + arguments)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
-        // Which option it is about.
+        // The error names the option.
         #expect(outcome.errors.contains(arguments.contains("mars") ? "mars" : arguments[0]), "\(outcome.errors)")
     }
 }

@@ -108,7 +108,7 @@ import Darwin
         #expect(BuiltIn.decimal(ByteBuffer(string: "1e3"), limit: 100) == nil)
     }
 
-    /// A server in whose hands a request is.
+    /// Starts a server with a request in flight.
     private func serverWithARequestInFlight(sleeping: String) async throws -> (Endpoint, Command, HostileClient) {
         let server = try Command(["serve", "--port", "0"])
         let address = try #require(try await server.lines().first?.split(separator: " ").last)
@@ -139,23 +139,23 @@ import Darwin
         server.signal(SIGTERM)
         #expect(try await server.outcome().exitCode == 0)
         let duration = ContinuousClock.now - start
-        // Until here it must not be gone, or nothing would be in flight any more.
+        // The client must not be released earlier, or nothing would be in flight any more.
         await client.perform(.close)
         #expect(duration >= .seconds(4.9))
         #expect(duration < .seconds(50))
     }
 
     @Test func secondSignalEndsAtOnce() async throws {
-        // Without it the end takes five seconds, each time. With it, it may only because the machine is slow.
+        // Without it the end takes five seconds each time. With it, it may take that long only on a slow machine.
         for _ in 0..<5 {
             let (endpoint, server, client) = try await self.serverWithARequestInFlight(sleeping: "60000")
             let start = ContinuousClock.now
             server.signal(SIGTERM)
-            // The first one was taken: nothing is accepted any more.
+            // The first signal was handled: no connection is accepted any more.
             try await eventually("the end of its accepting") { (try? await HostileClient(to: endpoint)) == nil }
             server.signal(SIGINT)
             #expect(try await server.outcome().exitCode == 0)
-            // It may have been told to go away before, and hears no more than that.
+            // It may have received a go-away before, and receives nothing else.
             while let frame = try? await client.response() { #expect(frame.type == FrameType.goAway) }
             if ContinuousClock.now - start < .seconds(4.5) { return }
         }

@@ -12,13 +12,13 @@ import Musl
 import Darwin
 #endif
 
-/// A server on the right, and a cable of our own.
+/// A server on the right, and a simulated cable.
 private struct BadNetwork {
     let hosts: TwoHosts
     let link: Command
     let server: Command
 
-    /// Why there cannot be one here; nil if there can.
+    /// The reason why there cannot be one here; nil if there can.
     static let whyNot: String? = {
         if let reason = TwoHosts.whyNot { return reason }
         guard access("/dev/net/tun", R_OK | W_OK) == 0 else {
@@ -30,7 +30,7 @@ private struct BadNetwork {
         return nil
     }()
 
-    /// - Parameter options: The server's.
+    /// - Parameter options: The options of the server.
     init(server options: [String] = []) async throws {
         self.hosts = try await TwoHosts(hasCable: false)
         let script = packageFolder.appendingPathComponent("Tests/HHSocketCLITests/bad_link.py").path
@@ -48,7 +48,7 @@ private struct BadNetwork {
         _ = try await self.server.lines()
     }
 
-    /// Treats packets so from now on.
+    /// Sets the treatment of packets from now on.
     func become(_ condition: String) async throws {
         let before = self.link.output
         try self.link.type(condition)
@@ -59,8 +59,8 @@ private struct BadNetwork {
         try self.hosts.start([Command.hhsocket.path] + arguments, .left)
     }
 
-    /// A client that pings every second, and takes half a second for an answer: what is swallowed is noticed 2 s after
-    /// the last byte.
+    /// Starts a client that pings every second, with a reply timeout of half a second: lost packets are noticed 2 s
+    /// after the last byte.
     func listener(timeout: String = "0.5") async throws -> Command {
         let options = ["--verbose", "--heartbeat", "1", "--heartbeat-timeout", timeout]
         let client = try self.client(["listen", "\(TwoHosts.right):7000"] + options)
@@ -76,14 +76,14 @@ private struct BadNetwork {
     }
 }
 
-/// What bad networks do, and what the client reports of it, and when.
+/// The effects of bad networks, and the client's reports with their times.
 @Suite(
     .tags(.io),
     .enabled(if: BadNetwork.whyNot == nil, Comment(rawValue: BadNetwork.whyNot ?? "")),
     .timeLimit(.minutes(5))
 )
 struct BadNetworkTests {
-    /// What the client says that happened, without attempts that failed, and the cause of its first loss.
+    /// Returns the client's events without failed attempts, and the cause of its first loss.
     private func history(_ client: Command) async throws -> (kinds: [String], cause: String) {
         client.signal(SIGTERM)
         let outcome = try await client.outcome()
@@ -95,7 +95,7 @@ struct BadNetworkTests {
         )
     }
 
-    /// Waits for the client's first report of a loss. Returns how long that took.
+    /// Waits for the client's first report of a loss. Returns the time until then.
     private func loss(_ client: Command, _ text: String = "connectionLost", since start: ContinuousClock.Instant)
         async throws -> Duration
     {
@@ -214,7 +214,7 @@ struct BadNetworkTests {
     }
 }
 
-/// One line of a table, for whoever runs `make test-network`.
+/// Prints a line of the table of `make test-network`.
 func tellNetworkFault(_ fault: String, _ report: String, _ time: Duration, stated: String) {
     let seconds = String(format: "%.2f s", time.inSeconds)
     print("network: \(fault): \(report) after \(seconds) (stated: \(stated))")

@@ -53,7 +53,7 @@ import Testing
 
     @Test(
         arguments: [
-            // Values that look like options, and what is no option at all.
+            // Values that look like options, and arguments that are not options.
             ["call", "h:1", "--body", "--typ"], ["call", "h:1", "--", "--typ"], ["call", "h:1", "--header", "-x:"],
             ["call", "h:1", "-I.", "-I", "."], ["call", "h:1", "--help"], ["call", "h:1", "-h"], ["help", "--typ"],
             ["-"],
@@ -75,7 +75,7 @@ import Testing
         #expect(help.text.contains("USAGE: hhsocket call"))
     }
 
-    /// Wrong usage that is found when the command runs is reported with its own usage too.
+    /// Wrong usage that is detected when the command runs is reported with the command's own usage too.
     @Test func aMethodWhoseTypeTheFormatKeepsIsWrongUsageOfCall() async throws {
         let folder = try TemporaryFolder()
         let format = try folder.write(

@@ -132,7 +132,7 @@ import Darwin
     @Test(arguments: [["-4"], ["--ipv4"], []]) func callIsMadeByTheFamilyThatIsAskedFor(options: [String]) async throws
     {
         try await withServe([]) { address, _ in
-            // Read by the system's resolver alone.
+            // Only the system's resolver reads this name.
             let name = "127.1:\(try #require(Endpoint(address)).port)"
             for server in [address, name] {
                 let outcome = try await self.call(server, options)

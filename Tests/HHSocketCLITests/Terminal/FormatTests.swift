@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    /// A format whose types for applications are these, in a file that is deleted with the folder.
+    /// A format with these types for applications, in a file that is deleted with the folder.
     private func file(in folder: TemporaryFolder, applicationTypes: ClosedRange<UInt32>) throws -> String {
         let layout = WireFormat.Layout(
             name: "narrow",

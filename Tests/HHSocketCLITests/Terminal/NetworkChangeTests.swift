@@ -3,22 +3,22 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What the kernel does to a network, and what a process on it makes of that.
+/// Changes of a network by the kernel, and the reactions of a process on it.
 @Suite(
     .tags(.io),
     .enabled(if: TwoHosts.whyNot == nil, Comment(rawValue: TwoHosts.whyNot ?? "")),
     .timeLimit(.minutes(5))
 )
 struct NetworkChangeTests {
-    /// A server on the right and a client on the left, which is connected and hears of its network.
+    /// A server on the right and a connected client on the left, which is notified of its network.
     private struct Pair {
         let hosts: TwoHosts
         let server: Command
         let client: Command
 
-        /// - Parameter heartbeat: How often the client pings, in seconds. After one ping is not answered for half a
-        ///   second it sends another, and then the connection is lost; but when the path has changed, the first one is
-        ///   the last.
+        /// - Parameter heartbeat: The client's ping interval in seconds. If a ping is not answered within half a
+        ///   second, the client sends another, after which the connection is lost; but after a change of the path, the
+        ///   first unanswered ping is the last.
         init(heartbeat: Int) async throws {
             self.hosts = try await TwoHosts()
             self.server = try self.hosts.start(
@@ -42,19 +42,19 @@ struct NetworkChangeTests {
             }
         }
 
-        /// How long it took until the client said that its connection was lost.
+        /// Returns the time until the client reported the loss of its connection.
         func lost(since start: ContinuousClock.Instant) async throws -> Duration {
             try await self.client.complains("connectionLost")
             return ContinuousClock.now - start
         }
 
-        /// The same until it said that it had another.
+        /// Returns the time until the client reported another connection.
         func found(since start: ContinuousClock.Instant) async throws -> Duration {
             try await self.client.connected(2)
             return ContinuousClock.now - start
         }
 
-        /// Ends both. Returns what the client says that happened, in short.
+        /// Ends both. Returns a summary of the client's events.
         func end() async throws -> [String] {
             self.client.signal(SIGTERM)
             let outcome = try await self.client.outcome()
@@ -76,7 +76,7 @@ struct NetworkChangeTests {
         try await pair.hosts.run("ip link set cable up", side)
         let found = try await pair.found(since: start)
         tellNetworkFault("link up, \(side)", "connected", found, stated: "0.2 s after the kernel tells of it")
-        // Nothing was tried meanwhile.
+        // No attempt was made meanwhile.
         #expect(
             try await pair.end() == [
                 "connected", "the network was lost", "lost", "the network changed", "connected", "closed",
@@ -99,7 +99,7 @@ struct NetworkChangeTests {
             try await pair.found(since: start),
             stated: "at once after that"
         )
-        // A machine that is slow enough sees the time between the addresses too.
+        // A slow machine notices the time between the addresses too.
         let happenings = try await pair.end().filter { $0 != "the network was lost" }
         #expect(happenings == ["connected", "the network changed", "lost", "connected", "closed"])
     }
@@ -107,7 +107,7 @@ struct NetworkChangeTests {
     @Test func anotherWayOutHasTheConnectionAskedWhetherItLives() async throws {
         let pair = try await Pair(heartbeat: 3_600)
         try await pair.hosts.swallowPackets()
-        // A detail of the network that neither address nor link tells of.
+        // A detail of the network that neither address nor link shows.
         try await pair.hosts.run("ip route add default via \(TwoHosts.right)", .left)
         _ = try await pair.lost(since: .now)
         try await pair.hosts.letPacketsPass()
@@ -118,7 +118,7 @@ struct NetworkChangeTests {
 }
 
 extension Command.Outcome {
-    /// What `--verbose` told of the connection's history, by its first words.
+    /// The connection's history by `--verbose`, as the first words of its lines.
     fileprivate var happenings: [String] {
         self.errorLines.filter { $0.hasPrefix("20") }.compactMap { line in
             let words = line.split(separator: " ").dropFirst()
@@ -128,7 +128,7 @@ extension Command.Outcome {
 }
 
 extension Command {
-    /// Waits until `hhsocket listen` has told so many connections.
+    /// Waits until `hhsocket listen` has reported `count` connections.
     func connected(_ count: Int) async throws {
         try await self.complains("\(count) connections") { errors in
             let lines = errors.split(separator: "\n").filter { $0.hasPrefix("connected to ") }

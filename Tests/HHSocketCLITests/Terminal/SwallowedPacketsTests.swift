@@ -3,8 +3,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A network that swallows packets: nothing is refused, reset or answered, as behind a router that has forgotten the
-/// connection. On the loopback interface there is no such thing.
+/// A network that drops packets: nothing is refused, reset or answered, as behind a router that has forgotten the
+/// connection. The loopback interface cannot do that.
 @Suite(
     .tags(.io),
     .enabled(if: TwoHosts.whyNot == nil, Comment(rawValue: TwoHosts.whyNot ?? "")),
@@ -34,7 +34,7 @@ struct SwallowedPacketsTests {
         // A ping is due after 1 s, and two reply timeouts of 0.5 s follow.
         #expect(ContinuousClock.now - start >= .seconds(2))
         #expect(silence >= 1)
-        // TCP by itself would have gone on for a quarter of an hour, and still does so at the other end.
+        // TCP alone would have continued for a quarter of an hour, and still does at the other end.
         #expect(server.errors == "")
 
         try await hosts.letPacketsPass()

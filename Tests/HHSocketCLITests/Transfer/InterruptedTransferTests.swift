@@ -14,7 +14,7 @@ import Musl
 import Darwin
 #endif
 
-/// `put` and `get` that are killed, stopped and begun again, and whose servers are; over a link that breaks.
+/// `put` and `get` over a link that breaks, while they and their servers are killed, stopped and restarted.
 @Suite(.tags(.io), .timeLimit(.minutes(10))) struct InterruptedTransferTests {
     private struct Place {
         let folder: TemporaryFolder
@@ -40,7 +40,7 @@ import Darwin
             try Data(contentsOf: URL(fileURLWithPath: self.folder.file(name)))
         }
 
-        /// The length of what is unfinished: the longest file of a folder whose name begins so.
+        /// The length of the unfinished content: the longest file in a folder whose name has the prefix.
         func unfinished(_ path: String, prefix: String = "") -> Int {
             let folder = self.folder.file(path)
             let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
@@ -53,7 +53,7 @@ import Darwin
         }
     }
 
-    /// The bytes after which each connection is lost.
+    /// The number of bytes after which each connection is lost.
     private static func random(_ number: Int, _ range: Range<Int>) -> Int {
         var generator = SeededGenerator(seed: UInt64(number) &+ 7)
         return Int.random(in: range, using: &generator)
@@ -116,7 +116,7 @@ import Darwin
         }
         #expect(try place.read("store/a") == place.content)
         #expect(try place.read("copy") == place.content)
-        // Each process sends again at most what was under way, and its connections cut some.
+        // Each process repeats at most the content in transit, and its cut connections lose some more.
         #expect(link.bytesUp < 24_000_000 + link.connectionCount * 3_000_000)
         let names = try FileManager.default.contentsOfDirectory(atPath: place.folder.file("store"))
         #expect(names.filter { !$0.hasPrefix("+") } == ["a"])
@@ -128,7 +128,7 @@ import Darwin
     func aSignalKeepsWhatWasTransferred(signal: CInt) async throws {
         let place = try Place(size: 8_000_000)
         let (server, endpoint) = try await place.serve()
-        // The first connection carries some, and others nothing, until the command has ended.
+        // The first connection carries some bytes, and others none, until the command has ended.
         let few = { @Sendable (number: Int) in
             CuttingRelay.Allowance(up: number == 0 ? 2_000_000 : 1, down: number == 0 ? .max : 1)
         }
@@ -180,7 +180,7 @@ import Darwin
         #expect(second.exitCode == 0 && second.text == "a\n" && second.errors == "changed\n", "\(second)")
         #expect(try place.read("store/a") == other.content)
 
-        // What a get has begun is not in the store any more.
+        // The file that a get has begun is no longer in the store.
         let down = try await CuttingRelay(to: endpoint) { CuttingRelay.Allowance(down: $0 == 0 ? 2_000_000 : 1) }
         let get = try Command(["get", "\(down.endpoint)", "a", place.folder.file("copy")])
         try await eventually("a part") { place.unfinished("", prefix: ".hhsocket") >= 1_000_000 }
@@ -195,7 +195,7 @@ import Darwin
         #expect(try await server.outcome().exitCode == 0)
     }
 
-    /// What was written to standard output cannot be taken back.
+    /// Bytes written to standard output cannot be taken back.
     @Test func standardOutputEndsWithAnErrorWhereTheFileWasReplaced() async throws {
         let place = try Place(size: 8_000_000)
         let (server, endpoint) = try await place.serve()

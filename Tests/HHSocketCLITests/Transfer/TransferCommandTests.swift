@@ -16,7 +16,7 @@ import Darwin
 
 /// `put`, `get` and `serve --store`.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TransferCommandTests {
-    /// A folder with a store, and a server of it.
+    /// Runs `body` with a folder with a store, and its server.
     private func withStore(
         _ options: [String] = [],
         _ body: (String, TemporaryFolder, Command) async throws -> Void
@@ -212,7 +212,7 @@ import Darwin
         #expect(try self.hidden(folder) == [])
     }
 
-    /// The first connection is awaited as well.
+    /// The command waits for the first connection as well.
     @Test func theServerMayComeLater() async throws {
         let folder = try TemporaryFolder()
         let content = Self.content(300_000)

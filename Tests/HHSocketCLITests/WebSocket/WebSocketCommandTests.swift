@@ -7,7 +7,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// `hhsocket ws` and `hhsocket ws-serve`: what programs that call them rely on.
+/// `hhsocket ws` and `hhsocket ws-serve`: the behaviour on which calling programs rely.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketCommandTests {
     /// Runs `body` with the URL of `hhsocket ws-serve`.
     private func withEcho(_ arguments: [String] = [], _ body: (String) async throws -> Void) async throws {
@@ -20,7 +20,7 @@ import Testing
         try await Command.run(["ws"] + arguments, input: Data(input.utf8))
     }
 
-    /// A server in this process, on which `handler` speaks with each client.
+    /// A server in this process, whose `handler` serves each client.
     private func server(
         _ handler: @escaping @Sendable (WebSocketConnection) async throws -> Void
     ) async throws -> (server: SocketServer, url: String) {
@@ -128,7 +128,7 @@ import Testing
     @Test func serverThatDoesNotAnswerTheCloseFrameIsNotWaitedFor() async throws {
         let release = Gate()
         let (server, url) = try await self.server { connection in
-            // The close frame is answered when the handler comes back for it.
+            // The close frame is answered when the handler reads it.
             for await _ in connection.messages { try await release.wait() }
         }
         let began = ContinuousClock.now

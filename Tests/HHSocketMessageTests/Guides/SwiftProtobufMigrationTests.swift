@@ -35,7 +35,7 @@ private struct OurSide {
     }
 }
 
-/// Both sides of `Docs/MigratingFromSwiftProtobuf.md`, and what its tables say of ours.
+/// Both sides of `Docs/MigratingFromSwiftProtobuf.md`, and the statements of its tables about ours.
 @Suite struct SwiftProtobufMigrationTests {
     private let page: DocumentationPage
     private let theirs = SwiftProtobufSide()
@@ -62,7 +62,7 @@ private struct OurSide {
         }
     }
 
-    /// The names are those of the version that the manifest asks for at least.
+    /// The names are those of the manifest's minimum version.
     @Test func theVersionIsThatOfTheManifest() throws {
         let manifest = try DocumentationPage("Package.swift").text
         let version = try #require(manifest.firstMatch(of: /apple\/swift-protobuf", from: "([0-9.]+)"/)).output.1
@@ -71,7 +71,7 @@ private struct OurSide {
 
     private static let checkout = packageFolder.appendingPathComponent(".build/checkouts/swift-protobuf")
 
-    /// Each name of theirs is in their sources, but for those that are made of a `.proto`.
+    /// Each name of theirs is in their sources, except those generated from a `.proto`.
     @Test(
         .enabled(
             if: FileManager.default.fileExists(atPath: Self.checkout.path),
@@ -112,7 +112,7 @@ private struct OurSide {
         text.split { !($0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_")) }.filter { $0.first?.isNumber == false }
     }
 
-    /// Each reason that the table of errors names is one of a `MessageError`.
+    /// Each reason in the table of errors is a reason of `MessageError`.
     @Test func reasonsOfTheTableExist() throws {
         let source = try DocumentationPage("Sources/HHSocketMessage/MessageError.swift").text
         let section = try #require(self.page.text.components(separatedBy: "\n### Errors\n").last)
@@ -127,7 +127,7 @@ private struct OurSide {
         #expect(count > 6)
     }
 
-    /// Each option that the table of the generator names is one of ours, or is said to be none.
+    /// Each option in the table of the generator is one of ours, or marked as missing.
     @Test func optionsOfTheTableAreOurs() throws {
         let source = try DocumentationPage("Sources/Codegen/GeneratorOptions.swift").text
         for option in ["FileNaming", "Visibility", "ProtoPathModuleMappings", "UseAccessLevelOnImports", "Module"] {
@@ -148,7 +148,7 @@ private struct OurSide {
         var other = animal
         other.unknownFields = UnknownStorage()
         #expect(other != animal && !other.hasExtended_age)
-        // Without a required field, neither way.
+        // Neither reading nor writing works without a required field.
         #expect(throws: MessageError.self) { try Extended_Animal().serializedBytes() }
         #expect(throws: MessageError.self) { try Extended_Animal(serializedBytes: [] as [UInt8]) }
         #expect(try Array(animal.jsonString().utf8) == Array(#"{"name":"Rex","heart":{}}"#.utf8))

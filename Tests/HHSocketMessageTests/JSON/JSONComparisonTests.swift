@@ -10,7 +10,7 @@ import Testing
 
 /// Random messages in JSON, written and read by us and by swift-protobuf.
 @Suite struct JSONComparisonTests {
-    /// Messages of each kind.
+    /// The number of messages of each kind.
     private static let messages = scaled(60)
 
     private struct Comparison: SampleVisitor {
@@ -37,7 +37,7 @@ import Testing
                 do throws(MessageJSONError) {
                     text = try message.jsonString()
                 } catch {
-                    // A time out of range, which is refused by both.
+                    // A time out of range, which both reject.
                     #expect(throws: (any Error).self, "\(error)") { try expected.jsonString() }
                     self.refused += 1
                     continue
@@ -70,7 +70,7 @@ import Testing
         #expect(comparison.refused > 0)
     }
 
-    /// Texts that both refuse, or both take for the same.
+    /// Texts that both reject, or both decode to equal messages.
     @Test(
         arguments: [
             #"{"aInt32": 1}"#, #"{"a_int32": 1.0}"#, #"{"aInt32": "1e2"}"#, #"{"aInt32": 1.5}"#,
@@ -94,7 +94,7 @@ import Testing
         }
     }
 
-    /// The names of the fields that the texts mean by these.
+    /// The names of the fields, by their names in the texts.
     private static let names: [String: String] = {
         let fields = GeneratedSamples.Every_Thing_Scalars.messageDescriptor.fields
         var names: [String: String] = [:]

@@ -9,7 +9,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Counts objects of a kind that there are. What is abandoned must be gone in the end, and not only look so.
+/// Counts the objects of a kind. Abandoned objects must be released in the end, not only appear to be.
 private final class Witness: Sendable {
     static let alive = Watched(0)
     init() { Self.alive.withLockedValue { $0 += 1 } }
@@ -20,12 +20,12 @@ private struct PassThrough: SocketInterceptor {
     func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse { try await next(request) }
 }
 
-/// Calls from many threads at once, over real TCP, to a server that does everything wrong now and then.
+/// Calls from many threads at once, over real TCP, to a server that occasionally misbehaves in every way.
 @Suite(.tags(.io), .serialized, .timeLimit(.minutes(10))) struct AbandonedCallsTests {
     /// The number of calls.
     private static let calls = scaled(20_000)
 
-    /// A place in which a call can be left alone.
+    /// A place in which a call can be abandoned.
     private enum Place: Int, CaseIterable {
         case neverResumed, cancelledBeforeResume, resumed, cancelledAtOnce, cancelledLater, cancelledByTheTask,
             timedOut,
@@ -53,12 +53,12 @@ private struct PassThrough: SocketInterceptor {
                 .echo.corrupted().then(.echo)
             )
         )
-        // Now and then the connection goes.
+        // Occasionally the connection is lost.
         server.on(102, .oneOf(.echo, .echo, .echo, .reset, .close, .announcing))
         return server
     }
 
-    /// Leaves a call alone in that place.
+    /// Abandons a call in that place.
     private func abandon(
         _ place: Place,
         _ client: SocketClient,
@@ -112,7 +112,7 @@ private struct PassThrough: SocketInterceptor {
         }
     }
 
-    /// What the client is like.
+    /// The configuration of the client.
     private enum Kind: CaseIterable {
         case plain
         /// Handlers run on the socket thread, and make calls there.
@@ -143,7 +143,7 @@ private struct PassThrough: SocketInterceptor {
                     let place = Place.allCases[(number + thread) % Place.allCases.count]
                     self.abandon(place, client, type) { completions.withLockedValue { $0 += 1 } }
                     if thread == 1, number % 100 == 0 { client.cancelAllTasks() }
-                    // Not faster than the calls can be made, so that they are in every place.
+                    // Slowly enough that calls are abandoned in every place.
                     if number % 64 == 0 { Thread.sleep(forTimeInterval: 0.001) }
                 }
             }
@@ -183,6 +183,6 @@ private struct PassThrough: SocketInterceptor {
 }
 
 extension MockServer.Reaction {
-    /// A length that no client takes.
+    /// A length over every client's limit.
     fileprivate static var announcing: Self { .echo.announcing(length: .max) }
 }

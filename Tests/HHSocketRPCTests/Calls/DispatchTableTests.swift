@@ -52,7 +52,7 @@ import Testing
         #expect(table.waitingCount == 0)
     }
 
-    /// Else each loss of a connection would look at as many entries as there ever were calls at once.
+    /// Otherwise each loss of a connection would visit as many entries as there ever were calls at once.
     @Test func entriesOfABurstAreReleasedAndTheirKeysNameNothing() throws {
         var table = self.readyTable(maximumInFlight: 100_000)
         var keys: [DispatchKey] = []
@@ -83,7 +83,7 @@ import Testing
         #expect(serials == [50, 51, 52, 53, 54])
     }
 
-    /// Serials of calls that have timed out, and whose late answers may still come, do not use up a small range.
+    /// Serials of calls that have timed out, and whose late answers may still arrive, do not use up a small range.
     @Test func tombstonesLeaveSerialsForCalls() {
         var table = self.readyTable(serials: 1...10, maximumTombstones: 4_096)
         for number in 0..<100 {
@@ -190,7 +190,7 @@ import Testing
         #expect(table.nextWaiting()?.call == 2)
         #expect(table.nextWaiting() == nil)
         #expect(table.waitingCount == 2)
-        // A new call does not leave before them.
+        // A new call is not sent before them.
         #expect(table.answer(serial: 50).text == "answer 1")
         #expect(table.canSend == false)
         #expect(table.submit(5, deadline: self.at(8)).refusal == .tooManyInFlight)
@@ -444,7 +444,7 @@ extension DispatchTable<Int, Never>.Reception {
 }
 
 extension DispatchTable<Int, Never> {
-    /// As ``receive(serial:isFinal:)``, with which the call completes.
+    /// Acts as ``receive(serial:isFinal:)``, with an answer that completes the call.
     fileprivate mutating func answer(serial: UInt32) -> Reception {
         let reception = self.receive(serial: serial)
         if case .answer(let attempt) = reception { self.remove(attempt.key) }
@@ -469,7 +469,7 @@ extension DispatchTable<Int, Never>.Alarm? {
 }
 
 extension DispatchTable {
-    /// A new call and its first attempt; one that is refused is not in the table.
+    /// Adds a new call with its first attempt; a rejected one is not in the table.
     fileprivate mutating func submit(
         _ call: Call,
         _ priority: FramePriority = .default,

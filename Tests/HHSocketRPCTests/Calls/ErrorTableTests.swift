@@ -31,7 +31,7 @@ import Testing
         #expect(error.delivery == .answered)
         #expect(error.notExecuted == notExecuted)
         #expect(error.endpoint == server.endpoint)
-        // A server that is about to end is left, and the call sent again, three times.
+        // The client leaves a server that is about to end, and sends the call again, three times.
         #expect(error.serial == (code == .draining ? 53 : 50))
         #expect(error.body == ByteBuffer(string: "why"))
         #expect(error.message.contains("\(status)"))
@@ -45,7 +45,7 @@ import Testing
         try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }
     }
 
-    /// - Parameter names: What the message must say, for the one who reads it.
+    /// - Parameter names: The texts that the message must contain for its reader.
     private func expect(
         _ error: SocketError,
         _ code: SocketError.Code,
@@ -101,7 +101,7 @@ import Testing
 
     @Test func networkUnreachable() async throws {
         let monitor = ManualNetworkMonitor(NetworkPath(isReachable: false))
-        // Not by an address of this machine: for those no network is needed.
+        // Not by an address of this machine, which requires no network.
         let endpoint = Endpoint(host: "127.1", port: 7)
         let client = SocketClient.connecting(to: endpoint) { $0.socket.networkMonitor = monitor }
         try await eventually("no network") { "\(client.history)".contains("network") }
@@ -138,8 +138,8 @@ import Testing
         self.expect(error, .hostNotFound, .notSent, names: "nobody.invalid")
     }
 
-    /// The error of a call that waits for a connection which fails. Now and then the failure comes before the call is
-    /// made, which then has nothing to wait for.
+    /// The error of a call that waits for a connection which fails. Occasionally the failure precedes the call, which
+    /// then has nothing to wait for.
     private func errorOfWaiting(_ makeClient: () -> SocketClient) async throws -> SocketError {
         var error = try await self.error(makeClient())
         for _ in 0..<100 where error.code == .notConnected { error = try await self.error(makeClient()) }
@@ -147,8 +147,7 @@ import Testing
     }
 
     @Test func connectTimeout() async throws {
-        // A listener that accepts nobody, with its backlog full: the kernel leaves further connections without an
-        // answer.
+        // A listener that accepts no connection, with its backlog full: the kernel does not answer further connections.
         let group = MultiThreadedEventLoopGroup.singleton
         let channel = try await ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 0)
@@ -169,7 +168,7 @@ import Testing
     }
 
     @Test func tlsFailed() async throws {
-        // One that speaks no TLS.
+        // A server without TLS.
         let server = try await MockServer(.echo)
         server.onConnect(.raw(Array("not TLS at all".utf8)))
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.tls = ClientTLS() }

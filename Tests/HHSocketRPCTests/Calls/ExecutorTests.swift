@@ -143,7 +143,7 @@ import Tracing
         try await server.received(1, ofType: 101)
         task.cancel()
         #expect(try await withDeadline("the end") { await task.value }?.code == .cancelled)
-        // One that was cancelled before.
+        // A task that was cancelled before it began.
         let late = Task(executorPreference: client.executor) { () -> SocketError? in
             while !Task.isCancelled { await Task.yield() }
             do throws(SocketError) {
@@ -204,9 +204,9 @@ import Tracing
         var tasks = (0..<count).map { number in
             Task(executorPreference: executor) { [weak client] in
                 switch number % 3 {
-                // Runs there when the client goes.
+                // Runs on the thread when the client is released.
                 case 0: while client != nil { await Task.yield() }
-                // Returns there at that time, or later.
+                // Returns to the thread at that time, or later.
                 case 1: try? await Task.sleep(nanoseconds: UInt64(number) * 100_000)
                 default: try? await gate.wait()
                 }

@@ -14,7 +14,7 @@ import Tracing
 
 /// Servers that are about to end, over real TCP: no call is lost.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct GoAwayTests {
-    /// Calls on and on, and counts what comes of it.
+    /// Makes calls continuously, and counts their outcomes.
     private struct Load {
         struct Tally: Sendable {
             var answered = 0
@@ -66,7 +66,7 @@ import Tracing
         }
     }
 
-    /// What a server does that ends.
+    /// Does the steps of a server that shuts down.
     private func endBegins(_ server: MockServer, retryAfter: Duration) async throws {
         try await server.refuseConnections()
         server.onAnyOther(.draining)
@@ -90,7 +90,7 @@ import Tracing
         }
         let tally = await load.end()
         #expect(tally.failures.isEmpty, "\(tally.failures.first?.description ?? "")")
-        // A 504 may have it leave before the go-away is sent.
+        // A 504 may make the client leave before the go-away is sent.
         #expect(client.statistics.goAways + client.statistics.resentCalls >= 6)
     }
 
@@ -102,7 +102,7 @@ import Tracing
             try await load.goesOn()
             let accepted = server.acceptedCount
             try await self.endBegins(server, retryAfter: .milliseconds(20 * turn))
-            try await eventually("an attempt that finds nobody") {
+            try await eventually("an attempt that fails") {
                 client.history.entries.contains { if case .connectFailed = $0.kind { true } else { false } }
             }
             try await self.restart(server)
@@ -326,7 +326,7 @@ import Tracing
 
     // MARK: The frame
 
-    /// As Docs/Protocol.md shows it.
+    /// The go-away that Docs/Protocol.md shows.
     @Test func goAwayOnTheWire() throws {
         let hex = """
             00000004 00000004 000000C8 0000001B 0A0772657374617274 10DC0B 1A0D31302E302E302E323A37303030 682806B3

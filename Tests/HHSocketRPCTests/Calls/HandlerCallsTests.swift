@@ -8,10 +8,10 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Calls that handlers make on the socket thread, while answers are still being delivered: those that leave at once,
-/// and those that cannot.
+/// Calls that handlers make on the socket thread, while answers are still being delivered: those that are sent
+/// immediately, and those that are not.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerCallsTests {
-    /// Chains of calls, each made by the handler of the one before.
+    /// Chains of calls, each made by the handler of the previous one.
     private final class Chains: Sendable {
         let client: SocketClient
         /// Whether calls are dispatched, and have no task.
@@ -62,13 +62,13 @@ import Testing
             var request = SocketRequest(type: 101, body: bodies[number % bodies.count])
             if number % 5 == 0 { request.priority = .high }
             if number % 7 == 0 { request.firstResponseTimeout = patience }
-            // None that a server knows: it fails before anything leaves.
+            // An invalid type: the call fails before anything is sent.
             if number % 11 == 0 { request.type = 3 }
             return request
         }
         for chain in 0..<40 { chains.call(chain, left: 99) }
         try await eventually("every completion") { chains.count == 4_000 }
-        // In each chain numbers follow one another.
+        // The numbers of each chain are consecutive.
         let invalid = (0..<40).reduce(0) { sum, first in sum + (first..<first + 100).count { $0 % 11 == 0 } }
         #expect(chains.completions.withLockedValue { $0 } == ["echo": 4_000 - invalid, "invalidArgument": invalid])
         #expect(chains.client.statistics == ClientStatistics())
@@ -90,7 +90,7 @@ import Testing
         let client = SocketClient.callingBackInline(to: server)
         let (held, continuation) = AsyncStream.makeStream(of: SocketTask.self)
         client.dataTask(with: SocketRequest(type: 101, body: "first")) { _ in
-            // Leaves at once.
+            // This call is sent immediately.
             let task = client.dataTask(with: SocketRequest(type: 102, body: "second"))
             task.resume()
             #expect(task.state == .running)
@@ -117,10 +117,10 @@ import Testing
         let client = SocketClient.callingBackInline(to: server) { $0.socket.callbackQueue = queue }
         let remembered = NIOLockedValueBox<Remembered>(Remembered())
         let outcomes = Watched<[String]>([])
-        // Of its own, so that the task is kept by nobody when it returns.
+        // A separate function, so that nothing retains the task when it returns.
         func begin(_ number: Int) {
             let task = client.dataTask(with: SocketRequest(type: 101, body: "\(number)")) { result in
-                // Still there, and as it says.
+                // The task still exists, with the expected state.
                 let task = remembered.withLockedValue { $0.task }
                 let seen = task.map { "\($0.state) \($0.response?.string ?? "nothing")" } ?? "gone"
                 outcomes.withLockedValue { $0.append(seen) }
@@ -176,7 +176,7 @@ import Testing
         #expect(seen.prefix(3) == ["sent resumed", "too many resumed", "reserved resumed"])
     }
 
-    /// What the last answers of a connection bring about leaves by its successor, though nothing else happens there.
+    /// Calls caused by the last answers of a connection are sent on its successor, although nothing else happens there.
     @Test(arguments: [CallbackQueue.socketThread, CallbackQueue.default])
     func callsMadeByAnswersOfAConnectionThatWasLeftAreSent(queue: CallbackQueue) async throws {
         for _ in 0..<20 {
@@ -187,7 +187,7 @@ import Testing
             let client = SocketClient.connecting(to: old.endpoint, new.endpoint) {
                 $0.socket.callbackQueue = queue
                 $0.waitsForConnectivity = true
-                // Nobody else wakes the thread.
+                // Nothing else wakes the thread.
                 $0.socket.heartbeat = nil
                 $0.timeout = patience
             }

@@ -8,14 +8,14 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Calls without a task: those that `dispatch` makes in a handler on the socket thread, and what becomes of them if
-/// something else than their answer comes.
+/// Calls without a task: those that `dispatch` makes in a handler on the socket thread, and their outcomes if another
+/// event precedes their answer.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LightCallTests {
-    /// A call has succeeded that must not.
+    /// A call that must fail has succeeded.
     private struct Unexpected: Error {}
     private typealias Outcome = Result<SocketResponse, SocketError>
 
-    /// Runs `body` where handlers run: in that of a call's answer.
+    /// Runs `body` in the handler of a call.
     private func inHandler(_ client: SocketClient, _ body: @escaping @Sendable () -> Void) async throws {
         let ran = NIOLockedValueBox(false)
         client.dispatch(SocketRequest(type: 101, body: "first")) { _ in
@@ -25,7 +25,7 @@ import Testing
         try await eventually("the handler") { ran.withLockedValue { $0 } }
     }
 
-    /// Makes a light call, and asserts that it is one.
+    /// Makes a light call, and checks that it has no task.
     private static func dispatch(
         _ client: SocketClient,
         _ request: SocketRequest,
@@ -46,7 +46,7 @@ import Testing
         return all[0]
     }
 
-    /// Makes one light call of type 102, then runs `disturb`; returns what the call ends with.
+    /// Makes one light call of type 102, then runs `disturb`; returns the call's outcome.
     private func outcome(
         _ client: SocketClient,
         _ request: SocketRequest = SocketRequest(type: 102, body: "second"),
@@ -121,7 +121,7 @@ import Testing
 
     @Test func policyRetriesIt() async throws {
         let server = try await MockServer(.echo)
-        // Which says that the request was not executed.
+        // A status that says that the request was not executed.
         server.once(102, .status(.overloaded))
         let client = SocketClient.callingBackInline(to: server) {
             $0.retryPolicy = RetryPolicy(maximumAttempts: 3, backoff: Backoff(base: .milliseconds(1)))

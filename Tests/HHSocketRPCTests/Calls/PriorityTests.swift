@@ -6,7 +6,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Which calls leave first, over real TCP.
+/// The order in which calls are sent, over real TCP.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct PriorityTests {
     private func request(_ type: UInt32, _ priority: FramePriority) -> SocketRequest {
         var request = SocketRequest(type: type)
@@ -27,7 +27,7 @@ import Testing
             calls.append(client.dataTask(with: self.request(type, priority)))
         }
         for call in calls { call.resume() }
-        // Submitted last, and refused at once: by then all others are in the queue.
+        // Submitted last, and rejected immediately: by then all others are in the queue.
         let last = client.dataTask(with: SocketRequest(type: 1))
         last.resume()
         try await eventually("the last") { last.state == .completed }

@@ -4,7 +4,7 @@ import HHSocketTesting
 import TestSupport
 import Testing
 
-/// The example of `Docs/Errors.md`, word for word, and its tables, which list every code there is.
+/// The example of `Docs/Errors.md`, word for word, and its tables, which list every code.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ErrorsGuideTests {
     private let page: DocumentationPage
 
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    /// What the page says of HTTP's numbers.
+    /// The statement of the page about HTTP's numbers.
     @Test func statusesAreNotThoseOfHTTP() {
         let codes = [404, 401, 403, 405].map { SocketError.Code(Status(rawValue: $0)) }
         #expect(codes == [.unknown, .undefinedType, .database, .noPermission])

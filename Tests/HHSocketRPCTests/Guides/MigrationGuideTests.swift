@@ -9,7 +9,7 @@ import Testing
 import FoundationNetworking
 #endif
 
-/// The example of `Docs/MigratingFromURLSession.md`, word for word, and what its table says.
+/// The example of `Docs/MigratingFromURLSession.md`, word for word, and the names of its table.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MigrationGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
         let page = try DocumentationPage("Docs/MigratingFromURLSession.md")
@@ -28,7 +28,7 @@ import FoundationNetworking
         #expect(try await load() == "seven")
     }
 
-    /// The other half: compiled, for its server is nowhere.
+    /// The half with URLSession, which is only compiled, since its server does not exist.
     private struct ScreenWithURLSession {
         let session: URLSession
 
@@ -42,7 +42,7 @@ import FoundationNetworking
         }
     }
 
-    /// What is on the right side of the table is there, by that name.
+    /// The names on the right side of the table exist.
     @Test func table() async throws {
         var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 1)])
         configuration.waitsForConnectivity = true

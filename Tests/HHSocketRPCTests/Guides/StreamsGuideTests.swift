@@ -10,7 +10,7 @@ import Testing
         #expect(try DocumentationPage(guide: "Streams", section: "Streams of a client").shortcomings() == [])
     }
 
-    /// A server with the built-in streams of `hhsocket serve`, as far as the examples need them.
+    /// A server with the built-in streams of `hhsocket serve` that the examples require.
     private func connect() async throws -> (MockServer, SocketClient) {
         let server = try await MockServer()
         server.acceptHello(features: [.metadata, .compression, .streams])

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Calls on connections that have agreed on something, or have not.
+/// Calls on connections with and without agreements.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct AgreedCallsTests {
     private static let all: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]
     private static let tenant = ["tenant": "acme"]
@@ -125,7 +125,7 @@ import Testing
             ("name", { $0.metadata = ["a\u{0}": "x"] }),
             ("name", { $0.metadata = [String(repeating: "n", count: 129): "x"] }), ("65", { $0.metadata = many }),
             ("16384", { $0.metadata = ["a": String(repeating: "x", count: 16 << 10)] }),
-            // Over the limit by what stands around it alone.
+            // Over the limit only because of its envelope.
             ("16384", { $0.metadata = ["a": String(repeating: "x", count: (16 << 10) - 2)] }),
             ("idempotencyKey", { $0.idempotencyKey = "" }),
             ("129", { $0.idempotencyKey = String(repeating: "k", count: 129) }),
@@ -223,7 +223,7 @@ import Testing
         let (server, client) = try await self.connect()
         for (length, compresses) in [(10, false), (300_000, false), (300_000, true)] {
             var generator = SeededGenerator(seed: 5)
-            // Compressible, and more than one slice all the same.
+            // Compressible, but still more than one slice.
             let body = ByteBuffer(bytes: generator.bytes(length).map { $0 & 0x7F })
             let request = self.request(101, body) {
                 $0.metadata = Self.tenant
@@ -248,7 +248,7 @@ import Testing
             client.dataTask(with: self.request(102, body) { $0.metadata = ["n": "\(number)"] })
         }
         for task in tasks { task.resume() }
-        // All are under way by then, and more than the kernel takes.
+        // All calls are being sent by then, and are more than the kernel takes.
         await withCheckedContinuation { continuation in
             _ = client.core.submit(.closure { _ in continuation.resume() })
         }
@@ -256,7 +256,7 @@ import Testing
         await server.perform(.wakeUp)
         try await eventually("the answers") { tasks.allSatisfy { $0.state == .completed } }
         #expect(tasks.prefix(31).allSatisfy { $0.response?.body == body })
-        // What was cancelled before it left does not leave; nor does it come behind the others.
+        // A call that was cancelled before it was sent is never sent, not even after the others.
         _ = try await client.data(for: SocketRequest(type: 101))
         let numbers = server.received.filter { $0.type == 102 }.compactMap { $0.metadata["n"] }
         #expect(numbers == (0..<31).map { "\($0)" })
@@ -404,7 +404,7 @@ import Testing
         let wish = self.request { $0.metadata = Self.tenant }
         let first = try await client.data(for: wish)
         let (here, there) = first.endpoint == old.endpoint ? (old, new) : (new, old)
-        // The list is tried in its order.
+        // The servers are tried in the list's order.
         try #require(here.endpoint == old.endpoint)
 
         let inFlight = client.dataTask(with: self.request(102) { $0.metadata = Self.tenant })

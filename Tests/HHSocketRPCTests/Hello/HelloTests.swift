@@ -7,7 +7,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What is said before anything else leaves, and what becomes of the connection by it.
+/// The handshake before anything else is sent, and its effects on the connection.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HelloTests {
     private static let tenant = ["tenant": "acme"]
 
@@ -17,7 +17,7 @@ import Testing
         return request
     }
 
-    /// What the first attempt to connect fails with.
+    /// The error of the first attempt to connect.
     private func failure(
         _ server: MockServer,
         _ configure: (inout SocketClient.Configuration) -> Void
@@ -220,7 +220,7 @@ import Testing
         #expect(push1?.metadata == ["n": "1"])
     }
 
-    /// Behind a wrong checksum it is asked whether flags make sense, and the reply may be right before it.
+    /// After a wrong checksum the plausibility of flags is checked; here the reply immediately precedes it.
     @Test func aFlagRightBehindTheReplyAndAWrongChecksumMakesSense() async throws {
         let server = try await MockServer(.echo)
         let push = MockServer.Reaction.push(2_001, "news")
@@ -280,7 +280,7 @@ import Testing
             $0.socket.gate = HandshakeGate { handshake.set($0) }
         }
         _ = try await client.data(for: self.request())
-        try await eventually("nobody keeps it") { handshake.object == nil }
+        try await eventually("its release") { handshake.object == nil }
         #expect(server.acceptedCount == 1)
     }
 

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Bodies that are so large that they are compressed and decompressed beside the socket thread.
+/// Bodies so large that they are compressed and decompressed on another thread than the socket's.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LargeCompressionTests {
     private func connect(
         _ configure: (inout SocketClient.Configuration) -> Void = { _ in }
@@ -24,10 +24,10 @@ import Testing
         return (server, client)
     }
 
-    /// Text that becomes smaller, and takes zlib some time.
+    /// Compressible text that takes zlib some time.
     private func text(_ length: Int) -> ByteBuffer {
         var generator = SeededGenerator(seed: 7)
-        // Longer than the 32 KiB that zlib looks back.
+        // Longer than zlib's window of 32 KiB.
         let block = (0..<(64 << 10)).map { _ in UInt8.random(in: 0x61...0x68, using: &generator) }
         var buffer = ByteBuffer()
         while buffer.readableBytes < length { buffer.writeBytes(block.prefix(length - buffer.readableBytes)) }
@@ -71,7 +71,7 @@ import Testing
         try await eventually("the end") { task.state == .completed }
         #expect(task.error?.code == .cancelled)
         #expect(task.error?.notExecuted == true)
-        // The next large one is compressed behind it.
+        // The next large body is compressed after it.
         let next = SocketRequest(type: 103, body: self.text(100_000))
         #expect(try await client.data(for: next).body == next.body)
         #expect(server.received.filter { $0.type == 101 }.isEmpty)
@@ -91,7 +91,7 @@ import Testing
         #expect(server.received.last?.isCompressed == false)
     }
 
-    /// What the server said of a call is not forgotten while its body is decompressed.
+    /// The status of an answer is kept while its body is decompressed.
     @Test func aLargeAnswerWithAnErrorHasItsCodeAndItsBody() async throws {
         let (server, client) = try await self.connect()
         let body = self.text(300_000)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// What a test says it does.
+/// An interceptor whose behaviour a test determines.
 private struct Interceptor: SocketInterceptor {
     var body: @Sendable (SocketRequest, Next) async throws -> SocketResponse
 
@@ -21,7 +21,7 @@ private struct Interceptor: SocketInterceptor {
     }
 }
 
-/// Appends to the request on its way, and notes the way.
+/// Appends to the request, and records its path.
 private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Interceptor {
     Interceptor { request, next in
         log.withLockedValue { $0.append("\(name) in") }
@@ -255,7 +255,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         try await left.wait("the interceptor's end") { $0 }
     }
 
-    /// It was once said of these that they had not been executed: a caller who trusts that runs them twice.
+    /// These errors once claimed that the call had not been executed; a caller that relied on it ran calls twice.
     @Test func callThatTheServerMayHaveRunIsNeverSaidToBeNotExecuted() async throws {
         struct Refusal: Error {}
         let told = NIOLockedValueBox<[SocketError]>([])
@@ -274,21 +274,21 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
             return try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }.delivery
         }
 
-        // The interceptor does not like the answer.
+        // The interceptor rejects the answer.
         #expect(
             try await delivery { request, next in
                 _ = try await next(request)
                 throw Refusal()
             } == .sentUnknown
         )
-        // It asks again, and that does not reach the server.
+        // The interceptor asks again, which does not reach the server.
         #expect(
             try await delivery { request, next in
                 _ = try await next(request)
                 return try await next(SocketRequest(type: 3))
             } == .sentUnknown
         )
-        // The first attempt may have run, the second surely has not: the interceptor itself is told the truth.
+        // The first attempt may have run, the second surely has not: the interceptor itself gets the true delivery.
         let overloaded = { (server: MockServer) in
             server.once(101, .status(.lostPacket))
             server.once(101, .status(.overloaded))
@@ -304,7 +304,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
             } == .sentUnknown
         )
         #expect(told.withLockedValue { $0.map(\.notExecuted) } == [false])
-        // What has not asked at all has not been executed.
+        // If the interceptor has not asked at all, the call has not been executed.
         #expect(try await delivery { _, _ in throw Refusal() } == .notSent)
     }
 
@@ -319,7 +319,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         let error = try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }
         #expect(error.code == .invalidArgument)
         #expect(log.withLockedValue { $0 }.isEmpty)
-        // Complete, they are in the table no more.
+        // Completed calls are no longer in the table.
         let count = await withCheckedContinuation { answer in
             _ = client.core.submit(
                 .closure { [core = client.core] _ in answer.resume(returning: core.hot.table.count) }
@@ -374,7 +374,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
 }
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TokenInterceptorTests {
-    /// Answers calls that bring the token `good`, and refuses others.
+    /// Answers calls with the token `good`, and rejects others.
     private func server(_ good: String) async throws -> MockServer {
         try await MockServer(.respond { $0.string == good ? .echo : .status(.noPermission) })
     }
@@ -391,7 +391,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
             server,
             TokenInterceptor(token: "old") {
                 refreshes.withLockedValue { $0 += 1 }
-                // Long enough for all to come that have the old one. Those that begin only now wait for the new one.
+                // Waits until all calls with the old token have arrived. Calls that begin later wait for the new one.
                 try await server.received(refused.withLockedValue { $0 })
                 return "new"
             } apply: { token, request in
@@ -468,7 +468,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         #expect(try await client.data(for: SocketRequest(type: 101)).string == "good")
     }
 
-    /// The only connection that an app has is that by which it signs in.
+    /// An app may have only one connection, by which it also signs in.
     @Test func refreshMayCallByTheSameClient() async throws {
         let server = try await self.server("new")
         server.on(100, .answer("new"))

@@ -5,21 +5,21 @@ import TestSupport
 
 @testable import HHSocketRPC
 
-/// What chance lets happen to a client.
+/// Random histories of a client.
 enum ClientHistory {
     enum Step: Sendable, CustomStringConvertible {
         case call(ModelClient.Plan)
-        /// `choice` picks which of the calls there are.
+        /// `choice` selects one of the calls.
         case resume(choice: Int), cancel(choice: Int), cancelByIdentifier(choice: Int), cancelAll
         case priority(choice: Int, Float)
         case connecting, ready, lost, offline, drainingLost, closed
         case goAway(isMalformed: Bool), reconnectDeferred
         case answer(choice: Int, Status, isCorrupt: Bool), strayAnswer(UInt32), answerBegins(choice: Int)
         case stopReading, read
-        /// Nil subscribes to every type. At once: before the socket thread has heard of it.
+        /// Nil subscribes to every type. `endsAtOnce`: before the socket thread was notified.
         case subscribe(UInt32?, PushBufferingPolicy, endsAtOnce: Bool), unsubscribe(choice: Int)
         case push(UInt32, isCorrupt: Bool), takePush(choice: Int)
-        /// One call's interceptors go on, or those of all calls where they do not wait.
+        /// The interceptors of one call continue, or those of all calls that do not wait.
         case valve(choice: Int), valves
         case time(Int), timer
 
@@ -66,7 +66,7 @@ enum ClientHistory {
         let kinds = seed % 4 == 3 ? 130 : 125
         if seed % 4 == 1 { return self.restarts(length, &generator) }
         guard interceptorCount > 0 else { return (0..<length).map { _ in self.step(kinds, &generator) } }
-        // Little comes of calls that find no connection, or are not resumed.
+        // Calls without a connection, or calls that are not resumed, have few effects.
         var script: [Step] = Int.random(in: 0..<4, using: &generator) == 0 ? [] : [.connecting, .ready]
         var callCount = 0
         for _ in 0..<length {
@@ -95,13 +95,13 @@ enum ClientHistory {
                     script += [.answer(choice: 0, .draining, isCorrupt: false), .ready]
                 }
             default:
-                // One call has been sent when the server says so, and one has not.
+                // When the server sends the go-away, one call was sent and one was not.
                 var plan = self.plan(&generator)
                 plan.firstResponse = nil
                 script.append(.call(plan))
                 script.append(self.resumption(of: script))
                 if Bool.random(using: &generator) { script.append(.goAway(isMalformed: false)) }
-                // No two calls are due at one moment.
+                // No two calls are due at the same time.
                 plan.timeout += 1
                 script.append(.call(plan))
                 script.append(self.resumption(of: script))
@@ -111,7 +111,7 @@ enum ClientHistory {
         return script
     }
 
-    /// Resumes the call that was made last.
+    /// Resumes the last call.
     private static func resumption(of script: [Step]) -> Step {
         .resume(choice: script.count { if case .call = $0 { true } else { false } } - 1)
     }
@@ -135,7 +135,7 @@ enum ClientHistory {
         return .call(plan)
     }
 
-    /// Some valves between one step and the next.
+    /// Some valves between two steps.
     private static func valves(_ generator: inout SeededGenerator) -> [Step] {
         let choice = Int.random(in: 0..<1_000, using: &generator)
         switch choice % 8 {
@@ -146,7 +146,7 @@ enum ClientHistory {
         }
     }
 
-    /// - Parameter kinds: How many of the kinds there are may come; the last ones are go-aways.
+    /// - Parameter kinds: The number of kinds of steps that may occur; the last ones are go-aways.
     private static func step(_ kinds: Int, _ generator: inout SeededGenerator) -> Step {
         let choice = Int.random(in: 0..<1_000, using: &generator)
         switch Int.random(in: 0..<kinds, using: &generator) {
@@ -183,7 +183,7 @@ enum ClientHistory {
     }
 
     private static func subscription(_ generator: inout SeededGenerator) -> Step {
-        // Nobody subscribes to 2003 alone.
+        // There are no subscriptions only to 2003.
         let types: [UInt32?] = [2_001, 2_002, nil]
         // 0 counts as 1.
         let limit = Int.random(in: 0...4, using: &generator)
@@ -214,11 +214,11 @@ enum ClientHistory {
         return plan
     }
 
-    /// Runs a script. Blocks its thread while interceptors, on others, go on.
+    /// Runs a script. Blocks its thread while interceptors continue on others.
     ///
     /// - Parameters:
-    ///   - flaw: Changes what the model expects, so that a harness which finds nothing is found out.
-    ///   - patience: How many seconds to wait for an interceptor that is to go on.
+    ///   - flaw: A deliberate fault of the model, which shows that the harness detects faults.
+    ///   - patience: The time to wait for an interceptor that must continue, in seconds.
     /// - Returns: The promise that was broken, if one was.
     static func run(
         _ script: [Step],
@@ -238,7 +238,7 @@ enum ClientHistory {
         _ flaw: ((inout ModelClient.Limits) -> Void)?
     ) -> (broken: String?, ClientWorld.Remains) {
         var limits = ModelClient.Limits()
-        // In some histories serials are so few that they wrap and run out.
+        // Some histories have so few serials that they wrap and run out.
         if seed % 3 == 0 { limits.serials = 50...57 }
         let steering = InterceptorSteering(patience: patience)
         let world = ClientWorld(limits, self.interceptorCount(seed: seed), steering, flaw)

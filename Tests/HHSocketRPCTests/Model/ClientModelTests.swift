@@ -2,9 +2,9 @@
 import TestSupport
 import Testing
 
-/// The client against a model of it, through histories that chance writes: every call completes exactly once, at the
-/// right moment, with the right error; what leaves is right, and in the right order; interceptors are told what
-/// happens, and pushes reach those who want them; every bound is kept.
+/// The client compared with a model in random histories: every call completes exactly once, at the right time, with the
+/// right error; the sent frames are right, and in the right order; interceptors are notified, and pushes reach their
+/// subscribers; every bound is kept.
 ///
 /// 2,000 times `HHSOCKET_EFFORT`; `make soak` runs 100,000.
 @Suite(.tags(.io)) struct ClientModelTests {
@@ -21,8 +21,7 @@ import Testing
         if let broken { Issue.record("\(broken)") }
     }
 
-    /// A harness that cannot fail proves nothing: each of these expects something else in one place, and must be found
-    /// out.
+    /// Checks that the harness can fail: each of these models has a fault in one place, which must be detected.
     @Test(arguments: 0..<13)
     func modelThatExpectsSomethingElseIsFoundOut(number: Int) async {
         let found = await onItsOwnThread {

@@ -7,7 +7,7 @@ import Testing
 
 /// The client's one timer, in virtual time.
 @Suite struct ClientTimerTests {
-    /// While the first of them was seen to, a timer was set for the second, which had been seen to when it fired.
+    /// While the first alarm was handled, a timer was set for the second, which had already been handled when it fired.
     @Test func alarmsOfOneMomentAreSeenToByOneTimer() {
         let (connection, client) = SimulatedConnection.make(SocketClient.Configuration(servers: []))
         connection.beginConnecting()
@@ -34,7 +34,7 @@ import Testing
         connection.invalidate()
     }
 
-    /// A server may begin its answer before the request has come whole.
+    /// A server may begin its answer before it has received the whole request.
     @Test func anAnswerThatHasBegunIsNotWaitedFor() throws {
         let (connection, client) = SimulatedConnection.make(SocketClient.Configuration(servers: []))
         connection.beginConnecting()

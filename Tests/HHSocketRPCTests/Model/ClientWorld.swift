@@ -8,37 +8,37 @@ import NIOPosix
 
 @testable import HHSocketRPC
 
-/// The two worlds that a history happens in: the client on a simulated connection, and the model.
+/// The two worlds of a history: the client on a simulated connection, and the model.
 final class ClientWorld: @unchecked Sendable {
-    // Proof of Sendable: a history runs on one thread. Interceptors on others have the steering alone.
+    // Proof of Sendable: a history runs on one thread. Interceptors on other threads only access the steering.
     private let connection: SimulatedConnection
     private let client: ClientCore
     private var model: ModelClient
     private var tasks: [SocketTask] = []
-    /// The Swift tasks on the client's executor that wait for those of them that have begun and are awaited.
+    /// The Swift tasks on the client's executor that wait for the awaited calls that have begun.
     private var waiters: [Int: Task<Void, Never>] = [:]
     private let executor: SocketExecutor
     private var completions: [String] = []
-    /// Every serial that ever left.
+    /// All serials that were sent.
     private var serials: [UInt32] = []
     private let start: NIODeadline
     private var subscribers: [Subscriber] = []
     private var pushCount = 0
-    /// What a step's subscribers took.
+    /// The pushes that subscribers took in a step.
     private var taken: [String] = []
     private let delegate = PushDelegate()
     private let steering: InterceptorSteering
     private let isIntercepted: Bool
-    /// Why interceptors could not be steered any more.
+    /// The reason why interceptors can no longer be steered.
     private var lost: String?
 
-    /// One who has subscribed to pushes, and lets go of the mailbox when that has ended.
+    /// A subscriber to pushes, which releases the mailbox when the subscription has ended.
     private struct Subscriber {
         var mailbox: PushMailbox?
         weak var trace: PushMailbox?
     }
 
-    /// Notes the pushes that nobody has subscribed to.
+    /// Records the pushes without a subscriber.
     private final class PushDelegate: SocketClientDelegate {
         let pushes = NIOLockedValueBox<[String]>([])
 
@@ -47,7 +47,7 @@ final class ClientWorld: @unchecked Sendable {
         }
     }
 
-    /// Whom the delegate is told it hears of: not the client here, which has no public face. It never connects.
+    /// The client passed to the delegate: not the tested one, which has no public type. It never connects.
     private static let face: SocketClient = {
         var configuration = SocketClient.Configuration(servers: [])
         configuration.socket.eventLoopGroup = MultiThreadedEventLoopGroup.singleton
@@ -69,7 +69,7 @@ final class ClientWorld: @unchecked Sendable {
         self.steering = steering
         self.isIntercepted = interceptorCount > 0
         if interceptorCount > 0 {
-            // By which the interceptors know the call.
+            // The field by which interceptors identify the call.
             var layout = format.layout
             layout.request.insert(.custom("call", bytes: 1), at: 0)
             if let tagged = try? WireFormat(layout) { format = tagged }
@@ -98,7 +98,7 @@ final class ClientWorld: @unchecked Sendable {
         self.model = ModelClient(limits: expected)
     }
 
-    /// Does it in both worlds, and compares.
+    /// Performs a step in both worlds, and compares them.
     func take(_ step: ClientHistory.Step) -> String? {
         self.perform(step)
         self.turn()
@@ -106,7 +106,7 @@ final class ClientWorld: @unchecked Sendable {
         return self.compare()
     }
 
-    /// The socket thread wakes up, and interceptors that were answered come to their valves.
+    /// Wakes the socket thread, and lets interceptors with an answer reach their valves.
     private func turn() {
         self.connection.runSubmissions()
         guard self.isIntercepted else { return }
@@ -168,7 +168,7 @@ final class ClientWorld: @unchecked Sendable {
             self.connection.loseDraining(SocketError(.connectionLost, message: "lost"))
             self.model.loseDraining(.connectionLost, order)
         case .goAway(let isMalformed):
-            // A string that is longer than what there is.
+            // A string whose length exceeds the message.
             let malformed = ByteBuffer(bytes: [0x0A, 0xFF])
             self.connection.goAway(isMalformed ? malformed : ByteBuffer())
             self.model.goAway(isMalformed: isMalformed)
@@ -180,7 +180,7 @@ final class ClientWorld: @unchecked Sendable {
             self.model.close()
         case .answer(let choice, let status, let isCorrupt):
             guard !self.serials.isEmpty else { return }
-            // Young ones as a rule: most old ones are answered.
+            // Usually young serials, since most old ones are answered.
             let back = min(choice % 8, self.serials.count - 1)
             self.answer(self.serials[self.serials.count - 1 - back], status, isCorrupt: isCorrupt)
         case .strayAnswer(let serial):
@@ -226,7 +226,7 @@ final class ClientWorld: @unchecked Sendable {
 
     private func index(_ choice: Int) -> Int? { self.tasks.isEmpty ? nil : choice % self.tasks.count }
 
-    /// The calls as the table happens to hold them.
+    /// The calls in the table's order.
     private var order: [Int] {
         self.client.hot.table.keys.compactMap { self.client.hot.table.call(for: $0)?.taskIdentifier }
     }
@@ -235,7 +235,7 @@ final class ClientWorld: @unchecked Sendable {
         let index = self.tasks.count
         var plan = plan
         if #unavailable(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2) { plan.isAwaited = false }
-        // Exact in binary and in nanoseconds, and such that no two calls are due at one moment.
+        // Exact in binary and in nanoseconds, and chosen so that no two calls are due at the same time.
         plan.backoff = 1_953_125 * (64 + index % 64)
         var request = SocketRequest(type: plan.type, body: plan.body, timeout: .nanoseconds(plan.timeout))
         request.priority = FramePriority(rawValue: plan.priority)
@@ -249,7 +249,7 @@ final class ClientWorld: @unchecked Sendable {
                 codes: plan.codes
             )
         }
-        // By which the interceptors know the call.
+        // The field by which interceptors identify the call.
         if !plan.interceptions.isEmpty { request.header["call"] = [UInt8(index)] }
         let task = SocketTask(
             identifier: index,
@@ -269,12 +269,12 @@ final class ClientWorld: @unchecked Sendable {
 
     private func cancel(_ index: Int) {
         guard self.model.calls[index].plan.isAwaited else { return self.tasks[index].cancel() }
-        // One that has not begun begins cancelled.
+        // A call that has not begun begins cancelled.
         self.wait(for: index)
         self.waiters[index]?.cancel()
     }
 
-    /// Has a Swift task run the call, and wait for it, on the one thread that there is.
+    /// Has a Swift task run the call, and wait for it, on the only thread.
     private func wait(for index: Int) {
         guard self.waiters[index] == nil, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) else {
             return
@@ -296,11 +296,11 @@ final class ClientWorld: @unchecked Sendable {
     }
 
     private func answer(_ serial: UInt32, _ status: Status, isCorrupt: Bool) {
-        // By the connection that the call left by, where there is one.
+        // On the connection of the call, if there is one.
         let connection =
             self.model.calls.first { $0.serial == serial }?.connection.map { ConnectionID(number: UInt64($0)) }
             ?? self.connection.anyConnection
-        // Without a connection nothing comes.
+        // Without a connection no frame arrives.
         guard let connection else { return }
         let frame = Frame(type: 16, serial: serial, status: status)
         self.connection.deliver(frame, isCorrupt: isCorrupt, on: connection)
@@ -319,23 +319,23 @@ final class ClientWorld: @unchecked Sendable {
         self.model.openValve(call)
     }
 
-    /// Lets everything go where it will, after a promise was broken.
+    /// Releases all interceptors, after a promise was broken.
     func giveUp() {
         self.connection.invalidate()
         self.steering.letGo()
     }
 
-    /// What must not be left of a world.
+    /// The objects of a world that must be released.
     struct Remains {
         fileprivate weak var client: ClientCore?
         fileprivate let steering: InterceptorSteering
         fileprivate let patience: Double
-        /// The last to be released, on the thread of its history.
+        /// The event loop, which is released last, on the thread of its history.
         fileprivate var eventLoop: EmbeddedEventLoop
 
         mutating func leak() -> String? {
             guard self.steering.awaitRelease() else { return "somebody keeps the interceptors" }
-            // Those who had the interceptors last release the client, and with it the loop, in this moment.
+            // The last owners of the interceptors may be releasing the client, and with it the loop, at this moment.
             let deadline = Date(timeIntervalSinceNow: self.patience)
             while !isKnownUniquelyReferenced(&self.eventLoop) {
                 guard Date() < deadline else {
@@ -388,7 +388,7 @@ final class ClientWorld: @unchecked Sendable {
         self.model.pushes.take(number)
     }
 
-    /// What has come by the end can still be read, once.
+    /// Pushes that arrived before the end can still be read once.
     private func takeRemainingPushes() -> String? {
         self.model.pushes.isOver = true
         for number in self.subscribers.indices {
@@ -428,7 +428,7 @@ final class ClientWorld: @unchecked Sendable {
 
     private func compareCalls(_ real: SimulatedConnection.Output) -> String? {
         Self.difference("wire", real.wire, self.model.wire) { wire in
-            // Cancels of one moment come in any order.
+            // Cancels of one moment may be in any order.
             [wire.filter { $0.hasPrefix("r") }, wire.filter { $0.hasPrefix("c") }.sorted()]
         }
             ?? Self.difference("completions", self.completions, self.model.completions) { $0.sorted() }
@@ -461,7 +461,7 @@ final class ClientWorld: @unchecked Sendable {
         real == model ? nil : "\(what): \(real), and should be \(model)"
     }
 
-    /// The same where only what `essence` makes of both must be equal.
+    /// Compares only the results of `essence`.
     private static func difference<T: Equatable, E: Equatable>(
         _ what: String,
         _ real: T,
@@ -476,7 +476,7 @@ final class ClientWorld: @unchecked Sendable {
         self.turn()
         self.model.release()
         if let broken = self.compare() { return "at the end: \(broken)" }
-        // Those whose call is over go on and end, whatever they ask for.
+        // Interceptors whose call has ended continue until they end, regardless of their requests.
         while !self.steering.standing.isEmpty {
             if let broken = self.take(.valves) { return "at the end: \(broken)" }
         }

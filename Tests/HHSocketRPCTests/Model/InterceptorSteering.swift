@@ -4,31 +4,31 @@ import HHSocket
 import HHSocketRPC
 import NIOCore
 
-/// Holds a history's interceptors at valves, which the history opens one after the other. So what they do in Swift
-/// tasks on other threads happens when the history says, and a seed always brings the same.
+/// Holds a history's interceptors at valves, which the history opens one after the other. So the history determines the
+/// order of their work in Swift tasks on other threads, and a seed always has the same result.
 ///
-/// An interceptor stands at a valve before it asks `next` and before it returns. While it goes on from one all others
-/// stand still or wait for an answer, so it is clear whose submission comes next.
+/// An interceptor stands at a valve before it asks `next` and before it returns. While it continues from one, all
+/// others stand still or wait for an answer, so the origin of the next submission is certain.
 final class InterceptorSteering: @unchecked Sendable {
-    // Proof of Sendable: whatever changes is touched under the lock of `changed` alone.
+    // Proof of Sendable: all mutable state is accessed only under the lock of `changed`.
 
-    /// Where the interceptors of a call are; of several, those that the others wait for.
+    /// The place of a call's interceptors; of several, that of those for which the others wait.
     private enum Place {
         case onTheirWay
         case atValve(CheckedContinuation<Void, Never>)
-        /// For the server's answer.
+        /// They wait for the server's answer.
         case waiting
         case over
     }
 
-    /// How long to wait for what must come.
+    /// The time to wait for an expected event.
     let patience: TimeInterval
     private let changed = NSCondition()
     private var plans: [Int: [ModelClient.Interception]] = [:]
     private var places: [Int: Place] = [:]
     private var submissions = 0
     private var stopped: [String] = []
-    /// What interceptors got, by who they are.
+    /// The answers that interceptors received, with their names.
     private var answers: [(who: String, answer: Result<SocketResponse, SocketError>)] = []
     /// Whether every valve is open from now on.
     private var isLetGo = false
@@ -38,7 +38,7 @@ final class InterceptorSteering: @unchecked Sendable {
         self.patience = patience
     }
 
-    /// What stands around each call, the outermost first.
+    /// Makes the interceptors of all calls, the outermost first.
     func makeInterceptors(_ count: Int) -> [any SocketInterceptor] {
         self.interceptors = count
         return (0..<count).map { SteeredInterceptor(depth: $0, isInnermost: $0 == count - 1, steering: self) }
@@ -46,7 +46,7 @@ final class InterceptorSteering: @unchecked Sendable {
 
     // MARK: The history's thread
 
-    /// A call is about to begin.
+    /// Records that a call is about to begin.
     func begin(_ call: Int, _ plan: [ModelClient.Interception]) {
         self.changed.withLock {
             self.plans[call] = plan
@@ -70,13 +70,13 @@ final class InterceptorSteering: @unchecked Sendable {
         if case .atValve = self.places[call] { true } else { false }
     }
 
-    /// Whether the innermost has asked for the server's answer, which may have come by now.
+    /// Whether the innermost has asked for the server's answer, which may have arrived since.
     func hasAsked(_ call: Int) -> Bool {
         self.changed.withLock { if case .waiting = self.places[call] { true } else { false } }
     }
 
-    /// Opens the valve that the call's interceptors stand at. Returns when they stand at the next or have submitted
-    /// something; false if they do not.
+    /// Opens the valve at which the call's interceptors stand. Waits until they stand at the next one or have submitted
+    /// something; returns false if neither happens.
     func open(_ call: Int) -> Bool {
         let (valve, before) = self.changed.withLock { () -> (CheckedContinuation<Void, Never>?, Int) in
             guard case .atValve(let valve) = self.places[call] else { return (nil, 0) }
@@ -88,12 +88,12 @@ final class InterceptorSteering: @unchecked Sendable {
         return self.wait { self.submissions > before || self.stands(call) }
     }
 
-    /// Returns when the call's interceptors stand at a valve; false if they do not get there.
+    /// Waits until the call's interceptors stand at a valve; returns false if they do not reach one.
     func awaitStanding(_ call: Int) -> Bool { self.wait { self.stands(call) } }
 
-    /// What has been noted since the last time, sorted.
+    /// Returns the records since the last call, sorted.
     ///
-    /// Answers are read here, on the thread that made them, and not where a continuation brought them: the thread
+    /// Answers are read here, on the thread that made them, and not where a continuation was resumed: the thread
     /// sanitizer does not see how the runtime orders the two.
     func takeLog() -> [String] {
         let (stopped, answers) = self.changed.withLock {
@@ -112,7 +112,7 @@ final class InterceptorSteering: @unchecked Sendable {
         return (stopped + got).sorted()
     }
 
-    /// Opens every valve for good.
+    /// Opens every valve permanently.
     func letGo() {
         let valves = self.changed.withLock { () -> [CheckedContinuation<Void, Never>] in
             self.isLetGo = true
@@ -123,7 +123,7 @@ final class InterceptorSteering: @unchecked Sendable {
         for valve in valves { valve.resume() }
     }
 
-    /// Returns when nobody has the interceptors any more; false if somebody keeps them.
+    /// Waits until the interceptors are released; returns false if they are still retained.
     func awaitRelease() -> Bool { self.wait { self.interceptors == 0 } }
 
     private func wait(until condition: () -> Bool) -> Bool {
@@ -145,7 +145,7 @@ final class InterceptorSteering: @unchecked Sendable {
         }
     }
 
-    /// Something has reached the connection.
+    /// Records a submission to the connection.
     func submitted() { self.change { self.submissions += 1 } }
 
     fileprivate func released() { self.change { self.interceptors -= 1 } }
@@ -182,7 +182,7 @@ final class InterceptorSteering: @unchecked Sendable {
     }
 }
 
-/// Does what the call's plan says, from valve to valve.
+/// Follows the call's plan, from valve to valve.
 private final class SteeredInterceptor: SocketInterceptor {
     private struct Refusal: Error {}
 

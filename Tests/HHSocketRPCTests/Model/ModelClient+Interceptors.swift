@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// What must come of interceptors. Each goes on only when its valve is opened, before it asks and before it returns.
+/// The expected effects of interceptors. Each continues only when its valve is opened, before it asks and before it
+/// returns.
 extension ModelClient {
-    /// What one interceptor does with a call.
+    /// The plan of one interceptor for a call.
     struct Interception: CustomStringConvertible {
         enum End: String { case passesOn = "passes on", answers, fails }
 
-        /// How often it asks `next`.
+        /// The number of times that it calls `next`.
         var asks = 1
-        /// What it does then. Who has not asked has nothing to pass on, and answers.
+        /// Its last step. An interceptor that has not asked has nothing to pass on, and answers.
         var end = End.passesOn
-        /// Whether what it asks is not what it was asked.
+        /// Whether it changes the body of the request.
         var changesBody = false
 
         var description: String { "asks \(self.asks)\(self.changesBody ? " other" : "") and \(self.end.rawValue)" }
     }
 
-    /// How a call, or an asking of an interceptor's, ended.
+    /// The outcome of a call, or of an interceptor's request.
     struct Outcome: CustomStringConvertible {
         static let ok = Outcome(nil, .answered)
 
@@ -33,9 +34,9 @@ extension ModelClient {
         var description: String { self.code.map { "\($0) \(self.delivery)" } ?? "ok" }
     }
 
-    /// One that has begun.
+    /// An interceptor that has begun.
     struct Interceptor {
-        /// What it was asked.
+        /// The body of its request.
         var body: String
         var asked = 0
         var last: Outcome?
@@ -51,7 +52,7 @@ extension ModelClient {
         self.calls.enumerated().compactMap { $1.interceptors.isEmpty || $1.isAsking ? nil : $0 }
     }
 
-    /// The interceptor at work goes on.
+    /// Lets the active interceptor continue.
     mutating func openValve(_ index: Int) {
         let depth = self.calls[index].interceptors.count - 1
         guard depth >= 0, !self.calls[index].isAsking else { return }
@@ -71,7 +72,7 @@ extension ModelClient {
     }
 
     private mutating func ask(_ index: Int, _ body: String) {
-        // Of a call that is over nothing is sent any more.
+        // Nothing more is sent for a call that has ended.
         guard self.calls[index].phase == .idle else {
             return self.tellInterceptor(index, Outcome(.cancelled, .notSent))
         }
@@ -83,7 +84,7 @@ extension ModelClient {
         self.attempt(index)
     }
 
-    /// What the interceptor at work asked for has come.
+    /// Passes the result of its request to the active interceptor.
     mutating func tellInterceptor(_ index: Int, _ outcome: Outcome) {
         self.calls[index].isAsking = false
         let depth = self.calls[index].interceptors.count - 1

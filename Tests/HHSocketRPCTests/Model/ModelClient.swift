@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// What a client must do, said as plainly as possible: lists that are searched from one end to the other, and no table,
-/// heap, queue or timer. Time is in nanoseconds from the start.
+/// The required behaviour of a client, as simple as possible: lists that are searched linearly, without tables, heaps,
+/// queues or timers. Time is in nanoseconds from the start.
 struct ModelClient {
     struct Limits {
         var serials: ClosedRange<UInt32> = 50...UInt32.max
@@ -12,20 +12,19 @@ struct ModelClient {
         var tombstones = 3
         var budget = 2
         var deposit = 300
-        /// How many more pushes wait for a subscriber than its policy says: none.
+        /// The number of pushes beyond its policy that wait for a subscriber: none.
         var morePushes = 0
-        /// What part of its limit may still wait for a subscriber when reading goes on: half.
+        /// The fraction of its limit that may still wait for a subscriber when reading resumes: half.
         var releasingPart = 2
-        /// Whether the innermost interceptor is told of each failed attempt: no, it is of the last.
+        /// Whether the innermost interceptor is notified of each failed attempt: no, only of the last.
         var retriesOutsideOfInterceptors = false
-        /// Whether all attempts of a call count, whatever its interceptors ask for: no, for each asking they count
-        /// anew.
+        /// Whether all attempts of a call count together: no, they count separately for each request of an interceptor.
         var countsAttemptsOfAllAskings = false
-        /// How often a call is sent once more after a 504.
+        /// The number of times that a call is sent again after a 504.
         var resends = 3
-        /// Whether those wait before the calls that have never left.
+        /// Whether such calls wait before the calls that were never sent.
         var resendsLeaveFirst = true
-        /// Whether an interceptor learns that its call is over.
+        /// Whether an interceptor is notified that its call has ended.
         var stopsInterceptors = true
     }
 
@@ -40,10 +39,10 @@ struct ModelClient {
         var isAwaited = false
         var firstResponse: Int?
         var attempts = 1
-        /// The first wait in nanoseconds; set when the call is made.
+        /// The first back-off in nanoseconds; set when the call is made.
         var backoff = 0
         var codes: Set<SocketError.Code> = []
-        /// What those do that stand around the call, the outermost first.
+        /// The plans of the call's interceptors, the outermost first.
         var interceptions: [Interception] = []
 
         var description: String {
@@ -60,7 +59,7 @@ struct ModelClient {
 
     enum Phase: Equatable {
         case suspended
-        /// Its interceptors are at work.
+        /// Its interceptors are running.
         case idle
         case waiting(place: Int)
         case queued(UInt32, on: Int, place: Int)
@@ -74,23 +73,23 @@ struct ModelClient {
         var priority: Float
         var phase = Phase.suspended
         var deadline = 0
-        /// What it had when it took the place in line that it has.
+        /// Its priority when it took its place in the waiting line.
         var placePriority: Float = 0
         /// Whether it waits although no attempt is in progress.
         var waitsPatiently = false
-        /// Whether it waits before those that have never left.
+        /// Whether it waits before the calls that were never sent.
         var isReturning = false
-        /// How often a 504 sent it to another connection, since the innermost interceptor asked.
+        /// The number of times that a 504 moved it to another connection since the innermost interceptor's request.
         var resends = 0
-        /// When an answer must have begun.
+        /// The time by which an answer must have begun.
         var firstResponse: Int?
         var attempts = 0
         var retries = 0
         var mayHaveRun = false
         var isCancelled = false
-        /// The plan's, or what interceptors have made of that.
+        /// The body of the plan, possibly changed by interceptors.
         var body: String
-        /// Attempts since the innermost interceptor asked.
+        /// The number of attempts since the innermost interceptor's request.
         var attemptsOfAsking = 0
         /// The interceptors that have begun and not returned, the outermost first.
         var interceptors: [Interceptor] = []
@@ -120,7 +119,7 @@ struct ModelClient {
 
     enum Link: Equatable {
         case offline, connecting, ready(Int)
-        /// Ready for what is in flight alone.
+        /// Ready only for the calls in flight.
         case goingAway(Int)
 
         var connection: Int? {
@@ -138,7 +137,7 @@ struct ModelClient {
     private(set) var draining: [Int] = []
     private var lastConnection = 0
     private var isClosed = false
-    /// Whether the next attempt begins later, and nobody has asked for it yet.
+    /// Whether the next attempt begins later, and was not requested yet.
     private var isReconnectDeferred = false
     /// The connection that has sent the last go-away.
     private var goneAway: Int?
@@ -146,23 +145,23 @@ struct ModelClient {
     private var lastPlace = 0
     private var nextSerial: UInt32
     private var hasWrapped = false
-    /// Serials whose late answer may still come.
+    /// Serials whose late answer may still arrive.
     private var tombstones: [UInt32] = []
     private var budget: Int
     private var ends: [(time: Int, isWrong: Bool)] = []
-    /// Frames that stand behind a peer that does not read and belong to no call any more: cancels.
+    /// Queued frames that belong to no call any more, because the peer does not read: cancels.
     private var queuedCancels: [(text: String, connection: Int, place: Int)] = []
 
-    // What a step brings.
+    // The results of a step.
     var wire: [String] = []
     var completions: [String] = []
     var pulls = 0
     var suspicions = 0
     var failures: [String] = []
-    /// What interceptors are told.
+    /// The notifications of interceptors.
     var log: [String] = []
     var pushes: ModelPushes
-    // What all steps bring.
+    // The results of all steps.
     var late = 0
     var duplicates = 0
     var unknown = 0
@@ -185,7 +184,7 @@ struct ModelClient {
 
     var waitingBytes: Int { self.waiting.reduce(0) { $0 + self.calls[$1].body.utf8.count } }
 
-    /// Whether one more call may begin, whatever the others do.
+    /// Whether one more call may begin, regardless of the others.
     var hasRoom: Bool {
         let begun = self.calls.count { $0.phase != .suspended && $0.phase != .completed }
         return begun < self.limits.inFlight + self.limits.waiting
@@ -226,7 +225,7 @@ struct ModelClient {
         self.send(index, serial, connection)
     }
 
-    /// Sends those that wait although there is a connection, as long as more may be in flight: at the end of each turn.
+    /// Sends calls that wait despite a connection, while more may be in flight, at the end of each turn.
     mutating func sendWaiting() {
         guard case .ready(let connection) = self.link else { return }
         while let next = self.firstInLine(), let serial = self.takeSerial() { self.send(next, serial, connection) }
@@ -297,9 +296,9 @@ struct ModelClient {
         }
     }
 
-    /// The call's attempt ends without an answer, and the server is told, where it may know of it.
+    /// Ends the call's attempt without an answer, and notifies the server if it may know the call.
     ///
-    /// - Returns: Whether the request had left.
+    /// - Returns: Whether the request was sent.
     private mutating func leave(_ index: Int) -> Bool {
         guard case .sent(let serial, let connection) = self.calls[index].phase else { return false }
         self.bury(serial)
@@ -324,7 +323,7 @@ struct ModelClient {
 
     private static let notExecuted: Set<SocketError.Code> = [.undefinedType, .overloaded, .draining]
 
-    /// - Parameter code: Nil for an answer with 200.
+    /// - Parameter code: The error; nil for an answer with 200.
     private mutating func ended(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
         guard let code else {
             self.budget = min(self.limits.budget * 1_000, self.budget + self.limits.deposit)
@@ -348,7 +347,7 @@ struct ModelClient {
         }
     }
 
-    /// There is no further attempt.
+    /// Ends the call without a further attempt.
     private mutating func conclude(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
         guard self.calls[index].isAsking else { return self.complete(index, code, delivery) }
         self.calls[index].phase = .idle
@@ -361,7 +360,7 @@ struct ModelClient {
         delivery == .notSent || (delivery == .answered && Self.notExecuted.contains(code))
     }
 
-    /// An end does not claim that the server did not run what it may have run before.
+    /// Adjusts the delivery: it must not claim that the server did not run a call that it may have run.
     private func honest(
         _ index: Int,
         _ code: SocketError.Code?,
@@ -441,7 +440,7 @@ struct ModelClient {
         self.finishDrained()
     }
 
-    /// The server of this connection is about to end, and has not run the call.
+    /// Handles a 504: the server of this connection is about to end, and has not run the call.
     private mutating func isSentAgain(_ index: Int, _ connection: Int) -> Bool {
         guard !self.isClosed else { return false }
         self.leaveServer(of: connection)
@@ -546,7 +545,7 @@ struct ModelClient {
         self.calls[index].isReturning && self.limits.resendsLeaveFirst ? 1 : 0
     }
 
-    /// - Parameter order: Which of several calls ends first; the budget may not be enough for all.
+    /// - Parameter order: The order in which calls end, since the retry budget may not suffice for all.
     mutating func lose(_ code: SocketError.Code, _ order: [Int]) {
         guard let connection = self.link.connection else { return }
         self.link = .offline
@@ -591,7 +590,7 @@ struct ModelClient {
         }
     }
 
-    /// The user lets go of the client.
+    /// Releases the client.
     mutating func release() {
         self.close()
         for index in self.calls.indices where self.calls[index].phase == .idle {

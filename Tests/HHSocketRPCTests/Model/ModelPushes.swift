@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 @testable import HHSocketRPC
 
-/// What must become of pushes: for each subscriber a list of those that wait.
+/// The required delivery of pushes: a list of waiting ones for each subscriber.
 struct ModelPushes {
     struct Subscriber {
         var type: UInt32?
@@ -13,12 +13,12 @@ struct ModelPushes {
 
     let limits: ModelClient.Limits
     var subscribers: [Subscriber] = []
-    /// The client is gone, and says nothing to the connection any more.
+    /// Whether the client was released, and no longer controls the connection.
     var isOver = false
-    // What a step brings.
+    // The results of a step.
     var taken: [String] = []
     var unclaimed: [String] = []
-    // What all steps bring.
+    // The results of all steps.
     var count = 0
     var dropped = 0
 

@@ -7,12 +7,11 @@ import NIOEmbedded
 
 @testable import HHSocketRPC
 
-/// A driver in virtual time, which makes the connections that a history says; the links are those of real connections,
-/// on channels without a network. Calls on it run on the socket thread as far as the client can tell: one thing after
-/// the other, on the one thread that the history runs on.
+/// A driver in virtual time, which makes the connections of a history; the links are those of real connections, on
+/// channels without a network. The history's only thread acts as the socket thread.
 final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable {
-    // Proof of Sendable: a history runs on one thread, and so does all that is submitted in it. Interceptors submit
-    // from other threads, into what locks guard.
+    // Proof of Sendable: a history and its submissions run on one thread. Interceptors submit from other threads, to
+    // state that locks protect.
     enum Link: Equatable {
         case offline, connecting
         case ready(ConnectionID)
@@ -23,7 +22,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         var channel: EmbeddedChannel
         var link: HHSocket.Link<FrameLanguage>
         var decoder: FrameDecoder
-        /// Whether the client closes it: what is queued leaves, and nothing comes any more.
+        /// Whether the client closes it: queued frames are sent, and no more are received.
         var isClosing = false
     }
 
@@ -34,7 +33,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
     let connector: FrameConnector
     let loop: SocketLoop
     let eventLoop = EmbeddedEventLoop()
-    /// Told of everything; taken back by ``invalidate()``.
+    /// The notified client; released by ``invalidate()``.
     private var client: ClientCore?
 
     private(set) var link = Link.offline
@@ -43,44 +42,44 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
     private(set) var draining: [ConnectionID] = []
     private(set) var isClosed = false
     var isNetworkReachable = true
-    /// What hello leads to on the next connection.
+    /// The agreement of hello on the next connection.
     var agreement: Agreement?
     /// Whether peers read. While they do not, frames queue.
     private var isPeerReading = true
-    /// Whether the client wants nothing more to be read. What was read by then still comes.
+    /// Whether the client has suspended reading. Frames that were read before are still delivered.
     private(set) var isReadingSuspended = false
     private var peers: [ConnectionID: Peer] = [:]
     private var lastConnection: UInt64 = 0
-    /// Why the connection that ends now is lost.
+    /// The reason why the connection that ends now is lost.
     private var loss = SocketError(.connectionLost, message: "lost")
-    /// What is to be called on the socket thread.
+    /// The functions to call on the socket thread.
     private let wakes: NIOLockedValueBox<[@Sendable () -> Void]>
 
     private var lastLeft: Frame?
-    /// The last frame that left.
+    /// The last sent frame.
     var lastFrame: Frame? {
         self.collect()
         return self.lastLeft
     }
-    // What a step has brought, until ``take()``.
+    // The results of a step, until ``take()``.
     private var output = Output()
     /// A promise that the client has broken.
     private(set) var broken: String?
 
-    /// What the client did.
+    /// The actions of the client.
     struct Output: Equatable {
-        /// What left, in order.
+        /// The sent frames, in order.
         var wire: [String] = []
         var pulls = 0
         var suspicions = 0
         var failures: [String] = []
     }
 
-    /// - Parameter submitted: Told, on any thread, that something was submitted, or refused.
+    /// - Parameter submitted: Called, on any thread, when something was submitted or rejected.
     init(_ configuration: inout SocketClient.Configuration, submitted: @escaping @Sendable () -> Void = {}) {
         self.format = configuration.socket.wireFormat
         configuration.socket.maximumPayloadLength = Self.maximumPayloadLength
-        // Histories damage as many frames as they like, and let peers take as long as they like.
+        // Histories may damage any number of frames, and delay peers for any time.
         configuration.socket.maximumCorruptRun = .max
         configuration.socket.writeStallTimeout = .seconds(1_000_000_000)
         self.connector = FrameConnector(FrameRules(configuration.socket))
@@ -103,13 +102,13 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         }
     }
 
-    /// Has the client told of everything.
+    /// Sets the client to notify.
     func setClient(_ client: ClientCore) {
         self.client = client
         self.loop.setHost(client)
     }
 
-    /// A client on a connection of its own.
+    /// Makes a client on a separate connection.
     static func make(
         _ configuration: SocketClient.Configuration,
         submitted: @escaping @Sendable () -> Void = {}
@@ -134,7 +133,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
 
     /// The time of this world, which the history moves on.
     var time: NIODeadline { self.eventLoop.now }
-    /// When the client's timer fires.
+    /// The time at which the client's timer fires.
     var timer: NIODeadline { self.client?.hot.timerFires ?? .distantFuture }
 
     // MARK: What the client asks
@@ -179,7 +178,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
     private func close(_ id: ConnectionID, in turn: inout Turn) {
         self.peers[id]?.isClosing = true
         self.peers[id]?.link.close(.done, in: &turn)
-        // What is queued would leave as long as the link lingers. That is the link's own affair, and not the client's.
+        // Queued frames would be sent while the link lingers, which this model does not include.
         if !self.isPeerReading { self.peers[id]?.link.kill() }
     }
 
@@ -206,7 +205,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         self.client?.connectionChanged(.lost(id, self.loss), in: &turn)
     }
 
-    /// Reads what has left.
+    /// Collects the sent frames.
     private func collect() {
         for id in self.peers.keys.sorted(by: { $0.number < $1.number }) {
             while let bytes = try? self.peers[id]?.channel.readOutbound(as: ByteBuffer.self) {
@@ -242,7 +241,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         }
     }
 
-    /// Does something in a turn of its own.
+    /// Runs `body` in a separate turn.
     func turn(_ body: @escaping (inout Turn) -> Void) {
         self.loop.enter(body)
     }
@@ -278,7 +277,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         }
     }
 
-    /// Makes a connection whose handshake is over.
+    /// Makes a connection that has completed its handshake.
     private func connect(_ id: ConnectionID) -> Bool {
         guard let link = try? self.connector.makeLink(id, Self.endpoint, nil, self.loop, self),
             let link = link as? HHSocket.Link<FrameLanguage>
@@ -297,13 +296,13 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         return true
     }
 
-    /// The ready connection is lost; what follows is for the history to say.
+    /// Loses the ready connection; the history determines the next steps.
     func lose(_ error: SocketError) {
         guard case .ready(let id) = self.link else { return }
         self.end(id, error)
     }
 
-    /// The oldest of the connections that drain is lost.
+    /// Loses the oldest draining connection.
     func loseDraining(_ error: SocketError) {
         if let id = self.draining.first { self.end(id, error) }
     }
@@ -315,13 +314,13 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         self.eventLoop.run()
     }
 
-    /// The server of the ready connection is about to end, and says so.
+    /// Sends the go-away of the ready connection's server.
     func goAway(_ payload: ByteBuffer) {
         guard case .ready(let id) = self.link else { return }
         self.deliver(Frame(type: FrameType.goAway, serial: FrameSerial.goAway, payload: payload), on: id)
     }
 
-    /// The next attempts to connect begin later.
+    /// Delays the next attempts to connect.
     func deferReconnect() {
         guard self.isLeft || self.link == .connecting else { return }
         self.turn { self.client?.connectionChanged(.reconnectDeferred, in: &$0) }
@@ -332,7 +331,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         self.turn { self.client?.connectionChanged(.offline(error), in: &$0) }
     }
 
-    /// The user disconnects.
+    /// Disconnects as the user.
     func close() {
         self.isClosed = true
         self.turn { turn in
@@ -349,12 +348,12 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         }
     }
 
-    /// The connection that a frame comes by which is none's in particular.
+    /// The connection on which a frame without a particular one arrives.
     var anyConnection: ConnectionID? {
         self.peers.filter { !$0.value.isClosing }.keys.max { $0.number < $1.number }
     }
 
-    /// What a read brings.
+    /// Delivers the frame of a read.
     func deliver(_ frame: Frame, isCorrupt: Bool = false, on id: ConnectionID) {
         guard let peer = self.peers[id], !peer.isClosing else {
             return self.broken = "a frame comes by connection \(id.number), which is gone"

@@ -95,7 +95,7 @@ import Tracing
         let answered = try #require(entries.first { $0.message == "call answered" })
         #expect(answered.level == .trace)
         #expect(answered.metadata["serial"] == "50")
-        #expect(entries.contains { $0.message == "call will be sent again" && $0.metadata["cause"] == "overloaded" })
+        #expect(entries.contains { $0.message == "call will be retried" && $0.metadata["cause"] == "overloaded" })
         for entry in entries { #expect(!"\(entry.message) \(entry.metadata)".contains("secret")) }
     }
 

@@ -13,11 +13,10 @@ import Testing
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct DelegateBacklogTests {
     /// 256 MiB.
     private static let (count, size) = (4_096, 64 << 10)
-    /// The backlog's limit, and what the read still brings that reaches it: 1 MiB and a frame that was incomplete
-    /// before.
+    /// The backlog's limit, and the rest of the read that reaches it: 1 MiB and a frame that was incomplete before.
     private static let most = (CallbackBacklog.limit + (1 << 20)) / size + 1
 
-    /// Writes down the numbers of pushes.
+    /// Records the numbers of pushes.
     private final class Recorder: SocketClientDelegate, SocketDelegate {
         let numbers = Watched<[Int?]>([])
 
@@ -64,7 +63,7 @@ import Testing
         queue.suspend()
         socket.connect()
         try await socket.send(Frame(type: FloodServer.floodType, serial: 77))
-        // The kernels of both ends hold some more. None of the rest leaves within a time in which all could.
+        // The kernels of both ends hold some more. The rest is not sent within a time in which all could be.
         try await eventually("the limit") { server.left.withLockedValue { $0 } >= Self.most }
         try await Task.sleep(for: .milliseconds(500))
         let left = server.left.withLockedValue { $0 }
@@ -80,7 +79,7 @@ import Testing
         let part = CallbackBacklog.limit / 8
         var changes: [Bool] = []
         for _ in 0..<10 { changes.append(backlog.add(bytes: part)) }
-        // With what a callback costs, the eighth is over the limit.
+        // With the cost of callbacks, the eighth is over the limit.
         #expect(changes == [false, false, false, false, false, false, false, true, false, false])
         #expect(backlog.isFull)
         changes = []

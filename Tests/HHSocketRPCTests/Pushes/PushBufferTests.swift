@@ -3,7 +3,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// What waits for a subscriber, without sockets, locks or time.
+/// The pushes that wait for a subscriber, without sockets, locks or time.
 @Suite struct PushBufferTests {
     private func drain(_ buffer: inout PushBuffer<Int>) -> [Int] {
         var elements: [Int] = []
@@ -47,7 +47,7 @@ import Testing
         for number in 1..<limit { #expect(buffer.append(number) == .kept) }
         #expect(!buffer.holdsReading)
         #expect(buffer.append(limit) == .holdsReading)
-        // What had been read already comes all the same, and nothing is said twice.
+        // Pushes that were read before are still delivered, and reading is not suspended twice.
         for number in limit + 1...2 * limit { #expect(buffer.append(number) == .kept) }
         for number in 1...2 * limit {
             #expect(buffer.holdsReading == (2 * limit - number >= half))
@@ -64,7 +64,7 @@ import Testing
             #expect(buffer.append(1) == .kept)
             #expect(buffer.append(2) == .holdsReading)
             #expect(buffer.popFirst()?.releasesReading == true)
-            // One waits still.
+            // One push still waits.
             #expect(buffer.append(3) == .holdsReading)
             #expect(buffer.popFirst()?.releasesReading == true)
             #expect(buffer.popFirst()?.releasesReading == false)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Where pushes wait for their reader, without sockets.
+/// Mailboxes in which pushes wait for their reader, without sockets.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct PushMailboxTests {
     private let changes = NIOLockedValueBox(0)
 
@@ -27,7 +27,7 @@ import Testing
         )
     }
 
-    /// A push is a slice of what was read from the network together with it.
+    /// A push is a slice of the whole read from the network.
     @Test func pushThatWaitsDoesNotHoldOnToAllThatWasRead() throws {
         let read = ByteBuffer(repeating: 7, count: 256 << 10)
         let mailbox = self.mailbox(.dropOldest(10))
@@ -60,7 +60,7 @@ import Testing
                     return []
                 }
                 return await group.reduce(into: [Int]()) { all, numbers in
-                    // Each reader has them in order.
+                    // Each reader receives its pushes in order.
                     #expect(numbers == numbers.sorted())
                     all += numbers
                 }
@@ -177,7 +177,7 @@ import Testing
             return await iterator.next()
         }
         async let push = next()
-        // Kept, whether it waits by now or not.
+        // The push is kept, whether the reader waits already or not.
         #expect(mailbox.append(self.push(1)) == .kept)
         #expect(await push?.string == "1")
     }
@@ -187,7 +187,7 @@ import Testing
         for number in 0..<10 { _ = mailbox.append(self.push(number)) }
         var reading: PushReading? = PushReading(mailbox)
         #expect(await reading?.next(isolation: nil)?.string == "0")
-        // Four at a time: the other three are the reader's.
+        // Batches have four pushes: the reader has taken the other three.
         #expect(mailbox.take()?.string == "4")
         #expect(await reading?.next(isolation: nil)?.string == "1")
         reading = nil
@@ -264,7 +264,7 @@ import Testing
 }
 
 extension PushMailbox {
-    /// What became of one push; nil if none comes here any more.
+    /// Appends a push, and returns the result; nil if the mailbox is closed.
     func append(_ push: SocketPush) -> PushBuffer<SocketPush>.Appended? {
         guard !self.isOver else { return nil }
         var pushes: Deque = [push]
@@ -272,7 +272,7 @@ extension PushMailbox {
         return appended.holdsReading ? .holdsReading : appended.dropped > 0 ? .dropped : .kept
     }
 
-    /// The oldest push that waits; nil if none does.
+    /// Takes the oldest waiting push; nil if there is none.
     func take() -> SocketPush? {
         var batch: Deque<SocketPush> = []
         self.take(into: &batch)
@@ -280,6 +280,6 @@ extension PushMailbox {
         return batch.popFirst()
     }
 
-    /// The next push, for a reader who reads no other.
+    /// Returns the next push, for a reader that reads only one.
     func next() async -> SocketPush? { await PushReading(self).next(isolation: nil) }
 }

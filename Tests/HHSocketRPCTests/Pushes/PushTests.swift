@@ -10,9 +10,9 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Handlers and sequences over real sockets, and what a bad subscriber does to the others: nothing.
+/// Handlers and sequences over real sockets, and that a bad subscriber does not affect the others.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct PushTests {
-    /// What a handler was given.
+    /// The pushes that a handler received.
     private final class Notes: Sendable {
         private let box = NIOLockedValueBox<[String]>([])
 
@@ -33,7 +33,7 @@ import Testing
         let client = SocketClient.connecting(to: server.endpoint)
         let (one, all) = (Notes(), Notes())
         client.onPush(ofType: 2_001) { push in
-            // Gives the others every chance to come first.
+            // Lets the others run first.
             await Task.yield()
             one.append(push)
         }
@@ -92,7 +92,7 @@ import Testing
         try await eventually("the pushes") { good.texts == self.strings(0..<11) }
         #expect(try await texts(11, of: sequence) == self.strings(0..<11))
         #expect(stalled.texts == ["0"])
-        // And calls are answered.
+        // Calls are still answered.
         #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
         gate.open()
         let rest = policy == .dropOldest(3) ? ["8", "9", "10"] : ["1", "2", "3"]
@@ -142,7 +142,7 @@ import Testing
         try await eventually("the unclaimed ones") { delegate.notes.texts == ["0", "1"] }
         subscription.cancel()
         #expect(notes.texts == ["0"])
-        // It was told to stop; that is no failure.
+        // A cancelled handler does not count as failed.
         #expect(client.statistics.failedPushHandlers == 0)
         gate.open()
     }
@@ -202,7 +202,7 @@ import Testing
         let server = try await FloodServer(pushes: count, of: 2_001, bytes: 16)
         let client = SocketClient.connecting(to: server.endpoint)
         let threads = 8
-        // It misses nothing, whatever the others do.
+        // This subscriber receives every push, regardless of the others.
         let witness = client.pushes(ofType: 2_001, buffering: .suspendReading(64))
         let numbers = Task {
             var numbers: [Int?] = []

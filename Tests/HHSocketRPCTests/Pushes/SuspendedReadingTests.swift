@@ -8,8 +8,8 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// A subscriber that has its client read no more, over real sockets. That nothing is read is seen by a call whose
-/// answer does not come within its timeout.
+/// A subscriber that suspends its client's reading, over real sockets. A call that gets no answer within its timeout
+/// shows that nothing is read.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct SuspendedReadingTests {
     private func pushes(_ range: Range<Int>) -> MockServer.Reaction {
         .glued(range.map { .push(2_001, "\($0)") })
@@ -37,7 +37,7 @@ import Testing
         return server
     }
 
-    /// Has the pushes come, and with them the suspension: all is in one read, the answer included.
+    /// Has the pushes sent, which suspend reading. All are in one read, with the answer.
     private func suspend(_ client: SocketClient) async throws {
         _ = try await client.data(for: SocketRequest(type: 102))
     }
@@ -56,16 +56,16 @@ import Testing
         _ = try await client.data(for: SocketRequest(type: FloodServer.floodType))
         try await eventually("the limit") { client.statistics.pushes >= limit }
         try await self.expectHeldUp(client)
-        // The limit, and what the read still brought that reached it: 1 MiB and a frame that was incomplete before.
+        // The limit, and the rest of the read that reached it: 1 MiB and a frame that was incomplete before.
         let read = client.statistics.pushes
         #expect(read <= limit + (1 << 20) / size + 1)
         try await self.expectHeldUp(client)
         #expect(client.statistics.pushes == read)
-        // The kernels of both ends hold some, and the rest has not left.
+        // The kernels of both ends hold some, and the rest was not sent.
         let left = server.left.withLockedValue { $0 }
         #expect(left < count / 2, "\(left) of \(count) left")
         #if os(Linux)
-        // 256 MiB are to come.
+        // The server offers 256 MiB.
         let growth = residentBytes() - before
         #expect(growth < 64 << 20, "\(growth >> 20) MiB")
         #endif
@@ -131,7 +131,7 @@ import Testing
         let client = SocketClient.connecting(to: server.endpoint)
         let gate = Gate()
         let subscription = client.onPush(ofType: 2_001, buffering: .suspendReading(4)) { _ in
-            // It does not care for cancellation.
+            // The handler ignores its cancellation.
             await Task { try? await gate.wait() }.value
         }
         try await self.suspend(client)
@@ -184,7 +184,7 @@ import Testing
             try await self.expectHeldUp(client)
         }
         try await server.ended(connection: 0)
-        // What had come can still be read.
+        // Received pushes can still be read.
         if let pushes { #expect(try await texts(11, of: pushes) == self.strings(0..<10)) }
         pushes = nil
         try await eventually("the end of the core") { core.object == nil }
@@ -223,7 +223,7 @@ import Testing
 
     @Test func closingReadsToThePeersEndInsteadOfLingering() async throws {
         let flood = MockServer.Reaction.push(2_001, ByteBuffer(repeating: 7, count: 64 << 10)).times(256)
-        // A slow machine may need as long as it lingers at most; not every time.
+        // On a slow machine a connection may linger for the maximum time, but not every time.
         for _ in 0..<20 {
             let server = try await self.server()
             let client = SocketClient.connecting(to: server.endpoint)
@@ -241,8 +241,8 @@ import Testing
 
     // MARK: The connection meanwhile
 
-    /// No answer can be read, so that none is waited for; but the server, and what lies between, hears that the client
-    /// is there.
+    /// No answer can be read, so the client does not wait for one; but the server, and devices in between, see that the
+    /// client is alive.
     @Test func heartbeatsAreSentAndNoAnswerIsWaitedFor() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint) {
@@ -251,7 +251,7 @@ import Testing
         try await server.received(1, ofType: FrameType.heartbeat)
         let pushes = client.pushes(buffering: .suspendReading(4))
         try await self.suspend(client)
-        // Longer than a peer that does not answer may live.
+        // Longer than the time after which a silent peer is given up.
         try await self.expectHeldUp(client, for: .milliseconds(2_500))
         let cancel = try await server.received(1, ofType: FrameType.cancel)[0]
         let received = server.received
@@ -277,7 +277,7 @@ import Testing
         try await self.suspend(client)
         try await server.connection(0).perform(.stopReading)
         let error = try await socketError { () throws(SocketError) in
-            // More than the kernels of both ends take.
+            // More than the kernels of both ends hold.
             _ = try await client.data(for: SocketRequest(type: 101, body: [UInt8](repeating: 7, count: 16 << 20)))
         }
         #expect(error.code == .connectionLost)

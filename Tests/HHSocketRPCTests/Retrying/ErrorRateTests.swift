@@ -6,9 +6,9 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Servers whose calls go wrong, over real TCP.
+/// Servers whose calls fail, over real TCP.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ErrorRateTests {
-    /// 15 % of the calls, three in twenty, end as `wrong` says, which is told how many did so before.
+    /// Makes calls of which 15 %, three in twenty, are made by `wrong`, which gets the number of its earlier calls.
     private func call(_ client: SocketClient, _ count: Int, wrong: (Int) async throws -> Void) async throws {
         var ordinal = 0
         for number in 0..<count {

@@ -15,7 +15,7 @@ import Testing
         for _ in 0..<35 { #expect(window.end(false, self.start) == nil) }
         for _ in 0..<4 { #expect(window.end(true, self.start) == nil) }
         #expect(window.end(true, self.start) == .init(wrong: 5, calls: 40))
-        // And it begins anew.
+        // Then counting starts over.
         for _ in 0..<39 { #expect(window.end(true, self.start) == nil) }
         #expect(window.end(true, self.start) == .init(wrong: 40, calls: 40))
     }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// When a call is sent again.
+/// The conditions for sending a call again.
 @Suite struct RetryPolicyTests {
     private func delay(
         _ policy: RetryPolicy,
@@ -66,7 +66,7 @@ import Testing
         for code in [.server(kept), .illegalFormat] as [SocketError.Code] {
             #expect(self.delay(own, code, .answered, hasKey: true) == nil)
             #expect(self.delay(own, code, .answered, isIdempotent: true) != nil)
-            // Found here, and not answered by the server.
+            // The error was detected by the client, not answered by the server.
             #expect(self.delay(own, code, .sentUnknown, hasKey: true) != nil)
         }
         #expect(self.delay(own, .noPermission, .answered, hasKey: true) != nil)
@@ -118,7 +118,8 @@ import Testing
 
 /// Retries over real TCP.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct RetryTests {
-    /// A client whose connection outlives the server's listener: one that waits to be accepted would be reset with it.
+    /// A client whose connection outlives the server's listener: a connection that waits to be accepted would be reset
+    /// with it.
     private func client(acceptedBy server: MockServer) async throws -> SocketClient {
         let client = SocketClient.connecting(to: server.endpoint)
         try await eventually("ready") { if case .ready = client.state { true } else { false } }
@@ -241,7 +242,7 @@ import Testing
         for _ in 0..<50 { _ = try? await client.data(for: self.request(101)) }
         #expect(server.received.count == 60)
         server.onAnyOther(.echo)
-        // Each puts a tenth back.
+        // Each success adds a tenth to the budget.
         for _ in 0..<20 { _ = try await client.data(for: self.request(102)) }
         server.onAnyOther(.status(.overloaded))
         for _ in 0..<50 { _ = try? await client.data(for: self.request(103)) }
@@ -276,7 +277,7 @@ import Testing
     }
 
     @Test func answerThatBeginsInTimeMayTakeLonger() async throws {
-        // Three times as long as the first byte may take.
+        // Three times the time allowed for the first byte.
         let server = try await MockServer(.echo)
         server.on(101, .answer(ByteBuffer(repeating: 7, count: 600)).dribbled(bytes: 10, every: .milliseconds(50)))
         let client = SocketClient.connecting(to: server.endpoint) { $0.firstResponseTimeout = .seconds(1) }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Streams of a client, over real TCP, with a server whose frames are made by hand.
+/// Streams of a client, over real TCP, with a server whose frames the test makes.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ClientStreamTests {
     private typealias Peer = StreamPeer
 
@@ -29,7 +29,7 @@ import Testing
         let response = try await stream.response
         #expect(response.serial == serial && response.body.readableBytes == 0)
         #expect(stream.metrics?.attempts == 1)
-        // Items are counted once the reading that has brought them is over, which their reader does not wait for.
+        // Items are counted after the read that contains them, for which their reader does not wait.
         try await peer.fence()
         let statistics = peer.client.statistics
         #expect(statistics.openedStreams == 1 && statistics.sentItems == 3 && statistics.receivedItems == 3)
@@ -80,7 +80,7 @@ import Testing
         let peer = try await Peer { $0.compression = CompressionPolicy(minimumLength: 100) }
         let (stream, serial) = try await peer.open()
         let text = String(repeating: "compressible ", count: 100)
-        // The first may have stood in line before the agreement was known.
+        // The first item may have waited before the agreement was known.
         try await stream.send("short")
         try await stream.send(text)
         let items = try await peer.server.receivedItems(2, of: Peer.type, serial: serial)
@@ -115,7 +115,7 @@ import Testing
         _ = try await peer.frames(10, FrameType.item, serial)
         try await peer.fence()
         #expect(peer.frames(FrameType.item, serial).count == 10)
-        // One more waits here, and its sender with it.
+        // One more item waits here, with its sender.
         try await returned.wait("ten items are sent") { $0 == 10 }
         try await peer.send(StreamFrames.credit(serial: serial, 2_000))
         _ = try await peer.frames(20, FrameType.item, serial)
@@ -171,7 +171,7 @@ import Testing
         let peer = try await Peer(policy: StreamPolicy(connectionWindow: 1_000))
         let (stream, serial) = try await peer.open()
         for _ in 0..<11 { try await peer.send(Peer.item(serial, length: 84)) }
-        // Items that are taken before would be granted again.
+        // Items that are taken earlier would be granted again.
         let failure = try await socketError { () throws(SocketError) in _ = try await stream.response }
         #expect(failure.code == .protocolViolation)
         let (texts, error) = try await stream.allTexts()
@@ -224,7 +224,7 @@ import Testing
         let (texts, error) = try await stream.allTexts()
         #expect(texts == [] && error?.code == .cancelled)
         _ = try await peer.frames(1, FrameType.cancel, serial)
-        // Together more than the connection's window: what is dropped is granted at once.
+        // Together more than the connection's window: dropped items are granted immediately.
         for _ in 0..<30 {
             try await peer.send(Peer.item(serial, length: 84))
             try await peer.fence()
@@ -279,7 +279,7 @@ import Testing
 
     @Test func aDeadlineCoversTheWholeStream() async throws {
         let peer = try await Peer()
-        // Long enough for the item to come.
+        // Long enough for the item to arrive.
         let (stream, serial) = try await peer.open { $0.timeout = .seconds(2) }
         try await peer.send(Peer.item(serial, "1"))
         let (texts, error) = try await stream.allTexts()
@@ -290,7 +290,7 @@ import Testing
     @Test func theClientsTimeoutIsNoDeadlineOfAStream() async throws {
         let peer = try await Peer { $0.timeout = .milliseconds(200) }
         let (stream, serial) = try await peer.open()
-        // Another call of the same time ends before.
+        // Another call with this timeout ends earlier.
         var request = SocketRequest(type: 102)
         request.timeout = .milliseconds(300)
         _ = try await socketError { () throws(SocketError) in _ = try await peer.client.data(for: request) }

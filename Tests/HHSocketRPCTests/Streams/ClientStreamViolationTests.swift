@@ -7,11 +7,11 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// What a client makes of a server that breaks the rules of streams.
+/// The reactions of a client to a server that violates the rules of streams.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ClientStreamViolationTests {
     private typealias Peer = StreamPeer
 
-    /// The stream is cancelled with this error, and the connection and other streams live.
+    /// Expects that the stream is cancelled with this error, and that the connection and other streams survive.
     private func expect(
         _ code: SocketError.Code,
         of peer: Peer,
@@ -124,7 +124,7 @@ import Testing
             try await peer.send(Peer.item(serial, length: 84), Peer.item(serial, length: 84))
             try await peer.fence()
         }
-        // No answer comes to them, and none counts as one.
+        // The items are not answered, and none counts as an answer.
         #expect(peer.frames(FrameType.cancel, serial).isEmpty && peer.frames(FrameType.credit, serial).isEmpty)
         let statistics = peer.client.statistics
         #expect(statistics.duplicateResponses == 0 && statistics.lateResponses == 0 && statistics.receivedItems == 1)

@@ -4,7 +4,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// A message that is its text.
+/// A message that consists of its text.
 private struct Note: MessageBody, Hashable {
     static let protoMessageName = "test.Note"
 
@@ -24,7 +24,7 @@ private struct Note: MessageBody, Hashable {
     }
 }
 
-/// Streams of messages, on mocks and on a server whose frames are made by hand.
+/// Streams of messages, on mocks and on a server whose frames the test makes.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MessageStreamTests {
     private static let method = MethodDescriptor<Note, Note>(
         "test.Notes/Talk",
@@ -139,7 +139,7 @@ private struct Note: MessageBody, Hashable {
         _ = try await peer.frames(1, FrameType.cancel, serial)
     }
 
-    /// An error of another stream says nothing about this one: half an upload must not pass for the whole.
+    /// An error of another stream does not apply to this one: half an upload must not be taken for the whole.
     @Test func anotherStreamsEndInTheProducerIsNoAnswer() async throws {
         let peer = try await StreamPeer()
         let stream = try await peer.client.clientStream(Self.method)

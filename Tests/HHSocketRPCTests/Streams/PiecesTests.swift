@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Plain calls and pushes whose payloads leave and come in pieces.
+/// Plain calls and pushes whose payloads are sent and received in pieces.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct PiecesTests {
     private typealias Peer = StreamPeer
 
@@ -65,7 +65,7 @@ import Testing
         let call = Task { [request] in try await peer.client.data(for: request) }
         let serial = try await peer.server.received(1, ofType: 102)[0].serial
         try await peer.send(Self.frame(102, serial, "one ", isLast: false))
-        // One that was sent later, and has had its time.
+        // A later call that has timed out.
         request.type = 103
         let late = await Result { [request] in try await peer.client.data(for: request) }
         #expect((late.error as? SocketError)?.code == .timeout)
@@ -132,7 +132,7 @@ import Testing
         }
         let cancel = try await peer.server.received(1, ofType: FrameType.cancel)[0]
         try await peer.fence()
-        // A request that is not whole is not recorded.
+        // An incomplete request is not recorded.
         #expect(!peer.server.received.contains { $0.type == 102 })
         #expect(peer.frames(FrameType.cancel, cancel.serial).count == 1)
     }

@@ -89,7 +89,7 @@ import Testing
         let stream = try await peer.client.stream(for: SocketRequest(type: Peer.type), kind: .serverStreaming)
         let (texts, error) = try await stream.allTexts()
         #expect(texts == ["1"] && error?.code == .noPermission)
-        // The next one has the new token.
+        // The next stream has the new token.
         let (next, serial) = try await peer.open()
         let opening = try await peer.opening(1)
         #expect(opening.serial == serial && opening.metadata == ["token": "new"])

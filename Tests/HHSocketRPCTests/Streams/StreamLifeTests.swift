@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// How long a client's streams live, and what becomes of others meanwhile.
+/// The lifetime of a client's streams, and their effect on others.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamLifeTests {
     private typealias Peer = StreamPeer
 
@@ -28,7 +28,7 @@ import Testing
         let waiting = [
             self.openOne(peer, "second"), self.openOne(peer, "third"), self.openOne(peer, "first", .high),
         ]
-        // They stand in the line.
+        // The streams wait in line.
         try await peer.fence()
         var last = serial
         for (number, text) in ["first", "second", "third"].enumerated() {
@@ -80,7 +80,7 @@ import Testing
         try await peer.send(Peer.item(serial, "here"), Peer.end(serial))
         #expect(try await stream.allTexts().texts == ["here"])
         try await peer.server.ended(connection: 0)
-        // One that is told of it later is told at once, and one that is over not at all.
+        // A later observer is notified immediately, and one of an ended stream never.
         #expect(stream.isDraining)
         let next = try await peer.client.stream(for: SocketRequest(type: Peer.type))
         _ = try await other.opening(0)
@@ -103,7 +103,7 @@ import Testing
         let peer = try await Peer(policy: StreamPolicy(streamWindow: 1_000, connectionWindow: 3_000))
         let (slow, slowSerial) = try await peer.open()
         let (fast, fastSerial) = try await peer.open()
-        // As much as the server may send: it has to stop.
+        // All that the server may send: it has to stop.
         for _ in 0..<10 { try await peer.send(Peer.item(slowSerial, length: 84)) }
         let reader = Task { try await fast.texts(50) }
         for number in 0..<50 {
@@ -115,7 +115,7 @@ import Testing
         _ = try await peer.client.data(for: SocketRequest(type: 101, body: "a call"))
         try await peer.fence()
         #expect(peer.lastCredit(slowSerial) == nil)
-        // It goes on once it is read.
+        // It continues once it is read.
         #expect(try await slow.texts(10).count == 10)
         try await eventually("credit for the slow one") { peer.lastCredit(slowSerial) ?? 0 >= 1_100 }
     }
@@ -152,7 +152,7 @@ import Testing
         default: stream = nil
         }
         #expect(try await peer.frames(1, FrameType.cancel, serial)[0].payload == ByteBuffer(string: "seat 7"))
-        // The next stream has none.
+        // The next stream has no such body.
         let (next, nextSerial) = try await peer.open()
         next.cancel()
         #expect(try await peer.frames(1, FrameType.cancel, nextSerial)[0].payload.readableBytes == 0)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// How a client's streams are opened, and opened again.
+/// The opening of a client's streams, and their reopening.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamOpeningTests {
     private typealias Peer = StreamPeer
 
@@ -92,7 +92,7 @@ import Testing
         let (first, _) = try await peer.open()
         var request = SocketRequest(type: Peer.type)
         request.timeout = .seconds(2)
-        // It stands in the line by the time the next one comes.
+        // It waits in line before the next one is opened.
         let second = peer.client.openStream(for: request) { _ in
         } completionHandler: { _ in
         }
@@ -164,7 +164,7 @@ import Testing
         stream.onDraining { told.withLockedValue { $0 += 1 } }
         #expect(!stream.isDraining)
         await peer.server.sendGoAway()
-        try await eventually("the stream is told") { told.withLockedValue { $0 } == 1 }
+        try await eventually("the stream's notification") { told.withLockedValue { $0 } == 1 }
         #expect(stream.isDraining)
         let other = try await peer.client.stream(for: SocketRequest(type: Peer.type))
         let opening = try await peer.opening(1)
@@ -173,7 +173,7 @@ import Testing
         _ = try await peer.frames(1, FrameType.item, serial)
         try await peer.send(Peer.item(serial, "here"), Peer.end(serial))
         #expect(try await stream.allTexts().texts == ["here"])
-        // Nothing is in flight on the first connection any more.
+        // Nothing is in flight on the first connection.
         try await peer.server.ended(connection: 0)
         #expect(!other.isDraining)
     }

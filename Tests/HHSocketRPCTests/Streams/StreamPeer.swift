@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// A client with streams, and a server whose frames the test makes by hand.
+/// A client with streams, and a server whose frames the test makes.
 struct StreamPeer {
     static let features: Set<ProtocolFeature> = [.metadata, .compression, .streams]
     /// The type of the streams.
@@ -17,9 +17,9 @@ struct StreamPeer {
     let client: SocketClient
 
     /// - Parameters:
-    ///   - windows: How much the server is ready to receive.
-    ///   - maximumStreams: How many streams the client may have open.
-    ///   - policy: The client's.
+    ///   - windows: The amounts that the server is ready to receive.
+    ///   - maximumStreams: The number of streams that the client may have open.
+    ///   - policy: The client's policy.
     init(
         windows: StreamWindows = StreamWindows(),
         maximumStreams: UInt32 = 100,
@@ -35,7 +35,7 @@ struct StreamPeer {
             maximumStreams: Int(maximumStreams)
         )
         server.acceptHello(features: features, streams: features.contains(.streams) ? terms : nil)
-        // The test grants.
+        // The test grants credit itself.
         server.on(Self.type, .stall)
         self.server = server
         self.client = SocketClient.connecting(to: server.endpoint) {
@@ -58,7 +58,7 @@ struct StreamPeer {
 
     private var openings: [MockServer.Received] { self.server.received.filter { $0.type == Self.type } }
 
-    /// The opening with this number, counted from 0, once it has come.
+    /// Waits for the opening with this number, counted from 0.
     func opening(_ number: Int) async throws -> MockServer.Received {
         try await eventually("opening \(number)") {
             let openings = self.openings
@@ -66,17 +66,17 @@ struct StreamPeer {
         }
     }
 
-    /// What has come of a type for a serial.
+    /// Returns the received frames of a type for a serial.
     func frames(_ type: UInt32, _ serial: UInt32) -> [Frame] {
         self.server.received.map(\.frame).filter { $0.type == type && $0.serial == serial }
     }
 
-    /// The credit of the stream with this serial that has come last; nil without one.
+    /// The last received credit of the stream with this serial; nil if there is none.
     func lastCredit(_ serial: UInt32) -> UInt64? {
         self.frames(FrameType.credit, serial).last.flatMap { StreamFrames.credit(in: $0.payload) }
     }
 
-    /// The first `count` frames of a type for a serial, once they have come.
+    /// Waits for the first `count` frames of a type for a serial.
     func frames(_ count: Int, _ type: UInt32, _ serial: UInt32) async throws -> [Frame] {
         try await eventually("\(count) frames of type \(type)") {
             let frames = self.frames(type, serial)
@@ -89,7 +89,7 @@ struct StreamPeer {
         try await self.server.connection(number).perform(.glued(frames.map { .frame($0) }))
     }
 
-    /// Returns once all that the client had to send has come, and all that was sent to it before has been received.
+    /// Waits until the client has received everything sent to it, and its own frames have arrived.
     func fence() async throws {
         _ = try await self.client.data(for: SocketRequest(type: 101, body: "fence"))
         _ = try await self.client.data(for: SocketRequest(type: 101, body: "fence"))

@@ -4,19 +4,19 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A server that answers a request of type ``floodType`` with a flood of pushes, one after the other as they leave, so
-/// that it needs no memory for them and sees how many have left. It echoes everything else.
+/// A server that answers a request of type ``floodType`` with a flood of pushes, each once the previous one was sent,
+/// so that it requires no memory for them and can count the sent ones. It echoes everything else.
 struct FloodServer {
     static let floodType: UInt32 = 102
 
     let endpoint: Endpoint
-    /// How many pushes have left, on all connections.
+    /// The number of sent pushes, on all connections.
     let left = NIOLockedValueBox(0)
     private let channel: any Channel
 
     /// - Parameters:
-    ///   - pushes: How many there are in a flood. Each begins with its number, in 8 bytes.
-    ///   - bytes: The length of each; 8 at least.
+    ///   - pushes: The number of pushes in a flood. Each begins with its number, in 8 bytes.
+    ///   - bytes: The length of each push; at least 8.
     init(pushes: Int, of type: UInt32, bytes: Int) async throws {
         self.channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelInitializer { [left] channel in
@@ -66,7 +66,7 @@ struct FloodServer {
             let promise = context.eventLoop.makePromise(of: Void.self)
             promise.futureResult.assumeIsolated().whenSuccess {
                 self.left.withLockedValue { $0 += 1 }
-                // In a turn of its own: a write that succeeds at once completes at once.
+                // In a separate turn, because a write that succeeds immediately completes immediately.
                 context.eventLoop.assumeIsolated().execute { self.push(number + 1, context) }
             }
             self.write(Frame(type: self.type, serial: FrameSerial.push, payload: payload), context, promise)
@@ -81,6 +81,6 @@ struct FloodServer {
 }
 
 extension ByteBuffer {
-    /// What a ``FloodServer``'s push begins with.
+    /// The number at the beginning of a ``FloodServer``'s push.
     var floodNumber: Int? { self.getInteger(at: self.readerIndex) }
 }

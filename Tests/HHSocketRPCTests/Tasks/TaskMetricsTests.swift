@@ -9,7 +9,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What a task shows of itself: metrics, progress, and where its handler runs.
+/// The metrics and progress of a task, and the queue of its handler.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskMetricsTests {
     @Test func metricsOfACallTellItsStoryInOrder() async throws {
         let server = try await MockServer(.echo)
@@ -22,7 +22,7 @@ import Testing
         let metrics = try #require(task.metrics)
         let sent = try #require(metrics.sent)
         let firstByte = try #require(metrics.firstByte)
-        // Dates and the monotonic clock that they are made from may differ by what a clock is corrected by.
+        // Dates and the monotonic clock from which they are computed may differ by a correction of the clock.
         #expect(metrics.queued > before.addingTimeInterval(-1))
         #expect(metrics.queued <= sent)
         #expect(sent <= firstByte)
@@ -71,7 +71,7 @@ import Testing
         task.resume()
         try await eventually("the answer") { task.state == .completed }
         let metrics = try #require(task.metrics)
-        // Three pauses lie between them.
+        // There are three pauses in between.
         #expect(metrics.completed.timeIntervalSince(try #require(metrics.firstByte)) > 0.05)
     }
 
@@ -89,11 +89,10 @@ import Testing
         #expect(!progress.isFinished)
     }
 
-    /// Where nothing else happens on the connection: slices of a large body leave when the channel takes more, and the
-    /// first byte of the answer is waited for from when the last has left.
+    /// A connection without other activity: slices of a large body are sent when the channel takes more, and the time
+    /// for the first byte of the answer begins when the last slice was sent.
     @Test func largeBodyThatLeavesByItselfShowsItsProgressAndHasItsTimeForAnAnswer() async throws {
-        // More than the kernels of both ends take from a sender whose peer does not read, and as much as a frame may
-        // have.
+        // More than the kernels of both ends take while the peer does not read, and the maximum length of a frame.
         let length = 16 << 20
         let server = try await MockServer(.echo)
         server.onConnect(.stopReading.then(.wakeUp.delayed(by: .seconds(4))))
@@ -106,14 +105,14 @@ import Testing
             $0.socket.callbackQueue = .queue(DispatchQueue(label: "callbacks"))
         }
         var request = SocketRequest(type: 101, body: body)
-        // Less than the body takes, and more than a slow machine takes to check and to return it.
+        // Less time than sending the body takes, and more than a slow machine takes to check and return it.
         request.firstResponseTimeout = .seconds(3)
         #expect(try await client.data(for: request).body.readableBytes == length)
 
         let task = client.dataTask(with: SocketRequest(type: 102, body: body)) { _ in }
         let progress = task.progress
         task.resume()
-        // It is not answered, so that nothing comes.
+        // The request is not answered, so that nothing arrives.
         try await eventually("all of it") { progress.completedUnitCount >= length }
         #expect(task.state == .running)
         task.cancel()
@@ -122,7 +121,7 @@ import Testing
     @Test func progressFollowsTheAnswerAndIsFinishedWhenTheHandlerRuns() async throws {
         let server = try await MockServer(.echo)
         let gate = Gate()
-        // The second half comes when the test has seen the first.
+        // The second half is sent when the test has seen the first.
         let body = ByteBuffer(repeating: 7, count: 1_000)
         server.on(101, .answer(body).dribbled(bytes: 500, every: .milliseconds(20)))
         let queue = DispatchQueue(label: "progress")
@@ -259,7 +258,7 @@ import Testing
         let cancel = try await server.received(1, ofType: FrameType.cancel)[0]
         #expect(cancel.string == "seat 7")
         #expect(cancel.serial == serial)
-        // On a timeout too.
+        // The same holds on a timeout.
         request.timeout = .milliseconds(30)
         _ = try? await client.data(for: request)
         #expect(try await server.received(2, ofType: FrameType.cancel)[1].string == "seat 7")

@@ -10,7 +10,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// The state of a task, which a request's departure changes without the lock.
+/// The state of a task, which sending its request changes without the lock.
 @Suite struct TaskWordTests {
     @Test(arguments: [SocketTask.State.suspended, .running, .canceling, .completed])
     func aStateKeepsTheMarks(_ state: SocketTask.State) {
@@ -34,7 +34,7 @@ import Testing
     }
 }
 
-/// Tasks that leave while other threads look at them, observe them and cancel them.
+/// Tasks that are sent while other threads read, observe and cancel them.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskDepartureTests {
     @Test func otherThreadsMeetADeparture() async throws {
         let server = try await MockServer(.echo)
@@ -49,7 +49,7 @@ import Testing
         }
         let loop = client.core.loop.eventLoop
         await withTaskGroup(of: Void.self) { group in
-            // Where handlers run, so that requests leave without the lock.
+            // On the thread of handlers, so that requests are sent without the lock.
             group.addTask {
                 for task in tasks {
                     try? await loop.submit { client.core.loop.enter { $0.run(Resumption(task)) } }.get()

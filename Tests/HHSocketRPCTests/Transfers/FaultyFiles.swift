@@ -4,19 +4,19 @@ import NIOConcurrencyHelpers
 
 @testable import HHSocketRPC
 
-/// The system's files, with faults that a test asks for.
+/// The system's files, with faults that a test requests.
 final class FaultyFiles: TransferFiles {
     enum Call: Hashable, Sendable {
         case open, statusOfFile, statusAtPath, read, write, truncate, permissions, synchronize, lock, rename, remove,
             names
     }
 
-    /// A fault: the number of calls that succeed before, and what comes then.
+    /// A fault: the number of calls that succeed before, and its effect.
     struct Fault: Sendable {
         var after = 0
-        /// The system's number; nil: nothing fails.
+        /// The system's error number; nil for no failure.
         var error: CInt?
-        /// Called instead of an error, before the call goes on.
+        /// Called before the call, instead of an error.
         var instead: (@Sendable () -> Void)?
     }
 
@@ -24,31 +24,31 @@ final class FaultyFiles: TransferFiles {
         var faults: [Call: Fault] = [:]
         var counts: [Call: Int] = [:]
         var openFiles: Set<CInt> = []
-        /// The most bytes that a call reads or writes; nil for all.
+        /// The greatest number of bytes that a call reads or writes; nil for all.
         var shortest: Int?
     }
 
     private let system = SystemFiles()
     private let state = NIOLockedValueBox(State())
 
-    /// Has a call fail, from then on.
+    /// Makes a call fail, from then on.
     func fail(_ call: Call, after count: Int = 0, with error: CInt) {
         self.state.withLockedValue { $0.faults[call] = Fault(after: count, error: error) }
     }
 
-    /// Does something before a call, once.
+    /// Runs `body` before a call, once.
     func before(_ call: Call, after count: Int = 0, _ body: @escaping @Sendable () -> Void) {
         self.state.withLockedValue { $0.faults[call] = Fault(after: count, instead: body) }
     }
 
     func heal() { self.state.withLockedValue { $0.faults = [:] } }
 
-    /// Has each call read and write no more than this.
+    /// Limits the bytes that each call reads or writes.
     func shorten(to bytes: Int) { self.state.withLockedValue { $0.shortest = bytes } }
 
     func count(_ call: Call) -> Int { self.state.withLockedValue { $0.counts[call] ?? 0 } }
 
-    /// The number of files that are open.
+    /// The number of open files.
     var openCount: Int { self.state.withLockedValue { $0.openFiles.count } }
 
     private func enter(_ call: Call, _ path: String = "") throws(FileFailure) {

@@ -5,9 +5,9 @@ import TestSupport
 
 @testable import HHSocketRPC
 
-/// A get in virtual time, by chance: a machine, its connection, a store whose file may be replaced, and a local file.
+/// A random get in virtual time: a machine, its connection, a store whose file may be replaced, and a local file.
 struct GetHistory {
-    /// A deliberate mistake, which must break a promise.
+    /// A deliberate fault, which must break a promise.
     enum Fault: CaseIterable {
         case losesContent, keepsWhatWasBegun, hurries, neverStalls, endsTwice
     }
@@ -28,7 +28,7 @@ struct GetHistory {
     private struct Local {
         var file: TransferFile?
         var length: UInt64 = 0
-        /// Whether a byte of it is not that of the file.
+        /// Whether a byte of it differs from the file.
         var isWrong = false
     }
 
@@ -51,7 +51,7 @@ struct GetHistory {
     private var results: [(Result<TransferFile, TransferError>, keeps: Bool)] = []
     private var lastProgress: NIODeadline
     private var broken: String?
-    /// How often each thing happens, of 1,000.
+    /// The frequency of each event in 1,000 steps.
     private let chances: (cut: Int, refusal: Int, change: Int, removal: Int, death: Int)
 
     init(seed: UInt64, fault: Fault? = nil) {
@@ -83,7 +83,7 @@ struct GetHistory {
         return history.run()
     }
 
-    /// How a history ends: `end`, or the code of the error.
+    /// Returns the end of a history: `end`, or the code of the error.
     static func end(seed: UInt64) -> String {
         var history = Self(seed: seed)
         _ = history.run()
@@ -188,7 +188,7 @@ struct GetHistory {
             self.broken = "it is finished with \(self.local.length) of \(file.size) bytes"
         }
         let outcome: Machine.Finish = self.local.isWrong ? .wrongHash : .done
-        // Hashing may take its time.
+        // Hashing may take a while.
         self.after(self.now + .seconds(Int64.random(in: 0...100, using: &self.generator)), .finished(outcome))
     }
 

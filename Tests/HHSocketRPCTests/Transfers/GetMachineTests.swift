@@ -142,7 +142,7 @@ extension GetMachine.Action {
         #expect(machine.streamEnded(self.lost, now: self.now).map(\.text) == ["abandon"])
         let deadline = try #require(machine.nextDeadline)
         #expect(machine.timePassed(now: deadline).map(\.text) == ["abandon", "open from 100 of 250"])
-        // What the disk says later is of no matter to it.
+        // Later results of the disk have no effect.
         #expect(machine.wrote(100).map(\.text) == ["tell 100/250"])
     }
 

@@ -5,11 +5,11 @@ import TestSupport
 
 @testable import HHSocketRPC
 
-/// A put in virtual time, by chance: a machine, its connection, and a store with its own mind.
+/// A random put in virtual time: a machine, its connection, and a store with random behaviour.
 ///
-/// The store never loses anything, so that content which does not go on where it stands is the client's fault.
+/// The store never loses anything, so content that does not continue at its offset is the client's fault.
 struct PutHistory {
-    /// A deliberate mistake, which must break a promise.
+    /// A deliberate fault, which must break a promise.
     enum Fault: CaseIterable {
         case skipsAPiece, sendsAPieceTwice, sendsTooMuch, hurries, neverStalls, comesBackWhenSuperseded, endsTwice
     }
@@ -51,20 +51,20 @@ struct PutHistory {
     /// The attempt that the store serves; nil for none.
     private var served: Int?
     private var isConnected = true
-    /// Until when nothing passes in either direction.
+    /// The time until which nothing passes in either direction.
     private var deadUntil = NIODeadline.uptimeNanoseconds(0)
     private var arrives = NIODeadline.uptimeNanoseconds(0)
     private var returns = NIODeadline.uptimeNanoseconds(0)
     private var reported: UInt64 = 0
     private var sent: UInt64 = 0
-    /// The most that was ever reported.
+    /// The greatest reported offset.
     private var most: UInt64 = 0
     private var opens: [NIODeadline] = []
     private var results: [Result<TransferFile, TransferError>] = []
     private var wasSuperseded = false
     private var lastProgress: NIODeadline
     private var broken: String?
-    /// How often each thing happens, of 1,000.
+    /// The frequency of each event in 1,000 steps.
     private let chances: (cut: Int, refusal: Int, lostAnswer: Int, rival: Int, damage: Int, death: Int)
 
     init(seed: UInt64, fault: Fault? = nil) {
@@ -101,7 +101,7 @@ struct PutHistory {
         return history.run()
     }
 
-    /// How a history ends: `end`, or the code of the error.
+    /// Returns the end of a history: `end`, or the code of the error.
     static func end(seed: UInt64) -> String {
         var history = Self(seed: seed)
         _ = history.run()
@@ -206,12 +206,12 @@ struct PutHistory {
         self.after(self.now + delay, .opened(attempt: self.attempt))
     }
 
-    /// Nothing of an older connection holds up what comes.
+    /// Resets the delays, since items of an older connection do not delay a new one.
     private mutating func begin(anew now: NIODeadline) {
         (self.deadUntil, self.arrives, self.returns) = (now, now, now)
     }
 
-    /// The connection's own wait, which begins anew.
+    /// Returns the connection's own back-off, which starts over.
     private mutating func reconnect() -> TimeAmount {
         self.isConnected = true
         self.begin(anew: self.now)

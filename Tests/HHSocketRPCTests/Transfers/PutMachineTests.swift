@@ -27,7 +27,7 @@ extension PutMachine.Action {
 }
 
 extension TransferFile {
-    /// A file of this size, whose hash is of a number.
+    /// A file of this size, whose hash is that of a number.
     static func sample(_ size: UInt64, _ content: UInt8 = 1) -> TransferFile {
         let digest = TransferDigest(bytes: [UInt8](repeating: content, count: 32))
         return TransferFile(size: size, sha256: digest ?? TransferDigest(SHA256()))
@@ -64,7 +64,7 @@ extension TransferFile {
         machine.received(.init(offset: 0, failure: TransferError(code, "")), now: self.now).map(\.text)
     }
 
-    /// Reads and sends until nothing more may be; every piece has room at once.
+    /// Reads and sends as long as possible; every piece has room immediately.
     private func run(_ machine: inout Machine, _ actions: [Machine.Action]) -> [String] {
         var texts: [String] = []
         var waiting = actions
@@ -126,7 +126,7 @@ extension TransferFile {
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
         _ = self.report(&machine, 300)
         #expect(self.report(&machine, 200) == ["tell 200/5000", "read 200+100"])
-        // The eight pieces that were under way are answered in the same way.
+        // The eight pieces in transit are answered with this report too.
         for _ in 0..<8 { #expect(self.report(&machine, 200).isEmpty) }
         let ahead = machine.received(.init(offset: 4_000), now: self.now)
         #expect(ahead.map(\.text) == ["tell 4000/5000", "read 4000+100"])
@@ -146,7 +146,7 @@ extension TransferFile {
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
         var texts: [String] = []
         for offset in [900, 800, 700, 600] as [UInt64] { texts = self.report(&machine, offset) }
-        // 900 was progress; the others were not.
+        // Only 900 was progress.
         #expect(texts == ["tell 600/5000", "read 600+100"])
         #expect(self.report(&machine, 500) == ["abandon"])
     }
@@ -164,9 +164,9 @@ extension TransferFile {
             #expect(machine.received(.init(offset: 0, busy: true), now: now).isEmpty)
             #expect(machine.timePassed(now: now).isEmpty)
         }
-        // It says how much it has when it knows.
+        // The server reports the offset once it knows it.
         #expect(machine.received(.init(offset: 50), now: now).map(\.text) == ["tell 50/100", "read 50+50"])
-        // And is left when it says nothing any more.
+        // The client leaves the server once it stops reporting.
         var texts: [String] = []
         for _ in 0..<25 {
             now = now + .seconds(1)
@@ -179,7 +179,7 @@ extension TransferFile {
         var machine = self.machine(100)
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
         #expect(self.report(&machine, 100) == ["tell 100/100"])
-        // The server hashes, for an hour, and says so every ten seconds.
+        // The server hashes for an hour, and reports that every ten seconds.
         for second in stride(from: Int64(10), through: 3_600, by: 10) {
             let time = self.now + .seconds(second)
             while let deadline = machine.nextDeadline, deadline <= time {
@@ -221,7 +221,7 @@ extension TransferFile {
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
         #expect(self.fail(&machine, .wrongHash) == ["abandon", "rehash"])
         #expect(machine.streamEnded(self.lost, now: self.now).isEmpty)
-        // However long that takes.
+        // There is no limit on this time.
         #expect(machine.nextDeadline == nil)
         #expect(machine.rehashed(.sample(100), now: self.now + .hours(1)).map(\.text) == ["tell 0/100", "open"])
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
@@ -253,7 +253,7 @@ extension TransferFile {
         var other = self.machine(1 << 20, piece: 65_536, window: 1 << 20)
         _ = self.run(&other, other.received(.init(offset: 0), now: self.now))
         #expect(self.report(&other, 131_072).contains("prove"))
-        // What was there before is no movement.
+        // Earlier content does not count as progress.
         var third = self.machine(1 << 20, piece: 65_536, window: 1 << 20)
         #expect(!self.report(&third, 131_072).contains("prove"))
     }
@@ -277,7 +277,7 @@ extension TransferFile {
         }
         #expect(lengths.first == 8_192)
         #expect(lengths == lengths.sorted() && lengths.last == 262_144)
-        // Each attempt begins with short ones.
+        // Each attempt begins with short pieces.
         _ = machine.streamEnded(self.lost, now: self.now)
         while let deadline = machine.nextDeadline, machine.timePassed(now: deadline).isEmpty {}
         let again = machine.received(.init(offset: offset), now: self.now)
@@ -286,7 +286,7 @@ extension TransferFile {
 
     @Test func aSlowLinkThatIsCutAgainAndAgainGetsOn() {
         var machine = self.machine(1 << 20, piece: 262_144, window: 4 << 20)
-        // No more than 30 kB pass before each cut, and what is not whole is lost.
+        // At most 30 kB pass before each cut, and incomplete pieces are lost.
         var (offset, attempts, now) = (UInt64(0), 0, self.now)
         while !machine.isOver, attempts < 100 {
             attempts += 1

@@ -8,12 +8,12 @@ import TestSupport
 
 @testable import HHSocketRPC
 
-/// A store for one file that runs on a ``MockServer``, and has the accidents that a test asks for.
+/// A store for one file that runs on a ``MockServer``, with the faults that a test requests.
 final class ScriptedStore: Sendable {
     struct State {
         /// The content of the file; nil if there is none.
         var whole: [UInt8]?
-        /// What has come of it.
+        /// The received content.
         var unfinished: [UInt8] = []
         var announced: TransferFile?
         /// The numbers of the connection and the stream that are served.
@@ -21,27 +21,27 @@ final class ScriptedStore: Sendable {
         var reported = 0
         var begins: [Hhsocket_PutBegin] = []
         var requests: [Hhsocket_GetRequest] = []
-        /// The number of bytes of content that have come, whether of use or not.
+        /// The number of received bytes of content, useful or not.
         var received = 0
 
-        // Accidents.
-        /// The connection ends after so many more bytes of content; each is taken once.
+        // Faults.
+        /// The numbers of further bytes of content after which the connection ends; each is used once.
         var cuts: [Int] = []
-        /// The failure that the next beginning is answered with.
+        /// The failures that answer the next beginnings.
         var failures: [TransferError] = []
-        /// The status that the next streams end with at once.
+        /// The statuses with which the next streams end immediately.
         var statuses: [Status] = []
-        /// Whether the connection ends instead of the last report.
+        /// The number of last reports instead of which the connection ends.
         var losesAnswers = 0
-        /// Whether what comes next is damaged.
+        /// The number of next contents that are damaged.
         var damages = 0
         /// The length of the items of get.
         var itemLength = 65_536
-        /// Whether nothing is said at all.
+        /// Whether the store never answers.
         var isSilent = false
         /// The reactions to the next gets, instead of the content.
         var answers: [MockServer.Reaction] = []
-        /// The number of gets that are answered; others are told that the server is overloaded.
+        /// The number of gets that are answered; for others the server is overloaded.
         var maximumAnswers = Int.max
         /// The content after the next cut of a get.
         var replacement: [UInt8]?

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// What is known of a stream on its way.
+/// The observable traffic of a stream.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamTrafficTests {
     private func traffic(_ stream: SocketStream, _ client: SocketClient) async -> StreamTraffic? {
         await withCheckedContinuation { continuation in

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// When a transfer is tried again, when its connection is left, and when it has stalled.
+/// The decisions to retry a transfer, to leave its connection, and to consider it stalled.
 @Suite struct TransferAttemptsTests {
     private typealias Attempts = TransferAttempts<SeededGenerator>
 
@@ -18,7 +18,7 @@ import Testing
         Attempts(settings: Attempts.Settings(), generator: SeededGenerator(seed: seed))
     }
 
-    /// Lets time pass, by the attempts' own timer, until something is due or `end` has come.
+    /// Lets time pass, by the attempts' own timer, until something is due or until `end`.
     private func next(_ attempts: inout Attempts, until end: NIODeadline) -> (due: Attempts.Due, at: NIODeadline)? {
         while let deadline = attempts.nextDeadline, deadline <= end {
             if let due = attempts.timePassed(now: deadline) { return (due, deadline) }
@@ -85,7 +85,7 @@ import Testing
     @Test(arguments: 1...UInt64(20)) func afterThemTheNextAttemptComesWithinASecond(seed: UInt64) throws {
         var attempts = self.attempts(seed: seed)
         attempts.begin(now: Self.start)
-        // Ten failures have had the back-off grow.
+        // Ten failures have increased the back-off.
         for _ in 0..<10 { attempts.failed(self.overloaded, now: Self.start) }
         attempts.begin(now: Self.start)
         attempts.opened(now: Self.start)
@@ -96,7 +96,7 @@ import Testing
         attempts.opened(now: due.at)
         _ = attempts.moved(65_536, isGain: true, now: due.at)
         attempts.failed(self.lost, now: due.at)
-        // The connection has a wait of its own.
+        // The connection has its own back-off.
         let again = try #require(self.next(&attempts, until: Self.start + .hours(1)))
         #expect(again.due == .attempt && again.at == due.at)
     }
@@ -127,7 +127,7 @@ import Testing
         while opened < 1_000 {
             attempts.opened(now: now)
             opened += 1
-            // The peer's TCP takes a mebibyte each time, and the peer has none of it afterwards.
+            // The peer's TCP takes a mebibyte each time, of which the peer has nothing afterwards.
             _ = attempts.moved(1 << 20, isGain: false, now: now)
             attempts.failed(self.lost, now: now + .seconds(1))
             guard let due = self.next(&attempts, until: now + .hours(1)) else { break }
@@ -150,7 +150,7 @@ import Testing
     }
 }
 
-/// What follows from the errors of streams.
+/// The verdicts on errors of streams.
 @Suite struct TransferVerdictTests {
     private func code(_ error: SocketError.Code, underlying: (any Error)? = nil) -> TransferError.Code? {
         let error = SocketError(error, message: "m", underlying: underlying)
@@ -184,7 +184,7 @@ import Testing
     }
 }
 
-/// Whose bytes are acknowledged.
+/// The stream's share of acknowledged bytes.
 @Suite struct AcknowledgedShareTests {
     @Test func whatWasAcknowledgedBeforeIsNotTheStreams() {
         var share = AcknowledgedShare()
@@ -196,7 +196,7 @@ import Testing
         var share = AcknowledgedShare()
         _ = share.update(sent: 0, acknowledged: 0)
         #expect(share.update(sent: 100, acknowledged: 1_000) == 100)
-        // Heartbeats of the connection go on.
+        // Heartbeats of the connection continue.
         #expect(share.update(sent: 100, acknowledged: 2_000) == 0)
         #expect(share.update(sent: 150, acknowledged: 2_030) == 30)
         #expect(share.update(sent: 150, acknowledged: 2_030) == 0)

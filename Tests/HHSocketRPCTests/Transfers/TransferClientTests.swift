@@ -9,7 +9,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Transfers over sockets, with a store that has accidents.
+/// Transfers over sockets, with a faulty store.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TransferClientTests {
     private let folder: TemporaryFolder
     private let store: ScriptedStore
@@ -160,11 +160,11 @@ import Testing
     @Test func aSourceThatChangesIsNoMixture() async throws {
         let path = try self.write(Self.bytes(3_000_000))
         let files = FaultyFiles()
-        // After it was hashed, while it is sent.
+        // The file changes after it was hashed, while it is sent.
         files.before(.read, after: 46 + 10) {
             let handle = FileHandle(forWritingAtPath: path)
             try? handle?.write(contentsOf: Data(repeating: 7, count: 2_000_000))
-            // The clock of files is not as fine as a test is fast.
+            // The clock of files is too coarse for a fast test.
             var times = [timeval(tv_sec: 1_000, tv_usec: 1), timeval(tv_sec: 1_000, tv_usec: 1)]
             utimes(path, &times)
         }
@@ -349,7 +349,7 @@ import Testing
         _ = try await transfer.value
     }
 
-    /// The waits between connections of a put whose connections end after so many bytes each.
+    /// The waits between the connections of a put that end after the given numbers of bytes.
     private func waits(_ size: Int, cuts: [Int]) async throws -> [Duration] {
         self.store.with { $0.cuts = cuts }
         let client = self.store.client {
@@ -368,15 +368,15 @@ import Testing
     }
 
     @Test func aConnectionOnWhichATransferHasMovedHasTheBackoffStartOver() async throws {
-        // The first wait is 200 ms, the sixth would be 6.4 s. Where something moved in the moment of the loss, the wait
-        // that was told is shortened.
+        // The first wait is 200 ms, the sixth would be 6.4 s. If content moved at the moment of the loss, the reported
+        // wait is shortened.
         let waits = try await self.waits(3_000_000, cuts: Array(repeating: 200_000, count: 6))
         #expect(waits.count == 6)
         #expect(waits.allSatisfy { $0 <= .milliseconds(400) })
     }
 
     @Test func oneOnWhichItHasMovedLittleDoesNot() async throws {
-        // All of the file is less than what counts.
+        // The whole file is less than the amount that counts as progress.
         let waits = try await self.waits(60_000, cuts: Array(repeating: 1_000, count: 3))
         #expect(waits.contains { $0 >= .milliseconds(800) })
     }
@@ -501,7 +501,7 @@ import Testing
 }
 
 extension Transfer {
-    /// The result, once there is one.
+    /// Waits for the result.
     fileprivate func outcome() async -> Result<TransferResult, TransferError> {
         do throws(TransferError) {
             return .success(try await self.value)

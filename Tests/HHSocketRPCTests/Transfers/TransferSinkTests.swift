@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Files that are fetched.
+/// Local files of gets.
 @Suite(.tags(.io)) struct TransferSinkTests {
     private let folder: TemporaryFolder
     private let files = FaultyFiles()
@@ -26,7 +26,7 @@ import Testing
         FileSink(path ?? self.path, what: "get", pieceLength: 1_000, files: self.files)
     }
 
-    /// Looks for what was begun, in as many steps as that takes.
+    /// Examines an unfinished file, in as many steps as necessary.
     private func prepare(_ sink: FileSink) throws(TransferError) -> BegunFile? {
         while true {
             if case .done(let begun) = try sink.prepare() { return begun }
@@ -34,7 +34,7 @@ import Testing
     }
 
     private func append(_ text: some StringProtocol, to sink: FileSink) throws(TransferError) {
-        // As it comes: in parts.
+        // The content arrives in parts.
         let middle = text.index(text.startIndex, offsetBy: text.count / 2)
         _ = try sink.append([text[..<middle], text[middle...]].map { ByteBuffer(string: String($0)) })
     }
@@ -79,7 +79,7 @@ import Testing
         _ = try self.prepare(first)
         try first.create(self.file)
         try self.append(self.text.prefix(1_700), to: first)
-        // A kill closes it as well.
+        // The death of a process closes it as well.
         first.close()
         let second = self.sink()
         #expect(try self.prepare(second) == BegunFile(file: self.file, length: 1_700))
@@ -149,7 +149,7 @@ import Testing
         try self.append(self.text.prefix(1_700), to: first)
         #expect(self.code { _ = try self.prepare(self.sink()) } == .fileFailed)
         #expect(self.code { try late.create(self.file) } == .fileFailed)
-        // Neither harms the first.
+        // Neither affects the first.
         try self.append(self.text.dropFirst(1_700), to: first)
         #expect(try first.finish())
         #expect(self.content(self.path) == self.text)

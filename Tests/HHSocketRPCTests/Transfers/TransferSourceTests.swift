@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Files that are put into a store.
+/// Local files of puts.
 @Suite(.tags(.io)) struct TransferSourceTests {
     private let folder: TemporaryFolder
     private let files = FaultyFiles()
@@ -92,11 +92,11 @@ import Testing
         #expect(try source.describe() == nil)
         let file = try #require(try source.describe())
         #expect(file.size == 40 << 20)
-        // It begins anew.
+        // Hashing starts over.
         #expect(try self.describe(source) == file)
     }
 
-    /// Describes a source in as many steps as that takes.
+    /// Describes a source in as many steps as necessary.
     private func describe(_ source: FileSource) throws(TransferError) -> TransferFile {
         while true {
             if let file = try source.describe() { return file }
@@ -116,7 +116,7 @@ import Testing
             try handle.write(contentsOf: Data([1]))
         case .shorter: #expect(truncate(path, 4_999) == 0)
         case .rewritten:
-            // The clock of files is not as fine as a test is fast.
+            // The clock of files is too coarse for a fast test.
             var times = [timeval(tv_sec: 1_000, tv_usec: 1), timeval(tv_sec: 1_000, tv_usec: 1)]
             #expect(utimes(path, &times) == 0)
         case .replaced:

@@ -4,7 +4,7 @@ import HHSocketTesting
 import TestSupport
 import Testing
 
-/// ERROR frames that name no receipt, as RabbitMQ's.
+/// ERROR frames that name no receipt, like RabbitMQ's.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct UnattributedErrorTests {
     @Test func anOperationThatWasNotConfirmedHasItAsItsCause() async throws {
         let broker = try await MockBroker()
@@ -19,7 +19,7 @@ import Testing
         #expect((error?.underlying as? STOMPServerError)?.message == "access refused")
         #expect(error?.message.contains("access refused") == true)
         #expect(error?.endpoint == broker.endpoint)
-        // The next connection has nothing to do with it.
+        // The next connection is not affected.
         broker.once(.send, .reset)
         let next = await #expect(throws: SocketError.self) {
             try await client.send("hello", to: "/queue/a", receipt: true)
@@ -27,7 +27,7 @@ import Testing
         #expect(next?.code == .connectionLost && next?.underlying == nil)
     }
 
-    /// On the first connection it might have been another frame; on the second nothing else was said.
+    /// On the first connection another frame may have caused the ERROR; on the second no other was sent.
     @Test func aSubscriptionThatIsRefusedAgainEndsAndTheOthersGoOn() async throws {
         let broker = try await MockBroker()
         broker.on(

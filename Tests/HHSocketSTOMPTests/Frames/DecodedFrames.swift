@@ -8,7 +8,7 @@ import Testing
 struct DecodedFrames: Equatable, CustomStringConvertible {
     var frames: [STOMPFrame] = []
     var violation: STOMPViolation?
-    /// The number of bytes that are left.
+    /// The number of remaining bytes.
     var rest = 0
 
     var description: String {
@@ -16,7 +16,7 @@ struct DecodedFrames: Equatable, CustomStringConvertible {
             + (self.violation.map { ", \($0.kind): \($0)" } ?? "")
     }
 
-    /// Decodes pieces of a stream, and looks at the decoder after each.
+    /// Decodes pieces of a stream, and checks the decoder after each.
     ///
     /// - Parameter version: The version that the owner agrees on at first; nil for none.
     init(

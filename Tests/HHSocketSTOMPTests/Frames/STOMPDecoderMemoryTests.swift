@@ -34,7 +34,7 @@ import Testing
         Limited(stream: "MESSAGE\n123456789012", kind: .headersTooLong),
         Limited(stream: "MESSAGEMESSAGEMESSAG", kind: .headersTooLong),
         Limited(stream: "MESSAGEMESSAGEMESSA"),
-        // A fault before the limit, and one behind it.
+        // A fault before the limit, and one after it.
         Limited(stream: "MESSAGE\n12345\nabcdefghijkl", kind: .malformedHeader),
         Limited(stream: "MESSAGE\n12345678901234\n", kind: .headersTooLong),
         Limited(stream: "MESSAGE\n12345678901234\0", kind: .headersTooLong),
@@ -160,7 +160,7 @@ import Testing
 
     // MARK: Work
 
-    /// Where all bytes that have come count as searched, however many they are, the next search begins behind them.
+    /// Received bytes are searched only once: the next search begins after them.
     @Test func noByteOfAnUnfinishedFrameIsSearchedAgain() throws {
         var decoder = STOMPDecoder()
         let head = "MESSAGE\n" + String(repeating: "name:value\\n\n", count: 500)

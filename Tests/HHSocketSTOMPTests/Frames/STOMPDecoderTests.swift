@@ -202,7 +202,7 @@ import Testing
                     STOMPFrame(.send, text: "a"), STOMPFrame(.message, text: "b"), STOMPFrame(.error, text: "c"),
                 ]
             ),
-            // CONNECTED says in which version the rest of the read is.
+            // CONNECTED determines the version of the rest of the read.
             Golden(
                 "CONNECTED 1.2",
                 nil,

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocketSTOMP
 
-/// Frames become bytes, or are refused before anything is written.
+/// Frames are encoded, or rejected before any byte is written.
 @Suite struct STOMPEncoderTests {
     struct Golden: CustomStringConvertible, Sendable {
         var versions: [STOMPVersion?]
@@ -25,7 +25,7 @@ import Testing
             frame: STOMPFrame(.connect, ["accept-version": "1.2", "host": "/", "passcode": "a:b\\n c "]),
             bytes: "CONNECT\naccept-version:1.2\nhost:/\npasscode:a:b\\n c \n\n\0"
         ),
-        // Neither padded nor put in another order, and repeated as given.
+        // Headers are neither padded nor reordered, and repeated as given.
         Golden(
             versions: agreed,
             frame: STOMPFrame(.subscribe, ["z": " 1 ", "a": "", "z": "2", "Z": "3"]),
@@ -323,7 +323,7 @@ import Testing
 
     // MARK: Round trips
 
-    /// Frames of everything that a version can express are read as they were written, however they are split.
+    /// Frames with all features of a version are read as they were written, however they are split.
     @Test(arguments: STOMPVersion.allCases) func randomFramesAreReadAsTheyWereWritten(version: STOMPVersion) throws {
         var generator = SeededGenerator(seed: 12)
         let letters: [UInt8] = Array("ab :\\n\\\\ä€/,-".utf8) + (version == .v1_0 ? [] : [0x0A]) + [0xFF]
@@ -357,7 +357,7 @@ import Testing
         }
     }
 
-    /// Random bytes with what means something among them: the same frames or the same fault, however they are split.
+    /// Random bytes with meaningful parts: their frames or their fault do not depend on the division.
     @Test(arguments: all) func randomStreamsMeanTheSameInEverySplit(version: STOMPVersion?) {
         var generator = SeededGenerator(seed: 13)
         let parts = [

@@ -3,9 +3,9 @@ import Testing
 
 @testable import HHSocketSTOMP
 
-/// Headers are ordered, repeated, told apart by case, and never trimmed.
+/// Headers are ordered, repeated, case-sensitive, and never trimmed.
 @Suite struct STOMPHeadersTests {
-    /// Headers as they are written, and as they come.
+    /// Headers as created, and as received.
     static let both: [STOMPHeaders] = {
         let stream = DecodedFrames("MESSAGE\na:1\nb: 2 \na:3\nA:4\n\n\0")
         return [["a": "1", "b": " 2 ", "a": "3", "A": "4"], stream.frames.first?.headers ?? [:]]

@@ -68,7 +68,7 @@ final class Inbox: STOMPClientDelegate {
         try await broker.ended(connection: 0)
     }
 
-    /// What the page says of credentials.
+    /// The statement of the page about credentials.
     @Test func credentialsThatThrowFailOneAttempt() async throws {
         let broker = try await MockBroker()
         var configuration = try STOMPClient.Configuration(url: broker.url)
@@ -177,7 +177,7 @@ final class Inbox: STOMPClientDelegate {
             print("it may have arrived: \(error.message)")  // ask before you send it again
         }
         #expect(broker.received.count { $0.frame.command == .send } == (loses ? 1 : 0))
-        // As the page says.
+        // The connection is lost, as the page describes.
         if loses { broker.once(.send, .reset) }
         let error = await #expect(throws: SocketError.self) {
             try await client.send("order 7", to: "/queue/orders", receipt: true)

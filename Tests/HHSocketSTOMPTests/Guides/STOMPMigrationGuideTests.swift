@@ -23,7 +23,7 @@ final class Chat: Sendable {
     }
 }
 
-/// The examples of `Docs/MigratingToSTOMPClient.md`, word for word, as far as they are ours.
+/// The examples of `Docs/MigratingToSTOMPClient.md` with this package, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct STOMPMigrationGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
         #expect(try DocumentationPage("Docs/MigratingToSTOMPClient.md").shortcomings() == [])
@@ -59,7 +59,7 @@ final class Chat: Sendable {
         reading.cancel()
     }
 
-    /// What is on the right side of the tables is there, by that name.
+    /// The names on the right side of the tables exist.
     @Test func tables() async throws {
         var configuration = try STOMPClient.Configuration(url: "wss://127.0.0.1:1/ws")
         configuration.connectHeaders = ["tenant": "acme"]

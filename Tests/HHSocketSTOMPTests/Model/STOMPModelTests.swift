@@ -2,9 +2,9 @@
 import TestSupport
 import Testing
 
-/// A whole `STOMPClient` in virtual time with a strict broker, through histories that chance writes: the client breaks
-/// no rule; no message is sent twice, and none that was not sent arrives; each has one outcome, in time; subscriptions
-/// are there exactly once; what is settled does not come again, and what is not is the broker's; there are never two
+/// A whole `STOMPClient` in virtual time with a strict broker, in random histories: the client breaks no rule; no
+/// message is sent twice, and none arrives that was not sent; each has one outcome, in time; subscriptions exist
+/// exactly once; settled messages are not redelivered, and others return to the broker; there are never two
 /// connections.
 ///
 /// 300 times `HHSOCKET_EFFORT`.
@@ -22,8 +22,7 @@ import Testing
         if let broken { Issue.record("\(broken)") }
     }
 
-    /// A harness that cannot fail proves nothing: each of these expects something else in one place, and must be found
-    /// out.
+    /// Checks that the harness can fail: each of these has a fault in one place, which must be detected.
     @Test(arguments: STOMPWorld.Flaw.allCases)
     func worldThatExpectsSomethingElseIsFoundOut(flaw: STOMPWorld.Flaw) async {
         let found = await onItsOwnThread {
@@ -34,7 +33,7 @@ import Testing
         #expect(found)
     }
 
-    /// The time of a `disconnect()` that is over does not end the wait of the next one.
+    /// The time limit of an earlier `disconnect()` does not end the wait of the next one.
     @Test func eachDisconnectHasItsOwnTime() async {
         let states = await onItsOwnThread { () -> [String]? in
             guard let world = try? STOMPWorld(seed: 2) else { return nil }

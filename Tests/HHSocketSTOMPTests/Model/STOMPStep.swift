@@ -4,7 +4,7 @@ import TestSupport
 
 @testable import HHSocketSTOMP
 
-/// One step of a history: something that the user, the broker or the network does.
+/// One step of a history, by the user, the broker or the network.
 enum STOMPStep: CustomStringConvertible {
     enum Mood: Int { case accepts, refusesConnections, isAway, isSilent, hangsUp }
     enum Style: Int { case awaited, completion, forgotten }
@@ -63,7 +63,7 @@ enum STOMPStep: CustomStringConvertible {
         }
     }
 
-    /// A history of up to 60 steps, the same for the same seed.
+    /// Returns a history of up to 60 steps, determined by the seed.
     static func script(seed: UInt64) -> [STOMPStep] {
         var generator = SeededGenerator(seed: seed)
         let count = Int.random(in: 5...60, using: &generator)

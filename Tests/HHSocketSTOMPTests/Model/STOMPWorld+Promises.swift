@@ -5,7 +5,7 @@ import TestSupport
 @testable import HHSocket
 @testable import HHSocketSTOMP
 
-/// The promises of a client, which are looked at after each step.
+/// The promises of a client, which are checked after each step.
 extension STOMPWorld {
     func check() {
         let open = self.connections.filter { $0.channel.isOpen }
@@ -13,7 +13,7 @@ extension STOMPWorld {
         self.checkSubscriptions()
     }
 
-    /// The connection on which nothing is under way.
+    /// The connection without pending work.
     private var quietConnection: SimulatedBrokerConnection? {
         guard self.agreement != nil, let connection = self.liveConnection, !connection.isCut, connection.isReading,
             self.broker.isConnected(connection.number), !connection.wasEnded
@@ -41,10 +41,10 @@ extension STOMPWorld {
         }
     }
 
-    /// The client's number of the connection, for connections are counted by both.
+    /// The client's number of the connection, since both sides count connections.
     var acceptedNumber: UInt64 { self.client?.connectionNumber ?? 0 }
 
-    /// Waits are bounded, and heart-beats come.
+    /// Checks that waits are bounded, and that heart-beats arrive.
     func checkTimes() {
         for (number, sent) in self.sent.enumerated() where sent.outcome == nil && sent.style != .forgotten {
             let limit = self.flaw == .soonerOutcomes ? .seconds(5) : TimeAmount(Self.timeout) + .seconds(1)
@@ -62,7 +62,7 @@ extension STOMPWorld {
         }
         guard connection.beatInterval != nil, !self.hasHeldUp, !self.isLeaving else { return }
         let dead = self.now - max(connection.lastDelivered, connection.acceptedAt ?? self.now)
-        // The time to close is added where it does so already.
+        // The time to close is added if the connection is closing already.
         if dead > TimeAmount(Self.interval * 2) + .seconds(6) {
             self.fail("a broker that is silent for \(dead) is not left")
         }
@@ -77,7 +77,7 @@ extension STOMPWorld {
         return self.broken
     }
 
-    /// Everything is well from now on.
+    /// Ends all faults.
     private func heal() {
         self.mood = .accepts
         for connection in self.connections where !connection.isOver {
@@ -108,7 +108,7 @@ extension STOMPWorld {
         if let connection = self.liveConnection { self.fail("connection \(connection.number) is there after the end") }
     }
 
-    /// The client is released: everything ends.
+    /// Releases the client, which ends everything.
     private func finish() {
         self.client = nil
         for connection in self.connections where !connection.isOver { connection.isCut = false }

@@ -5,7 +5,7 @@ import TestSupport
 @testable import HHSocket
 @testable import HHSocketSTOMP
 
-/// Steps of a history, as the user, the broker and the network take them.
+/// The steps of a history, performed for the user, the broker and the network.
 extension STOMPWorld {
     /// - Returns: The promise that was broken, if one was.
     func take(_ step: STOMPStep) -> String? {
@@ -150,7 +150,7 @@ extension STOMPWorld {
     // MARK: Subscriptions
 
     private func subscribe(_ client: STOMPClient, _ destination: Int, _ mode: STOMPAckMode, _ window: Int?) {
-        // In 1.0 there is no other than these.
+        // Version 1.0 has only these modes.
         let mode = self.version == .v1_0 && mode == .clientIndividual ? .client : mode
         do throws(SocketError) {
             let subscription = try client.subscribe(to: Self.destinations[destination], ack: mode, window: window)
@@ -172,7 +172,7 @@ extension STOMPWorld {
                         world.received(message, index)
                     }
                 } catch {
-                    // A broker's ERROR is about it.
+                    // An ERROR of the broker concerns it.
                     if error.code != .brokerError { world.fail("a subscription fails: \(error)") }
                 }
                 world.subscribed[index].isLive = false
@@ -195,7 +195,7 @@ extension STOMPWorld {
         self.subscribed[index].isLive = false
         let subscription = self.subscribed[index].subscription
         self.subscribed[index].subscription = nil
-        // Messages of it are the broker's again.
+        // Its messages return to the broker.
         self.held.removeAll { $0.subscription == index }
         if choice % 2 == 0 {
             subscription?.unsubscribe(completion: nil)
@@ -223,14 +223,14 @@ extension STOMPWorld {
         }
     }
 
-    /// The name of a message: one of a topic goes to each subscription.
+    /// The name of a message; one of a topic is delivered to each subscription.
     private func key(_ message: STOMPMessage, _ index: Int) -> String {
         message.destination.hasPrefix("/topic") ? "\(index) \(message.messageID)" : message.messageID
     }
 
     // MARK: Settling
 
-    /// Takes out the messages that are settled with one.
+    /// Removes the messages that are settled with one, and returns them.
     private func take(_ held: Held) -> [Held] {
         let isCumulative = self.subscribed[held.subscription].mode == .client
         func isIt(_ other: Held) -> Bool {
@@ -305,7 +305,7 @@ extension STOMPWorld {
                 let current = settled.filter { $0.connection == world.connectionNumber }
                 world.settledForGood.formUnion(current.map { world.key($0.message, $0.subscription) })
             } catch is Abort {
-                // They are the user's again.
+                // The user holds these messages again.
                 for held in settled where held.connection == world.connectionNumber { world.held.append(held) }
             } catch {
             }

@@ -9,10 +9,10 @@ import TestSupport
 @testable import HHSocket
 @testable import HHSocketSTOMP
 
-/// A client in virtual time, the network and a broker around it, and all that they have promised.
+/// A client in virtual time, the network and a broker around it, and their promises.
 ///
-/// Everything of the client is real, and the broker has the rules of ``BrokerCore``: one ERROR of its own, and the
-/// client has broken them. The channels, the clock and chance are the history's.
+/// Everything of the client is real, and the broker has the rules of ``BrokerCore``: an ERROR that the broker sends by
+/// itself shows that the client has broken them. The channels, the clock and the random numbers are the history's.
 final class STOMPWorld: @unchecked Sendable {
     // Proof of Sendable: a history runs on one thread, Swift's tasks included, which run on the client's executor.
 
@@ -27,7 +27,7 @@ final class STOMPWorld: @unchecked Sendable {
         var isInTransaction = false
     }
 
-    /// A subscription of the user's.
+    /// A subscription of the user.
     struct Subscribed {
         var subscription: STOMPSubscription?
         let destination: String
@@ -45,7 +45,7 @@ final class STOMPWorld: @unchecked Sendable {
         let connection: UInt64
     }
 
-    /// Another expectation than the right one.
+    /// A wrong expectation.
     enum Flaw: CaseIterable {
         case soonerOutcomes, noSubscriptionsAfterTheFirst, smallerWindows, noReceiptsOfSends
     }
@@ -68,7 +68,7 @@ final class STOMPWorld: @unchecked Sendable {
     var broker: BrokerCore
     var mood = STOMPStep.Mood.accepts
     var connections: [SimulatedBrokerConnection] = []
-    /// Those of which the broker knows that they have ended.
+    /// The connections of whose end the broker was notified.
     var ended: Set<Int> = []
     var dials: [Int: EventLoopPromise<any Channel>] = [:]
     /// The receipts that the broker owes, on each connection.
@@ -77,7 +77,7 @@ final class STOMPWorld: @unchecked Sendable {
     // The client.
     var isWanted = false
     var isInBackground = false
-    /// Whether the connection is left by choice, and beats no more.
+    /// Whether the client leaves the connection by itself, and sends no more heart-beats.
     var isLeaving = false
     var agreement: STOMPAgreement?
     var sent: [Sent] = []
@@ -126,9 +126,9 @@ final class STOMPWorld: @unchecked Sendable {
         }
     }
 
-    /// The world as the client's driver knows it, which has the client.
+    /// The client driver's reference to this world, which holds the client.
     final class Unowned: @unchecked Sendable {
-        // Proof of Sendable: touched on the history's thread alone.
+        // Proof of Sendable: only accessed on the history's thread.
         weak var world: STOMPWorld?
     }
 
@@ -182,7 +182,7 @@ final class STOMPWorld: @unchecked Sendable {
         return promise.futureResult
     }
 
-    /// Lets everything happen that needs no time.
+    /// Runs all work that takes no time.
     func settle() {
         do {
             for _ in 0..<100_000 {
@@ -279,7 +279,7 @@ final class STOMPWorld: @unchecked Sendable {
             self.agreement = nil
             self.isLeaving = false
         case .unclaimed(let message):
-            // It was on its way when its subscription ended.
+            // The message was in transit when its subscription ended.
             if !self.subscribed.contains(where: { !$0.isLive }) { self.fail("\(message) belongs to nobody") }
         case .connection(.gaveUp(let error)):
             self.fail("attempts have stopped: \(error)")

@@ -10,7 +10,7 @@ import TestSupport
 final class SimulatedBrokerConnection: SimulatedRemote {
     enum End {
         case fin
-        /// Whether what the client has not read is lost.
+        /// A reset; `loses` is whether unread bytes are lost.
         case reset(loses: Bool)
     }
 
@@ -31,14 +31,14 @@ final class SimulatedBrokerConnection: SimulatedRemote {
     private(set) var isOver = false
     /// Whether the broker has ended it.
     private(set) var wasEnded = false
-    /// When the broker has accepted the client.
+    /// The time at which the broker accepted the client.
     private(set) var acceptedAt: NIODeadline?
-    /// When a byte of the client was written last, and when one was delivered to it.
+    /// The times at which the client last wrote a byte, and at which one was last delivered to it.
     private(set) var lastWritten: NIODeadline
     private(set) var lastDelivered: NIODeadline
     /// The interval in milliseconds at which the broker sends heart-beats; nil for never.
     var beatInterval: Int?
-    /// The interval in milliseconds at which it expects the client's.
+    /// The interval in milliseconds at which the broker expects the client's heart-beats.
     var expectedInterval: Int?
     var lastSent: NIODeadline
     private let loop: any EventLoop
@@ -79,7 +79,7 @@ final class SimulatedBrokerConnection: SimulatedRemote {
         guard self.end == nil, !self.isOver else { return }
         self.lastSent = self.now
         try STOMPEncoder.encode(frame, version: self.version, into: &self.outgoing)
-        // As RabbitMQ does.
+        // Like RabbitMQ.
         if self.number % 2 == 0 { self.outgoing.writeInteger(STOMPEncoder.endOfLine) }
     }
 
@@ -89,7 +89,7 @@ final class SimulatedBrokerConnection: SimulatedRemote {
         self.outgoing.writeInteger(STOMPEncoder.endOfLine)
     }
 
-    /// Ends TCP, behind what was sent.
+    /// Ends TCP, after the sent bytes.
     func finish(_ end: End) {
         guard !self.isOver, self.end == nil else { return }
         self.end = end
@@ -98,9 +98,9 @@ final class SimulatedBrokerConnection: SimulatedRemote {
 
     // MARK: The network
 
-    /// Brings what there is to bring.
+    /// Delivers pending bytes.
     ///
-    /// - Returns: Whether there was anything.
+    /// - Returns: Whether there were any.
     func settle(_ receive: (STOMPFrame) -> Void) throws -> Bool {
         guard !self.isOver, !self.isCut else { return false }
         var hasMoved = try self.read(receive)
@@ -121,7 +121,7 @@ final class SimulatedBrokerConnection: SimulatedRemote {
         return true
     }
 
-    /// The client has closed it: what had left before still arrives.
+    /// Reads the bytes that the client sent before it closed the connection.
     func readRest(_ receive: (STOMPFrame) -> Void) throws {
         guard !self.isCut else { return }
         self.isReading = true

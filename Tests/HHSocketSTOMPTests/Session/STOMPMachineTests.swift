@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocketSTOMP
 
-/// Connections, versions, heart-beats, subscriptions and errors, as a client decides them.
+/// The decisions of a client on connections, versions, heart-beats, subscriptions and errors.
 @Suite struct STOMPMachineTests {
     static let endpoint = Endpoint(host: "broker.example", port: 61_613)
     static let credentials = STOMPCredentials(login: "ann", passcode: "secret")
@@ -138,11 +138,11 @@ import Testing
         var description: String { "\(self.ours) and \(self.theirs ?? "none")" }
     }
 
-    /// The formula of the specification, as it is in 1.1 and 1.2.
+    /// The formula of the specifications 1.1 and 1.2.
     @Test(
         arguments: [
             Agreement(ours: .init(), theirs: "10000,10000", send: .seconds(10), receive: .seconds(10)),
-            // They want beats more seldom than we can send them, and can send more often than we want them.
+            // The broker wants beats less often than we can send them, and can send them more often than we want.
             Agreement(ours: .init(), theirs: "1000,20000", send: .seconds(20), receive: .seconds(10)),
             Agreement(ours: .init(), theirs: "20000,1000", send: .seconds(10), receive: .seconds(20)),
             Agreement(ours: .init(), theirs: "0,0", send: .zero, receive: .zero),

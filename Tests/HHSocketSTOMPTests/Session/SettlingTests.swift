@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocketSTOMP
 
-/// Acknowledgements and transactions, as a client decides them.
+/// The decisions of a client on acknowledgements and transactions.
 @Suite struct SettlingTests {
     private func machine(
         _ version: STOMPVersion = .v1_2,
@@ -102,7 +102,7 @@ import Testing
         #expect(code == .invalidArgument)
     }
 
-    /// In 1.0 too, where RabbitMQ would take another one for an error.
+    /// The same holds in 1.0, where RabbitMQ would consider another one an error.
     @Test(arguments: STOMPVersion.allCases)
     func cumulativeAcknowledgementCoversThoseBefore(version: STOMPVersion) throws {
         var machine = try self.machine(version, .client)
@@ -159,7 +159,7 @@ import Testing
 
     // MARK: The window
 
-    /// A broker that keeps to the window is never overdrawn.
+    /// A broker that respects the window never overdraws it.
     @Test func windowIsOverdrawnByOneMoreUntilOneIsSettled() throws {
         var machine = try self.machine(window: 2)
         let deliveries = try self.deliver(&machine, count: 2)
@@ -232,7 +232,7 @@ import Testing
         #expect(begun == nil)
     }
 
-    /// Random acknowledgements against a model that keeps a set.
+    /// Random acknowledgements, compared with a model that keeps a set.
     @Test func windowIsASetOfOpenMessages() throws {
         for seed in 1...50 as ClosedRange<UInt64> {
             var random = SplitMix(seed: seed)

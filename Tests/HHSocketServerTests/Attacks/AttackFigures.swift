@@ -3,9 +3,9 @@
 import Foundation
 import TestSupport
 
-/// What was measured of one attack. `Scripts/attack-report` makes the tables of the documentation of them.
+/// The figures of one attack. `Scripts/attack-report` generates the tables of the documentation from them.
 ///
-/// Times are in milliseconds and sizes in bytes, unless they say otherwise.
+/// Times are in milliseconds and sizes in bytes, unless stated otherwise.
 struct AttackFigures: Codable, Sendable {
     var variant: String
     var attack: String
@@ -21,31 +21,30 @@ struct AttackFigures: Codable, Sendable {
     var calmLongest = 0.0
     var p99 = 0.0
     var longest = 0.0
-    /// How long one who came during the attack has waited for the first answer; nil if none arrived in time.
+    /// The time that a client which connected during the attack waited for its first answer; nil if none arrived in
+    /// time.
     var newcomer: Double?
-    /// What was wrong with honest clients' answers, and how often.
+    /// The faults of honest clients' answers, with their numbers.
     var faults: [String: Int] = [:]
-    /// What the server said it held, at most.
+    /// The greatest number of bytes that the server reported to hold.
     var held = 0
-    /// What its process gained, at most.
+    /// The greatest growth of its process.
     var growth = 0
-    /// What its process had still gained at the end.
+    /// The growth of its process at the end.
     var left = 0
-    /// What the server said it held at the end.
+    /// The number of bytes that the server reported to hold at the end.
     var stillHeld = 0
-    // And the connections and requests that it still had, those of honest clients included.
+    // The connections and requests that it still had, including those of honest clients.
     var stillConnected = 0
     var stillInFlight = 0
-    /// The seconds until connections, requests and bytes were given back, from when the attackers left; nil if they
-    /// were not.
+    /// The seconds from the attackers' end until connections, requests and bytes were released; nil if they were not.
     var givenBack: Double?
-    /// The number of connections that were busy and have been quiet, and the resident memory of each of them; nil where
-    /// this is not measured.
+    /// The number of connections that are idle after being busy, and the resident memory of each; nil if not measured.
     var idleConnections: Int?
     var idleConnection: Int?
 
-    /// What a process may gain beyond twice what its server says it holds. What it holds is asked for now and then, and
-    /// changes faster than a debug build answers.
+    /// The growth that a process may have beyond twice the bytes that its server reports to hold, since samples are
+    /// rare, and the amount changes faster than a debug build answers.
     static let slack = isReleaseBuild ? 64 << 20 : 96 << 20
     var allowedGrowth: Int { 2 * self.held + Self.slack }
     var isMemoryGivenBack: Bool { self.left <= 2 * self.stillHeld + Self.slack }
@@ -71,17 +70,18 @@ private let isReleaseBuild = true
 #endif
 
 extension AttackFigures {
-    /// How long an honest client may wait for an answer, on two idle cores. In debug builds, where attackers, server
-    /// and clients share the cores with whatever else is tested, it is only a bound: a loop that is stuck for longer
-    /// is found, a shorter delay is printed.
+    /// The longest time that an honest client may wait for an answer, on two idle cores. In debug builds, where
+    /// attackers, server and clients share the cores with other tests, it is only a bound: a loop that is stuck for
+    /// longer is detected, a shorter delay is printed.
     static let longestRoundTrip: Duration = isReleaseBuild ? .seconds(1) : .seconds(5) * AttackPlan.strength
-    /// The same while all attacks run together: what the attackers compute takes the cores from the server.
+    /// The longest round trip while all attacks run together, since the attackers' work takes the cores from the
+    /// server.
     static let longestRoundTripOfAll: Duration = isReleaseBuild ? .seconds(3) : longestRoundTrip
-    /// The time in which a newcomer is served, and everything is given back.
+    /// The time in which a newcomer is served, and everything is released.
     static let recovery: Duration = isReleaseBuild ? .seconds(10) : .seconds(20) * AttackPlan.strength
-    /// What a connection may cost that has been quiet for a while, and what the process may have gained besides.
+    /// The memory that an idle connection may take, and the remaining growth of the process.
     ///
-    /// TLS has buffers of its own, two for each direction.
+    /// TLS has its own buffers, two for each direction.
     static func idleConnectionBytes(_ variant: String) -> Int { variant == "tls" ? 128 << 10 : 32 << 10 }
     static let idleProcessBytes = 8 << 20
 }

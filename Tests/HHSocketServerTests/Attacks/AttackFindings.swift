@@ -3,13 +3,13 @@
 import HHSocketTesting
 import Testing
 
-/// What attacks are known to break, by the names of the review of the server (`Docs/Reviews/2026-11.md`).
+/// The promises that attacks are known to break, by the names in the review of the server (`Docs/Reviews/2026-11.md`).
 ///
-/// A promise that is mended loses its line here.
+/// A promise that was fixed has no line here.
 enum AttackFindings {
     typealias Variant = ServerUnderAttack.Variant
 
-    /// What may be wrong with a promise; nil if it must be kept.
+    /// The known finding about a promise; nil if it must be kept.
     static func finding(_ promise: Siege.Promise, _ plan: AttackPlan, _ variant: Variant) -> Comment? {
         switch promise {
         case .everythingIsGivenBack where plan.attack == .abandonedDeadlines:

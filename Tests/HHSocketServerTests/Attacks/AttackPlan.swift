@@ -4,7 +4,7 @@ import Foundation
 import HHSocketTesting
 import TestSupport
 
-/// One attack, and what it is aimed at.
+/// One attack, and its target.
 struct AttackPlan: Sendable, CustomStringConvertible {
     typealias Attack = HostileClient.Attack
     typealias Variant = ServerUnderAttack.Variant
@@ -15,7 +15,7 @@ struct AttackPlan: Sendable, CustomStringConvertible {
 
     var description: String { "\(self.attack), type \(self.type), strength \(self.strength)" }
 
-    /// How much stronger attacks are than usual: with `HHSOCKET_EFFORT`, up to four times.
+    /// The factor by which attacks are stronger than usual: with `HHSOCKET_EFFORT`, up to four.
     static let strength = min(4, max(1, Int(effort.squareRoot())))
 
     /// Many clients of as many principals: none of them is an honest client's address.
@@ -27,7 +27,7 @@ struct AttackPlan: Sendable, CustomStringConvertible {
         self.strength = strength
     }
 
-    /// The types of attacks that ask for one which does something particular.
+    /// The types of requests of attacks that require a particular one.
     private static let types: [Attack: UInt32] = [
         .repeatedKey: ServerUnderAttack.hang, .distantDeadlines: ServerUnderAttack.hang,
         .pinnedSlices: ServerUnderAttack.hang, .requestAndCancel: ServerUnderAttack.hang,
@@ -59,12 +59,12 @@ struct AttackPlan: Sendable, CustomStringConvertible {
         return all.map { AttackPlan($0) } + Self.furtherPlans(variant)
     }
 
-    /// Those with another type or strength than the attack usually has.
+    /// The plans with another type or strength than the attack's usual one.
     private static func furtherPlans(_ variant: Variant) -> [AttackPlan] {
         switch variant {
         case .plain where effort > 1:
             [
-                // As many as it takes to hold all that the server may hold.
+                // Enough attackers to reach the server's limit of held bytes.
                 AttackPlan(.tricklingReaders, type: ServerUnderAttack.largeAnswer, strength: 6),
                 AttackPlan(.hoardingReaders, strength: 6),
                 AttackPlan(.slowCalls, type: ServerUnderAttack.slowBlockingEcho),
@@ -76,7 +76,7 @@ struct AttackPlan: Sendable, CustomStringConvertible {
         }
     }
 
-    /// Those that do something else to a variant than to the plain one; with more effort there are all.
+    /// The attacks whose effect on a variant differs from that on the plain one; with more effort all of them.
     private static func attacks(_ variant: Variant) -> [Attack] {
         switch variant {
         case .plain:
@@ -103,7 +103,7 @@ struct AttackPlan: Sendable, CustomStringConvertible {
 }
 
 extension ServerUnderAttack.Variant {
-    /// Whether each attack is run against it where there is time.
+    /// Whether each attack is run against the variant if there is time.
     fileprivate var isWholeSuite: Bool {
         switch self {
         case .plain, .tls, .answersInOrder, .framesOverWebSocket, .messages: true

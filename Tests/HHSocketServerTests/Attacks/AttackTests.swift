@@ -8,22 +8,22 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Each attack against a server in a process of its own, whose memory nobody else uses. (The attackers are in it too.)
+/// Each attack against a server in a separate process, whose memory only the server and the attackers use.
 @Suite(.tags(.exclusive), .serialized, .timeLimit(.minutes(5))) struct AttackTests {
-    /// What a server may have gained when the attack is at its height. The least an unbounded one would: `neverReads`
+    /// The growth that a server may have at the height of the attack. Without limits it would be higher: `neverReads`
     /// offers it 256 MiB.
     private static let allowedGrowth = 120 << 20
 
-    /// Those in which a tight limit on requests and bytes is met, by 101, a synchronous handler, 102, a task, and 103,
-    /// a task that never ends. The others are run against the defaults (``DefaultConfigurationAttackTests``), and with
-    /// more effort here too.
+    /// The attacks that reach a tight limit on requests and bytes, with 101, a synchronous handler, 102, a task, and
+    /// 103, a task that never ends. The others are run against the defaults (``DefaultConfigurationAttackTests``), and
+    /// with more effort here too.
     private static let attacksOnHandlers: [HostileClient.Attack] = [
         .callFlood, .neverReads, .duplicateSerials, .unknownCancels, .compressionBombs, .tricklingReaders,
         .requestAndCancel,
     ]
 
-    /// Those that another format has other bytes for. The rest begin with a hello, which there is in the standard
-    /// format alone, or have no bytes; with more effort each format has them too.
+    /// The attacks whose bytes depend on the format. The others begin with a hello, which only the standard format has,
+    /// or have no bytes; with more effort they are run with each format too.
     private static let attacksOnFormats: [HostileClient.Attack] = [
         .halfFrames, .slowHeader, .slowBody, .wildLengths, .checksumFlood, .callFlood, .neverReads, .resetFlood,
         .unknownTypes,
@@ -44,7 +44,7 @@ import Testing
         }
         var configuration = SocketServer.Configuration(wireFormat: format)
         configuration.limits.maximumPayloadLength = 1 << 20
-        // What handlers that never end may hold, is so many bodies for each connection.
+        // The bodies that handlers which never end may hold on each connection.
         configuration.limits.maximumInFlightPerConnection = 100
         configuration.limits.maximumBufferedBytesPerConnection = 16 << 20
         configuration.limits.maximumWaitingPushBytes = 1 << 20
@@ -81,14 +81,14 @@ import Testing
                 for attacker in standing { await attacker.perform(.reset) }
                 try await eventually("one connection") { server.connectionCount == 1 }
             }
-            // And it serves newcomers.
+            // The server also serves newcomers.
             let newcomer = try await HostileClient(to: address, format: format)
             await newcomer.perform(.request(101, serial: 50, "hello"))
             #expect(try await newcomer.response().payload == ByteBuffer(string: "hello"))
         }
     }
 
-    /// Those whose attackers need little memory, as they are in the process that is measured.
+    /// The attacks whose attackers require little memory, as they are in the measured process.
     private static let attacksOnFrames =
         Self.attacksOnFormats
         + [

@@ -8,28 +8,28 @@ import TestSupport
 @testable import HHSocketServer
 
 extension ServerUnderAttack {
-    /// How a server under attack, or the way to it, differs from the default.
+    /// The difference of a server under attack, or of the way to it, from the default.
     enum Variant: String, CaseIterable, Sendable {
         case plain
-        /// Everybody comes over TLS, to a second listener.
+        /// All clients connect over TLS, to a second listener.
         case tls
         case answersInOrder
-        /// Everybody comes over WebSocket, to the port that takes plain TCP too.
+        /// All clients connect over WebSocket, to the port that accepts plain TCP too.
         case framesOverWebSocket
-        /// Everybody comes to WebSockets whose messages are echoed.
+        /// All clients connect to WebSockets whose messages are echoed.
         case messages
-        /// Clients must say hello, with a token that takes a second to check if it is not the honest ones'. The
+        /// Hello is required, with a token whose check takes a second unless it is the honest clients' token. The
         /// attackers have another, or none.
         case strangers
-        /// The number of requests that may be in flight adapts itself.
+        /// The limit of requests in flight is adaptive.
         case adaptive
         /// The process may have 256 file descriptors.
         case fewDescriptors
-        /// The log is a pipe that nobody reads.
+        /// The log is a pipe without a reader.
         case unreadLog
-        /// So it is, and the log's level is `debug`, in which each connection has a line.
+        /// The log is a pipe without a reader, and its level is `debug`, which has a line for each connection.
         case unreadDebugLog
-        /// The attackers come over TCP, TLS and WebSocket at once.
+        /// The attackers connect over TCP, TLS and WebSocket at the same time.
         case everything
 
         /// The path that is attacked.
@@ -44,7 +44,7 @@ extension ServerUnderAttack {
         var isWebSocket: Bool { self.path != nil }
         var hasWebSockets: Bool { self.isWebSocket || self == .everything }
         var hasTLS: Bool { self == .tls || self == .everything }
-        /// The level of a log that nobody reads; nil for the default log.
+        /// The level of a log without a reader; nil for the default log.
         var levelOfUnreadLog: Logger.Level? {
             switch self {
             case .unreadLog: .info
@@ -52,7 +52,7 @@ extension ServerUnderAttack {
             default: nil
             }
         }
-        /// The number of descriptors of the server's process; nil for as many as the system allows.
+        /// The number of descriptors of the server's process; nil for the system's limit.
         var descriptors: Int? { self == .fewDescriptors ? 256 : nil }
 
         func configuration() throws -> SocketServer.Configuration {
@@ -93,7 +93,7 @@ extension ServerUnderAttack {
             }
         }
 
-        /// The token of honest clients' hellos, if they have to say one.
+        /// The token of honest clients' hellos, if hello is required.
         var token: String? { self == .strangers ? ServerUnderAttack.knownToken : nil }
 
         static func clientTLS() throws -> ClientTLS {

@@ -4,13 +4,13 @@ import HHSocketTesting
 import TestSupport
 import Testing
 
-/// Each attack against the configuration that users get, in a process of its own: `SocketServer.Configuration()` as it
-/// is, and variants of it and of the way to it.
+/// Each attack against the default configuration, in a separate process: `SocketServer.Configuration()` as it is, and
+/// variants of it and of the way to it.
 ///
 /// Ten honest clients come over the transport of the attackers, from another address, and make small calls, each one at
-/// a time. ``Siege/Promise`` lists what is asserted of each attack; ``AttackFindings`` which promises are known to be
-/// broken. What is measured is printed, a line for each attack. With `HHSOCKET_EFFORT` attacks are stronger, and each
-/// is run over each transport; `HHSOCKET_ATTACKS` selects some of them.
+/// a time. ``Siege/Promise`` lists the assertions about each attack; ``AttackFindings`` the promises that are known to
+/// be broken. The figures are printed, a line for each attack. With `HHSOCKET_EFFORT` attacks are stronger, and each is
+/// run over each transport; `HHSOCKET_ATTACKS` selects some of them.
 @Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(effort > 1 ? 60 : 15)))
 struct DefaultConfigurationAttackTests {
     typealias Variant = ServerUnderAttack.Variant
@@ -29,7 +29,7 @@ struct DefaultConfigurationAttackTests {
 }
 
 extension AttackFigures {
-    /// Fails for each promise that was broken, unless there is a finding of it.
+    /// Fails for each broken promise, unless there is a finding about it.
     func expectPromises(sourceLocation: SourceLocation = #_sourceLocation, _ finding: (Siege.Promise) -> Comment?) {
         func expect(_ promise: Siege.Promise, _ isKept: Bool, _ comment: Comment) {
             guard let finding = finding(promise) else {

@@ -7,12 +7,12 @@ import NIOCore
 import NIOPosix
 import TestSupport
 
-/// Clients that do nothing wrong: each pings and calls in turn, one at a time, and measures how long the answers take.
+/// Clients that follow the protocol: each sends pings and calls in turn, one at a time, and measures the time until the
+/// answers.
 ///
-/// They have a thread of their own, so that the attackers in the same process do not delay them more than the server
-/// does.
+/// They have their own thread, so that the attackers in the process do not delay them more than the server does.
 final class HonestClients: Sendable {
-    /// What carries their frames or messages.
+    /// The transport of their frames or messages.
     enum Transport: Sendable {
         case tcp
         case tls(ClientTLS)
@@ -21,7 +21,7 @@ final class HonestClients: Sendable {
         case messages(path: String)
     }
 
-    /// The types that a server must have, each of which answers what it was asked.
+    /// The types that a server must have, each of which echoes its request.
     struct Types: Sendable {
         var synchronous: UInt32
         var asynchronous: UInt32
@@ -30,14 +30,13 @@ final class HonestClients: Sendable {
         var push: UInt32
     }
 
-    /// What has happened to all of them.
+    /// The results of all clients.
     struct Record: Sendable, CustomStringConvertible {
-        /// How long each request has waited for its answer.
+        /// The times that requests waited for their answers.
         var roundTrips: [Duration] = []
-        /// How long the requests have waited that wait still.
+        /// The times that the still unanswered requests have waited.
         var waiting: [Duration] = []
-        /// The number of answers that were wrong or refusals, by what they were, and of connections that the server
-        /// ended.
+        /// The number of answers that were wrong or refusals, by description, and of connections that the server ended.
         var faults: [String: Int] = [:]
 
         var answers: Int { self.roundTrips.count }
@@ -55,7 +54,7 @@ final class HonestClients: Sendable {
 
     fileprivate struct State {
         var record = Record()
-        /// When the request that waits for its answer was sent.
+        /// The time at which the unanswered request was sent.
         var begun: ContinuousClock.Instant?
         /// The number of answers since the beginning.
         var answers = 0
@@ -68,8 +67,8 @@ final class HonestClients: Sendable {
     private let states: [NIOLockedValueBox<State>]
 
     /// - Parameters:
-    ///   - transport: What carries frames.
-    ///   - token: What their hello contains; nil for none, and no hello.
+    ///   - transport: The transport of frames.
+    ///   - token: The token of their hello; nil for no hello.
     init(
         to address: Endpoint,
         over transport: Transport = .tcp,
@@ -125,7 +124,7 @@ final class HonestClients: Sendable {
 
     var count: Int { self.states.count }
 
-    /// What has happened since this was last asked.
+    /// Returns the results since the last call.
     func takeRecord() -> Record {
         let now = ContinuousClock.now
         return self.states.reduce(into: Record()) { total, state in
@@ -139,9 +138,9 @@ final class HonestClients: Sendable {
         }
     }
 
-    /// Waits until each of them has been answered a number of times, from now on.
+    /// Waits until each client has received a number of answers, from now on.
     ///
-    /// - Throws: ``TimedOut`` if a server answers nothing any more; ``Unexpected`` if none has a connection.
+    /// - Throws: ``TimedOut`` if a server has stopped answering; ``Unexpected`` if no client has a connection.
     func areAnswered(times: Int = 3, within time: Duration = patience) async throws {
         let before = self.states.map { $0.withLockedValue { $0.answers } }
         let states = self.states
@@ -166,7 +165,7 @@ private final class HonestClientHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// What a client asks for, and what it must be answered.
+    /// A request of a client, with the required answer.
     private enum Request: CaseIterable {
         case ping
         /// Answered on the server's event loop.
@@ -301,7 +300,7 @@ private final class HonestClientHandler: ChannelInboundHandler {
     }
 }
 
-/// Opens a WebSocket, and carries what is written in binary messages.
+/// Opens a WebSocket, and sends written bytes in binary messages.
 private final class HonestWebSocketHandler: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -313,7 +312,7 @@ private final class HonestWebSocketHandler: ChannelDuplexHandler {
     private var encoder = WebSocketEncoder(role: .client)
     /// Nil until the WebSocket is open.
     private var decoder: WebSocketDecoder?
-    /// The beginning of the server's answer, until it is whole.
+    /// The beginning of the server's answer, until it is complete.
     private var head = ByteBuffer()
 
     init(_ path: String, _ subprotocol: String?) {

@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 
-/// A client of each kind that does nothing wrong, over WebSocket: one makes calls, the other has messages echoed.
+/// A client of each kind over WebSocket that follows the protocol: one makes calls, the other has messages echoed.
 final class HonestWebSockets: Sendable {
     private let client: SocketClient
     private let link: WebSocketLink
@@ -13,7 +13,7 @@ final class HonestWebSockets: Sendable {
     private let lost = NIOLockedValueBox(0)
     private let watching: [Task<Void, Never>]
 
-    /// - Parameter type: One whose handler answers what it was asked.
+    /// - Parameter type: A type whose handler echoes its request.
     init(to address: Endpoint, type: UInt32) throws {
         let lost = self.lost
         self.type = type
@@ -45,10 +45,10 @@ final class HonestWebSockets: Sendable {
     /// The number of connections that they have lost.
     var losses: Int { self.lost.withLockedValue { $0 } }
 
-    /// Has both of them answered so many times.
+    /// Has both of them answered `times` times.
     ///
     /// - Returns: The longest time that an answer took.
-    /// - Throws: An error if an answer is wrong, or none comes.
+    /// - Throws: An error if an answer is wrong, or none arrives.
     @discardableResult
     func areAnswered(times: Int) async throws -> Duration {
         var longest = Duration.zero

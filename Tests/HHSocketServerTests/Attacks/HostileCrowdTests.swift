@@ -5,7 +5,7 @@ import HHSocketTesting
 import TestSupport
 import Testing
 
-/// Every attack at once, again and again, against the default configuration, beside clients that do nothing wrong: over
+/// All attacks at once, repeatedly, against the default configuration, beside clients that follow the protocol: over
 /// TCP, TLS and WebSocket. For `HHSOCKET_HOSTILE_SECONDS`, 10 by default.
 @Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(30))) struct HostileCrowdTests {
     private static var seconds: Double {
@@ -34,9 +34,9 @@ import Testing
                 tasks.addTask {
                     var (round, standing) = (0, [HostileClient]())
                     while !Task.isCancelled {
-                        // One that cannot connect has been one too many.
+                        // An attacker that cannot connect was over a limit.
                         standing = (try? await siege.attack(AttackPlan(attack, strength: 1), round: round)) ?? []
-                        // They stay for a while, as those do who mean it.
+                        // The attackers stay for a while, like real ones.
                         try? await Task.sleep(for: .milliseconds(300))
                         round += 1
                     }
@@ -47,7 +47,7 @@ import Testing
                 try? await Task.sleep(for: time)
                 return []
             }
-            // The first to return is the last of them.
+            // The last task, which sleeps, is the first to return.
             _ = await tasks.next()
             tasks.cancelAll()
             return await tasks.reduce(into: []) { $0 += $1 }

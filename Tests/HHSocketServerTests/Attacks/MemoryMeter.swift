@@ -6,16 +6,16 @@ import TestSupport
 
 @testable import HHSocketServer
 
-/// Looks every few milliseconds at the process's memory, from a thread of its own, and asks a server for the most that
-/// it has held meanwhile.
+/// Samples the process's memory every few milliseconds, on a separate thread, and asks a server for the most that it
+/// has held meanwhile.
 final class MemoryMeter: Sendable {
-    /// What a server holds and does. Sizes are in bytes.
+    /// The memory and work of a server. Sizes are in bytes.
     struct Figures: Codable, Sendable, CustomStringConvertible {
-        /// The resident memory that the process has gained at most since the mark.
+        /// The greatest growth of the process's resident memory since the mark.
         var growth = 0
-        /// What the server has held at most since the mark, by its account, beyond what it held then.
+        /// The most that the server has reported to hold since the mark, beyond the amount at the mark.
         var held = 0
-        /// The largest number of buffered bytes that was seen since the mark.
+        /// The largest number of buffered bytes seen since the mark.
         var highestBufferedBytes = 0
         // And now:
         /// The resident memory that the process has gained since the mark.
@@ -34,7 +34,7 @@ final class MemoryMeter: Sendable {
 
     private struct State {
         var baseline: Int
-        /// What the server held.
+        /// The bytes that the server held.
         var heldBefore: Int
         var figures = Figures()
         var isOver = false
@@ -53,7 +53,7 @@ final class MemoryMeter: Sendable {
 
     @discardableResult
     private func look() -> State {
-        // Samples would miss a peak of a few milliseconds, and the memory that it took stays for longer.
+        // Samples would miss a peak of a few milliseconds, whose memory stays for longer.
         let (resident, peak) = (residentBytes(), self.server.takePeakOfHeldBytes())
         let buffered = self.server.bufferedBytes
         return self.state.withLockedValue { state in
@@ -65,9 +65,9 @@ final class MemoryMeter: Sendable {
         }
     }
 
-    /// Measures from here on.
+    /// Starts measuring.
     func mark() {
-        // What was freed before would be used again, as if nothing were gained.
+        // Memory that was freed before would be reused, and growth would be missed.
         returnFreeMemory()
         _ = self.server.takePeakOfHeldBytes()
         self.state.withLockedValue { $0 = State(baseline: residentBytes(), heldBefore: self.server.heldBytes) }

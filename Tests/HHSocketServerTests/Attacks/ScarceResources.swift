@@ -4,7 +4,7 @@ import Foundation
 import Logging
 import TestSupport
 
-/// Sets the number of file descriptors that this process may have, for good; nil for as many as it can have.
+/// Sets the number of file descriptors that this process may have, permanently; nil for the greatest number.
 func limitDescriptors(_ count: Int?) throws {
     var limit = rlimit()
     #if canImport(Musl)
@@ -18,7 +18,7 @@ func limitDescriptors(_ count: Int?) throws {
     guard setrlimit(resource, &limit) == 0 else { throw Unexpected(description: "setrlimit: \(errno)") }
 }
 
-/// A pipe that is full, and that nobody reads.
+/// A full pipe without a reader.
 final class FullPipe: Sendable {
     private let reader: CInt
     private let writer: CInt
@@ -36,14 +36,14 @@ final class FullPipe: Sendable {
         _ = fcntl(self.writer, F_SETFL, 0)
     }
 
-    /// A logger that writes into it, and so waits for ever.
+    /// A logger that writes into it, and so blocks forever.
     var logger: Logger {
         var logger = Logger(label: "unread") { _ in Handler(pipe: self) }
         logger.logLevel = self.level
         return logger
     }
 
-    /// Has all writing fail from now on.
+    /// Makes all writes fail from now on.
     func close() { Foundation.close(self.reader) }
 
     private struct Handler: LogHandler {

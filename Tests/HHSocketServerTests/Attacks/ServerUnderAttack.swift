@@ -9,8 +9,8 @@ import TestSupport
 
 @testable import HHSocketServer
 
-/// A server with the default configuration in a process of its own, so that its memory is nobody else's. The test asks
-/// it for figures by another server of that process, on a Unix domain socket, which is under no attack.
+/// A server with the default configuration in a separate process, so that the memory is only its own. The test gets
+/// figures from another server of that process, on a Unix domain socket, which is not attacked.
 enum ServerUnderAttack {
     static let framesPath = "/rpc"
     static let messagesPath = "/echo"
@@ -21,22 +21,22 @@ enum ServerUnderAttack {
 
     static let synchronousEcho: UInt32 = 101
     static let echo: UInt32 = 102
-    /// It answers nothing until it is cancelled.
+    /// Never answers until it is cancelled.
     static let hang: UInt32 = 103
-    /// It answers after a second, with 240 KiB that all answers share.
+    /// Answers after a second, with 240 KiB that all answers share.
     static let largeAnswer: UInt32 = 104
-    /// It answers after two seconds, with 1 KiB of its own.
+    /// Answers after two seconds, with its own 1 KiB.
     static let lateAnswer: UInt32 = 105
-    /// It answers at once, with 60 KiB that can be compressed.
+    /// Answers immediately, with 60 KiB that can be compressed.
     static let compressibleAnswer: UInt32 = 106
-    /// It answers how often it was called.
+    /// Answers with the number of its calls.
     static let counter: UInt32 = 107
-    /// It echoes after a second.
+    /// Echoes after a second.
     static let slowEcho: UInt32 = 108
-    /// It pushes 64 KiB to every client.
+    /// Pushes 64 KiB to every client.
     static let broadcast: UInt32 = 109
     static let blockingEcho: UInt32 = 110
-    /// It keeps one of the blocking threads for 80 ms.
+    /// Occupies one of the blocking threads for 80 ms.
     static let slowBlockingEcho: UInt32 = 111
     static let push: UInt32 = 2_000
 
@@ -100,9 +100,9 @@ enum ServerUnderAttack {
 
     // MARK: The server's process
 
-    /// Runs until it is asked to end.
+    /// Runs a server until it is asked to end.
     ///
-    /// - Parameter path: Where the other server listens.
+    /// - Parameter path: The path at which the other server listens.
     static func run(_ variant: Variant, control path: String) async throws {
         try limitDescriptors(variant.descriptors)
         let log = try variant.levelOfUnreadLog.map { try FullPipe(level: $0) }
@@ -133,7 +133,7 @@ enum ServerUnderAttack {
                 ByteBuffer(bytes: try JSONEncoder().encode(meter.figures))
             }
             control.handleSynchronously(Control.Question.end.rawValue) { _, _ in
-                // Threads that wait to write into it could keep the process, and what follows.
+                // Threads that wait to write into it could keep the process from ending.
                 log?.close()
                 end.finish()
                 return ByteBuffer()
@@ -146,7 +146,7 @@ enum ServerUnderAttack {
         running.withLockedValue { $0 = nil }
     }
 
-    /// The test's side of the other server.
+    /// The test's client of the other server.
     final class Control: Sendable {
         fileprivate enum Question: UInt32 {
             case ports = 101
@@ -167,13 +167,13 @@ enum ServerUnderAttack {
             return try await self.client.response(within: .seconds(60)).payload
         }
 
-        /// Where the server under attack listens.
+        /// Returns the addresses of the server under attack.
         func addresses() async throws -> [Endpoint] {
             try JSONDecoder().decode([Int].self, from: try await self.ask(.ports).bytes)
                 .map { Endpoint(host: "127.0.0.1", port: $0) }
         }
 
-        /// Measures memory from here on.
+        /// Starts measuring memory.
         func mark() async throws { _ = try await self.ask(.mark) }
 
         func figures() async throws -> MemoryMeter.Figures {

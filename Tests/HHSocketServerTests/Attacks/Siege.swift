@@ -8,24 +8,24 @@ import Testing
 
 @testable import HHSocketServer
 
-/// A server under attack, the honest clients that it has meanwhile, and what is measured.
+/// A server under attack, its honest clients, and the measurements.
 struct Siege: Sendable {
-    /// What a server promises.
+    /// A promise of a server.
     enum Promise: Hashable, Sendable {
         /// None of the honest calls is refused, and each is answered in time.
         case honestClientsAreServed
         case newcomersAreServed
-        /// The process gains at most twice what the server says it holds, and 64 MiB.
+        /// The process grows by at most twice the bytes that the server reports to hold, and 64 MiB.
         case memoryIsAccountedFor
-        /// When the attackers have gone, their connections, requests and bytes have too.
+        /// Once the attackers have left, their connections, requests and bytes are released.
         case everythingIsGivenBack
-        /// And the process has given the memory back to the system.
+        /// Once the attackers have left, the process returns the memory to the system.
         case memoryIsGivenBack
-        /// A connection costs little that has been quiet for ten seconds.
+        /// A connection that has been quiet for ten seconds takes little memory.
         case idleConnectionsAreCheap
     }
 
-    /// How long a test waits for honest clients to be answered at all.
+    /// The time that a test waits for any answers to honest clients.
     private static let patience = Duration.seconds(60)
     static let honestCount = 10
 
@@ -36,7 +36,7 @@ struct Siege: Sendable {
     private let calm: HonestClients.Record
     private let calmBytes: Int
 
-    /// Runs `body` with a server in a process of its own.
+    /// Runs `body` with a server in a separate process.
     static func lay(
         to variant: ServerUnderAttack.Variant,
         _ body: @Sendable (Siege) async throws -> Void
@@ -88,7 +88,7 @@ struct Siege: Sendable {
             )
         }
         self.honest = honest
-        // What is done for the first time takes longer.
+        // The first requests take longer.
         for clients in honest { try await clients.areAnswered(times: 20, within: .seconds(20)) }
         for clients in honest { _ = clients.takeRecord() }
         try await control.mark()
@@ -97,7 +97,7 @@ struct Siege: Sendable {
         self.calmBytes = try await control.figures().highestBufferedBytes
     }
 
-    /// How honest clients come to the server.
+    /// Returns the transports of honest clients to the server.
     private static func ways(
         _ variant: ServerUnderAttack.Variant,
         _ addresses: [Endpoint]
@@ -128,7 +128,7 @@ struct Siege: Sendable {
 
     /// Runs an attack, over the transport of the variant.
     ///
-    /// - Parameter round: Which of its addresses and paths is attacked, where there are several; and the seed.
+    /// - Parameter round: Selects the attacked address and path, if there are several; and the seed.
     func attack(_ plan: AttackPlan, round: Int = 0) async throws -> [HostileClient] {
         let first = try #require(self.addresses.first)
         let last = try #require(self.addresses.last)
@@ -154,11 +154,11 @@ struct Siege: Sendable {
         )
     }
 
-    /// Measures what an attack does.
+    /// Measures the effect of an attack.
     ///
     /// - Parameters:
-    ///   - open: The promises that are known to be broken: it is not waited until they are kept.
-    ///   - attack: Returns when the attack is at its height.
+    ///   - open: The promises that are known to be broken, for which the test does not wait.
+    ///   - attack: Runs the attack, and returns when it is at its height.
     func measure(
         _ plan: AttackPlan,
         named name: String? = nil,
@@ -181,7 +181,7 @@ struct Siege: Sendable {
 
         let attackers = try await attack()
         if attackers.isEmpty { figures.faults["no attackers"] = 1 }
-        // Among them, and while they leave.
+        // Honest clients are answered during the attack, and while the attackers leave.
         await self.areAnswered(times: 20, &figures)
         figures.newcomer = await self.newcomer()
         if plan.attack == .onceBusy {
@@ -219,9 +219,9 @@ struct Siege: Sendable {
         }
     }
 
-    /// Has one more client come, again and again if it is refused, as clients do.
+    /// Connects one more client, repeatedly if it is rejected, as clients do.
     ///
-    /// - Returns: How long it took until it was served, in milliseconds; nil if it was not.
+    /// - Returns: The time until it was served, in milliseconds; nil if it was not.
     private func newcomer() async -> Double? {
         let begun = ContinuousClock.now
         while ContinuousClock.now - begun < AttackFigures.recovery {
@@ -246,8 +246,8 @@ struct Siege: Sendable {
         return answered != nil
     }
 
-    /// - Returns: The resident memory of each of the attackers' connections, when it has become little enough or the
-    ///   time is over.
+    /// - Returns: The resident memory of each of the attackers' connections, when it has fallen below the limit or the
+    ///   time has ended.
     private func idleConnection(_ count: Int, _ open: Set<Promise>) async throws -> Int {
         let patience = open.contains(.idleConnectionsAreCheap) ? Duration.seconds(1) : AttackFigures.recovery
         let allowed = AttackFigures.idleConnectionBytes(self.variant.rawValue) * count + AttackFigures.idleProcessBytes
@@ -261,7 +261,7 @@ struct Siege: Sendable {
     private func isGivenBack(_ open: Set<Promise>, _ before: MemoryMeter.Figures) async throws -> Bool {
         let patience = open.contains(.everythingIsGivenBack) ? Duration.seconds(1) : AttackFigures.recovery
         let control = self.control
-        // Honest calls come and go meanwhile.
+        // Honest calls are in flight meanwhile.
         let requests = before.requestsInFlight + Self.honestCount
         let bytes = max(before.bufferedBytes, self.calmBytes) + 64 << 10
         let isGivenBack: Void? = try? await eventually("the end of an attack", within: patience) {
@@ -282,7 +282,7 @@ struct Siege: Sendable {
     }
 }
 
-/// An honest client that was answered, and asks again with the same idempotency key.
+/// An honest client that was answered, and repeats its request with the same idempotency key.
 private struct AnswerKeeper {
     private let client: HostileClient
     private let request: Envelope.Sealed
@@ -318,7 +318,7 @@ private struct AnswerKeeper {
         }
     }
 
-    /// Whether a repeat gets the same answer. The client leaves.
+    /// Whether a repeat gets the first answer. Then the client disconnects.
     var isAnswerKeptToTheEnd: Bool {
         get async throws {
             let answer = try await Self.ask(self.client, self.request)

@@ -8,15 +8,15 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Each attack on WebSockets against a server in a process of its own, whose memory nobody else uses. (The attackers
-/// are in it too.)
+/// Each attack on WebSockets against a server in a separate process, whose memory only the server and the attackers
+/// use.
 @Suite(.tags(.exclusive), .serialized, .timeLimit(.minutes(5))) struct WebSocketAttackTests {
-    /// What a server may have gained when the attack is at its height, the attackers included, who have as much of
-    /// `hugeMessages` as the server. The least an unbounded one would: `deflateBombs` offers it 2.9 GiB, `neverReads`
+    /// The growth that a server may have at the height of the attack, including the attackers, which hold as much of
+    /// `hugeMessages` as the server. Without limits it would be higher: `deflateBombs` offers it 2.9 GiB, `neverReads`
     /// 256 MiB.
     private static let allowedGrowth = 240 << 20
 
-    /// Those of frames that a carriage makes different.
+    /// The attacks on frames that differ over WebSocket.
     private static let attacksOnFrames: [HostileClient.Attack] = [
         .slowHeader, .slowBody, .wildLengths, .callFlood, .neverReads, .tricklingReaders, .garbage,
         .halfCloseInMidFrame,
@@ -64,7 +64,7 @@ import Testing
             }
             #expect(honest.losses == 0)
             await honest.close()
-            // And it serves newcomers.
+            // The server also serves newcomers.
             let newcomer = try HonestWebSockets(to: address, type: 102)
             try await newcomer.areAnswered(times: 1)
             await newcomer.close()
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    /// Those that are run against the defaults over WebSocket too are left to more effort.
+    /// Attacks that are also run against the defaults over WebSocket are included only with more effort.
     @Test(arguments: effort > 1 ? Self.attacksOnFrames : [.wildLengths, .garbage, .halfCloseInMidFrame])
     func framesInMessagesDoNoMoreHarmThanOverTCP(attack: HostileClient.Attack) async throws {
         await #expect(processExitsWith: .success) { [name = attack.rawValue as String] in

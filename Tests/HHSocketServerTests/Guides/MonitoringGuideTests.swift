@@ -5,7 +5,7 @@ import HHSocketTesting
 import TestSupport
 import Testing
 
-/// The pages and files that name metrics as Prometheus has them.
+/// The pages and files with names of metrics in Prometheus.
 @Suite(.tags(.io), .timeLimit(.minutes(1))) struct MonitoringGuideTests {
     private static let files =
         ["Monitoring", "Sizing", "Troubleshooting", "FirstServer"].map {
@@ -16,7 +16,7 @@ import Testing
         #expect(try DocumentationPage(guide: "Monitoring").shortcomings(allowing: ["Foundation"]) == [])
     }
 
-    /// A server that exports its metrics, and that has answered a request.
+    /// Returns the metrics of a server that has answered a request.
     private func exported() async throws -> Set<String> {
         var configuration = SocketServer.Configuration()
         var router = Router()
@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test func everyMetricThatIsNamedIsExported() async throws {
-        // Written once there was an answer of a handler.
+        // This metric is exported once a handler has answered.
         let exported = try await self.exported().union(["hhsocket_server_answer_time_seconds"])
         #expect(exported.count > 60)
         for file in Self.files {
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    /// Blocks of the page are the files.
+    /// The blocks of the page are equal to the files.
     @Test func theConfigurationIsTheFile() throws {
         let file = try DocumentationPage("Examples/Deployment/prometheus.yaml").text
         let block = try #require(try DocumentationPage(guide: "Monitoring").blocks("yaml").first)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// What `Operations.md` lists is all there is.
+/// The lists of `Operations.md` are complete.
 @Suite struct OperationsGuideTests {
     private let page: DocumentationPage
 
@@ -13,7 +13,7 @@ import Testing
         self.page = try DocumentationPage(guide: "Operations")
     }
 
-    /// The pieces of code that are the first in their line's table row.
+    /// The code in the first cells of a table's rows.
     private func entries(under heading: String) throws -> Set<String> {
         let section = try #require(self.page.text.components(separatedBy: "\n\(heading)\n").dropFirst().first)
         let rows = section.components(separatedBy: "\n##")[0].components(separatedBy: "\n").filter {
@@ -35,7 +35,7 @@ import Testing
         #expect(ServerStatistics.all.count == Mirror(reflecting: ServerStatistics()).children.count)
     }
 
-    /// Names as they stand in the sources, of counters that have no list of their own too.
+    /// Names from the sources, including those of counters without a list.
     @Test(arguments: [
         "Sources/HHSocket/Observing/ConnectionMetrics.swift",
         "Sources/HHSocketRPC/Observing/CallMetrics.swift",

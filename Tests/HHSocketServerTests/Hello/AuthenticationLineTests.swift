@@ -5,13 +5,13 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Who is authenticated next.
+/// The order in which clients are authenticated.
 @Suite struct AuthenticationLineTests {
     private static func origin(_ number: Int) -> AuthenticationLine.Origin {
         number == 0 ? nil : .init(try? SocketAddress(ipAddress: "10.0.0.\(number)", port: 1))
     }
 
-    /// The ticket of an arrival, if it came in.
+    /// The ticket of an arrival, if it was accepted.
     private static func ticket(_ arrival: AuthenticationLine.Arrival) -> AuthenticationLine.Ticket? {
         switch arrival {
         case .runs(let ticket), .waits(let ticket, _): ticket
@@ -45,7 +45,7 @@ import Testing
         #expect(line.arrive(from: Self.origin(1)) == .refused)
         #expect(line.arrive(from: Self.origin(2)) == .waits(7, insteadOf: many[3]))
         #expect(line.arrive(from: Self.origin(3)) == .waits(8, insteadOf: many[2]))
-        // Two, one and one: nobody has more than a newcomer's address would have.
+        // Two, one and one: no address has more places than a newcomer's address would have.
         #expect(line.arrive(from: Self.origin(2)) == .refused)
         #expect(line.arrive(from: Self.origin(4)) == .waits(10, insteadOf: many[1]))
         #expect(line.arrive(from: Self.origin(5)) == .refused)
@@ -62,7 +62,7 @@ import Testing
         #expect(line.runningCount == 0)
     }
 
-    /// As when clients say hello and hang up, while nothing returns.
+    /// For example when clients send hello and disconnect, while no authentication returns.
     @Test func whatIsGivenUpLeavesNothingBehind() {
         var line = AuthenticationLine(maximumRunning: 1, maximumWaiting: 10)
         _ = line.arrive(from: nil)
@@ -80,7 +80,7 @@ import Testing
         #expect(line.returned() == stays)
     }
 
-    /// A plain model beside it: lists that are searched.
+    /// A simple model to compare with: lists that are searched.
     private struct Model {
         var running: Set<AuthenticationLine.Ticket> = []
         var waiting: [(ticket: AuthenticationLine.Ticket, origin: Int)] = []
@@ -97,7 +97,7 @@ import Testing
             let origins = Int.random(in: 1...5, using: &random)
             var line = AuthenticationLine(maximumRunning: maximumRunning, maximumWaiting: maximumWaiting)
             var model = Model()
-            /// How often each address has had its turn since the oldest that waits of another came.
+            /// The number of turns of each address since the arrival of another's oldest waiting client.
             var turns: [Int: [Int: Int]] = [:]
             for _ in 0..<120 {
                 switch Int.random(in: 0..<6, using: &random) {
@@ -139,7 +139,8 @@ import Testing
                         return
                     }
                     let origin = model.waiting.remove(at: index).origin
-                    // The oldest of its address, and no address had more than one turn while another waited.
+                    // The client is the oldest of its address, and no address has had more than one turn while another
+                    // waited.
                     #expect(!model.waiting.contains { $0.origin == origin && $0.ticket < next })
                     for other in Set(model.waiting.map(\.origin)) where other != origin {
                         turns[other, default: [:]][origin, default: 0] += 1

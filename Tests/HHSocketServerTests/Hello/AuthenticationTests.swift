@@ -17,7 +17,7 @@ private func makeRouter() -> Router {
     return router
 }
 
-/// The authentications of many clients, and hellos that want too much.
+/// The authentications of many clients, and hellos over the limits.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct AuthenticationTests {
     private static func hello(_ change: (inout WireHello) -> Void = { _ in }) throws -> HostileClient.Act {
         var hello = WireHello.all
@@ -26,7 +26,7 @@ private func makeRouter() -> Router {
         return .frame(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: payload))
     }
 
-    /// What a client is told: statuses of answers, and whether it is sent away and for how long.
+    /// Reads the rejection of a client: the status of the answer, and the go-away.
     private static func refusal(_ client: HostileClient) async throws -> (Status, WireGoAway) {
         let answer = try await client.response()
         #expect(answer.type == FrameType.hello)
@@ -43,19 +43,19 @@ private func makeRouter() -> Router {
                 serial: FrameSerial.hello,
                 payload: ByteBuffer(repeating: 0, count: 16 << 20)
             )
-            // Its header alone.
+            // Only the header of the hello.
             await client.perform(.frame(hello).cut(after: 12))
             let answer = try await client.response()
             #expect((answer.type, answer.serial) == (FrameType.hello, FrameSerial.hello))
             #expect(answer.status == .illegalLength)
             try await client.ended()
             #expect(server.statistics.protocolErrors == 1)
-            // One of the longest.
+            // A hello of the greatest length.
             let polite = try await Greeter(server)
             var long = WireHello.all
             long.sessionToken = Data(count: HelloLimits.maximumTokenLength)
             #expect(try await polite.greet(long).0 == .ok)
-            // Another request may be as long as ever.
+            // Other requests may have their usual length.
             try await polite.call(echo, ByteBuffer(repeating: 1, count: 1 << 20))
             #expect(try await polite.answer().frame.payload.readableBytes == 1 << 20)
         }
@@ -77,7 +77,7 @@ private func makeRouter() -> Router {
             for number in 0..<7 {
                 let client = try await HostileClient.connect(to: server.address)
                 await client.perform(try Self.hello { $0.sessionToken = Data("client \(number)".utf8) })
-                // One after the other: who comes last is not served.
+                // One after the other, since the last one is not served.
                 try await eventually("client \(number)") {
                     server.authentications.running + server.authentications.waiting == number + 1
                 }
@@ -100,7 +100,7 @@ private func makeRouter() -> Router {
         }
     }
 
-    /// Else they could be piled up by clients that say hello and hang up.
+    /// Otherwise clients that send hello and disconnect could accumulate them.
     @Test func authenticationThatIgnoresItsCancellationKeepsItsPlace() async throws {
         let (release, begun) = (Gate(), Watched(0))
         var configuration = SocketServer.Configuration()
@@ -113,7 +113,7 @@ private func makeRouter() -> Router {
         try await withServer(configuration, makeRouter()) { server in
             for number in 1...20 {
                 let client = try await HostileClient.connect(to: server.address)
-                // One that is accepted late would wait behind what follows.
+                // A client that is accepted late would wait behind the next ones.
                 try await eventually("client \(number)") { server.statistics.connectionsAccepted == number }
                 await client.perform(try Self.hello().then(.reset))
             }
@@ -154,7 +154,7 @@ private func makeRouter() -> Router {
         }
     }
 
-    /// They wait in the same line.
+    /// WebSockets and hellos wait in one line.
     @Test func openingsOfWebSocketsCountToo() async throws {
         let release = Gate()
         var configuration = SocketServer.Configuration(listeners: [try ServerListener(url: "ws://127.0.0.1:0/rpc")])

@@ -137,7 +137,7 @@ private func withGreeter(
             let (frame, metadata) = try await greeter.answer()
             #expect((frame.status, frame.payload) == (.ok, ByteBuffer(string: "body")))
             #expect(metadata == ["seen": "why"])
-            // Without metadata of its own, a request may still be answered with some.
+            // A request without metadata may still be answered with some.
             try await greeter.call(type, serial: 51)
             #expect(try await greeter.answer().metadata == ["seen": "nothing"])
         }
@@ -202,12 +202,12 @@ private func withGreeter(
         }
         try await withGreeter(limits, router) { greeter, server in
             _ = try await greeter.greet()
-            // In a buffer of a power of two.
+            // The body is in a buffer whose length is a power of two.
             let body = ByteBuffer(repeating: 0, count: 600_000)
             try await greeter.call(Call.hold, body, compression: CompressionPolicy())
             try await eventually("the body") { server.bufferedBytes >= 600_000 }
             #expect(server.bufferedBytes < 1_200_000)
-            // The first is there still, and both are more than may be.
+            // The first is still held, and both together exceed the limit.
             try await greeter.call(Call.echo, serial: 51, body, compression: CompressionPolicy())
             let refused = try await greeter.answer().frame
             #expect((refused.serial, refused.status) == (51, .overloaded))
@@ -224,7 +224,7 @@ private func withGreeter(
         let limits = SocketServer.Configuration.limited { $0.requestRate = RequestRate(perSecond: 0.001, burst: 1) }
         try await withGreeter(limits) { greeter, _ in
             _ = try await greeter.greet()
-            // Neither can be decompressed; of the second nobody finds out.
+            // Neither can be decompressed; the second is rejected before that is detected.
             for (serial, status) in [(50, .illegalFormat), (51, .overloaded)] as [(UInt32, Status)] {
                 let type = Call.echo | FrameType.compressionFlag
                 await greeter.client.perform(
@@ -347,7 +347,7 @@ private func withGreeter(
             for serial in 50..<60 as Range<UInt32> {
                 try await greeter.call(200, serial: serial, ByteBuffer(), WireMetadata(key: "k"))
             }
-            // One of those that wait is given up.
+            // One of the waiting requests is cancelled.
             await greeter.client.perform(.cancel(59))
             try await eventually("the cancel") {
                 server.statistics.cancelledRequests == 1 && server.requestsInFlight == 9
@@ -380,7 +380,7 @@ private func withGreeter(
         }
     }
 
-    /// A database that is away for a second refuses nothing for good.
+    /// A database that is unavailable for a second causes no permanent rejection.
     @Test(
         arguments: [nil, .unknown, .database, .noPermission, .deadlineExceeded, .cancelledByServer, .overloaded]
             as [Status?]
@@ -433,7 +433,7 @@ private func withGreeter(
         router.handle(200) { _, _ in
             guard counter.increment() == 1 else { return ByteBuffer(string: "again") }
             started.open()
-            // Does its work to the end, whether somebody waits or not.
+            // Completes its work even if no client waits.
             try? await untilCancelled()
             cancelled.open()
             return ByteBuffer(string: "first")
@@ -491,7 +491,7 @@ private func withGreeter(
         try await withGreeter(configuration) { greeter, server in
             try await greeter.call(Call.echo)
             #expect(try await greeter.answer().frame.status == .illegalFormat)
-            // What is no hello does not gain it time.
+            // Other frames than hello do not extend its time.
             #expect(try await greeter.client.response().type == FrameType.goAway)
             try await greeter.client.ended()
             #expect(server.statistics.firstFrameTimeouts == 1)
@@ -506,7 +506,7 @@ private func withGreeter(
         var configuration = SocketServer.Configuration()
         configuration.hello.isRequired = true
         try await withGreeter(configuration) { greeter, _ in
-            // All of one type, whose route is looked up once.
+            // All requests have one type, whose route is looked up once.
             await greeter.client.perform(.requests(Call.echo, serials: 50..<60))
             let answers = try await greeter.client.responses(10)
             #expect(answers.allSatisfy { $0.status == .illegalFormat })
@@ -518,7 +518,7 @@ private func withGreeter(
     @Test func aClientThatHasSaidTheRequiredHelloMayBeSilent() async throws {
         var configuration = SocketServer.Configuration()
         configuration.hello.isRequired = true
-        // In a later turn of the event loop than that in which hello came.
+        // In a later turn of the event loop than the one in which hello arrived.
         configuration.hello.authenticate = { _, _ in
             await Task.yield()
             return "ann"
@@ -535,7 +535,7 @@ private func withGreeter(
         }
     }
 
-    /// The client has said hello in time. How long we take for it is not its fault.
+    /// The client has sent hello in time; the time of the server's authentication does not count.
     @Test func aClientThatIsBeingAuthenticatedIsNotTooSlow() async throws {
         let release = Gate()
         var configuration = SocketServer.Configuration()
@@ -556,7 +556,7 @@ private func withGreeter(
                 )
             )
             try await eventually("the hello") { release.waitingCount == 1 }
-            // One that came later and says nothing.
+            // A later client that sends nothing.
             let silent = try await HostileClient.connect(to: server.address)
             try await silent.ended()
             release.open()
@@ -567,7 +567,7 @@ private func withGreeter(
         }
     }
 
-    /// Left connected it would be nobody for as long as the connection lasts.
+    /// If it stayed connected, it would have no identity for as long as the connection lasts.
     @Test func aClientThatCannotBeAuthenticatedNowIsSentAway() async throws {
         struct DatabaseIsAway: Error {}
         var configuration = SocketServer.Configuration()
@@ -627,7 +627,7 @@ private func withGreeter(
                 try await untilCancelled()
             } catch {
                 cancelled.open()
-                // It answers when the event loops are gone.
+                // The authentication returns after the end of the event loops.
                 try? await Task.detached { try await Task.sleep(for: .milliseconds(100)) }.value
             }
             return "late"

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Whose answers a server forgets, by clients that ask it.
+/// The order in which a server forgets the answers of its clients.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct IdempotencyQuotaTests {
     private static let count: UInt32 = 200
     private static let large: UInt32 = 201
@@ -60,12 +60,12 @@ import Testing
             #expect(try await self.call(ann, "payment") == ByteBuffer(string: "1"))
             #expect(runs.current == 2_001)
             #expect(server.statistics.idempotentRepeats == 1)
-            // 320 / 64 and 320 / 16 are kept of each.
+            // 320 / 64 and 320 / 16 answers are kept.
             #expect(server.statistics.idempotentAnswersForgotten == 995 + 980)
         }
     }
 
-    /// Five of them emptied the window.
+    /// Otherwise five of them would empty the window.
     @Test func largeAnswersAreNotKept() async throws {
         let runs = Watched(0)
         try await withServer(self.configuration, self.router(runs)) { server in

@@ -63,7 +63,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         _ = finish("a", answer())
         begin("a", now: start + .seconds(59), is: "1")
         begin("a", now: start + .seconds(60), is: "run")
-        // Nothing keeps another request from taking the key then.
+        // A further request waits for the one that runs again.
         begin("a", 2, now: start + .seconds(61), is: "wait")
     }
 
@@ -72,7 +72,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         _ = finish("a", answer(), number: 1)
         begin("a", now: start + .seconds(60), is: "run")
         window.forget(key("a"), 1)
-        // The second is at work all the same.
+        // The second request is still running.
         begin("a", 2, now: start + .seconds(60), is: "wait")
         _ = window.finish(key("a"), keeping: answer(2), number: 2, until: start + .seconds(120))
         window.forget(key("a"), 1)
@@ -103,7 +103,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
                 Issue.record("another request may have the key")
                 return
             }
-            // While the first is at work, and when it is answered.
+            // While the first request is running, and after its answer.
             _ = finish("a", answer())
         }
         begin("a", is: "1")

@@ -22,7 +22,7 @@ import Testing
         return (outcome.answer.status, outcome.source)
     }
 
-    /// Otherwise each of a thousand that wait would run the handler, one after the other, and all would fail.
+    /// Otherwise each of a thousand waiting repeats would run the handler, one after the other, and all would fail.
     @Test func repeatsThatWaitForATransientFailureGetItAndRunNothing() async throws {
         let runs = Watched(0)
         let (begun, release) = (Gate(), Gate())
@@ -47,7 +47,7 @@ import Testing
                     return status == .database
                 }
             }
-            // One more than may wait: once it is refused, all others wait.
+            // One more than may wait: once it is rejected, all others wait.
             try await refused.wait("the refusal of the last") { $0 == 1 }
             release.open()
             return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
@@ -77,7 +77,7 @@ import Testing
         )
     }
 
-    /// As the echo of a small request is of the buffer that it was read into.
+    /// For example, the echo of a small request is a slice of its read buffer.
     @Test func sliceOfALargeBufferIsCopiedAndCountsWithWhatItHolds() async throws {
         let answers = IdempotentAnswers(IdempotencyPolicy())
         let slice = try #require(ByteBuffer(repeating: 7, count: 256 << 10).getSlice(at: 0, length: 1_025))
@@ -87,7 +87,7 @@ import Testing
         let repeated = await self.keep(answers, self.key, ByteBuffer())
         #expect(repeated.answer.body == slice)
         #expect(repeated.answer.body.storageCapacity <= 2_050)
-        // What is not much smaller than its buffer is not copied, and counts with all of that.
+        // A slice that is not much smaller than its buffer is not copied, and counts with the whole buffer.
         let other = IdempotencyKey(key: "other")
         let before = answers.kept.bytes
         _ = await self.keep(answers, other, ByteBuffer(repeating: 1, count: 1_025))
@@ -103,7 +103,7 @@ import Testing
         #expect(tagged.cost(key) >= answer.cost(key) + 4)
     }
 
-    /// It would take the place of all others of its owner.
+    /// It would displace all other answers of its owner.
     @Test func answerThatIsTooLargeIsNotKeptAndCountedAndGivenToThoseWhoWait() async throws {
         var policy = IdempotencyPolicy()
         policy.maximumAnswerBytes = 10_000
@@ -127,7 +127,7 @@ import Testing
         }
         try await begun.wait()
         let waiting = Task { await self.keep(answers, large, ByteBuffer(string: "run again")) }
-        // Whether it has begun to wait or comes later: it must not be lost.
+        // The repeat must not be lost, whether it has begun to wait or arrives later.
         release.open()
         let outcome = await first.value
         #expect(outcome.isTooLarge)

@@ -18,7 +18,7 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
 }
 
 @Suite struct KeptSharesTests {
-    /// A whole of ten answers or 10,000 bytes, of which an identity may have half and an address a fifth.
+    /// A total of ten answers or 10,000 bytes, of which an identity may have half and an address a fifth.
     private static func policy(_ change: (inout IdempotencyPolicy) -> Void = { _ in }) -> IdempotencyPolicy {
         var policy = IdempotencyPolicy()
         policy.lifetime = .seconds(60)
@@ -33,7 +33,7 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
     private var shares = KeptShares(Self.policy())
     private var number: UInt64 = 0
 
-    /// Returns the names of those that are forgotten.
+    /// Returns the names of the forgotten answers.
     @discardableResult private mutating func add(
         _ name: String,
         of owner: IdempotencyOwner,
@@ -66,7 +66,7 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
         #expect(shares.ownerCount == 3)
     }
 
-    /// A crowd of addresses has no more than a single one: none of the others' answers goes.
+    /// A crowd of addresses displaces none of the identities' answers, like a single address.
     @Test mutating func crowdOfStrangersTakesNoMoreThanHalf() throws {
         for number in 1...5 { add("ann's \(number)", of: ann) }
         for number in 1...1_000 {
@@ -78,7 +78,7 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
         #expect(shares.ownerCount == 6)
     }
 
-    /// Nor can a crowd of accounts take it from those who have none.
+    /// A crowd of identities cannot displace the answers of clients without one.
     @Test mutating func crowdOfIdentitiesTakesNoMoreThanHalf() throws {
         for number in 1...5 { add("stranger's \(number)", of: try stranger(number)) }
         for number in 1...1_000 {
@@ -93,14 +93,14 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
         for number in 1...5 { add("bob's \(number)", of: bob, cost: 900) }
         #expect(add("a", of: .identity("carl")) == [])
         #expect(add("b", of: .identity("dave")) == ["bob's 1"])
-        // Those who hold about the same take turns.
+        // Owners with about equal amounts take turns.
         #expect(add("c", of: .identity("eve")) == ["ann's 1"])
         #expect(add("d", of: .identity("fay")) == ["bob's 2"])
         #expect(add("e", of: .identity("guy")) == ["ann's 2"])
         #expect(shares.amount.count == 10)
     }
 
-    /// In a crowd that has filled everything a newcomer's answer is not the first to go.
+    /// In a full crowd a newcomer's answer is not the first to be forgotten.
     @Test mutating func newcomersAreNotTheFirstToGo() throws {
         for number in 1...5 { add("ann's \(number)", of: ann) }
         for number in 1...5 { add("\(number)", of: try stranger(number)) }
@@ -164,7 +164,7 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
 
     // MARK: Random histories
 
-    /// The same as lists, which are searched.
+    /// A simple model to compare with: lists that are searched.
     private struct Reference {
         struct One: Equatable {
             var number: UInt64
@@ -185,13 +185,13 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
             amount.count > limit.count || amount.bytes > limit.bytes
         }
 
-        /// What an owner holds as a part of the whole.
+        /// An owner's share of the total.
         private func weight(_ owner: IdempotencyOwner) -> Int {
             let amount = self.amount { $0.owner == owner }
             return max(amount.bytes, amount.count * (self.policy.maximumBytes / self.policy.maximumCount))
         }
 
-        /// Adds one, and removes those that are said to be forgotten, in their order. Returns what is wrong.
+        /// Adds an answer, and removes the forgotten ones in order. Returns an error, if there is one.
         mutating func add(_ one: One, forgotten: [KeptShares.Forgotten], now: NIODeadline) -> String? {
             var isAdded = false
             for other in forgotten {
@@ -222,7 +222,7 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
             return nil
         }
 
-        /// Why it is not this one's turn to go; nil if it is.
+        /// The reason why it is not this answer's turn to be forgotten; nil if it is.
         private func reason(against victim: One) -> String? {
             let share = self.policy.share(isKnown: victim.owner.isKnown)
             if self.isTooMuch(self.amount { $0.owner == victim.owner }, share) { return nil }

@@ -77,7 +77,7 @@ import Testing
         var now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         var returns = 0
         for _ in 0..<9 {
-            // A connection after the other frees its buffers.
+            // One connection after the other frees its buffers.
             if memory.isDue(bytes: 8_192, freed: 1 << 20, now: now) { returns += 1 }
             now = now + .seconds(1)
         }
@@ -93,19 +93,19 @@ import Testing
         #expect(memory.isDue(bytes: 100 * mebibyte, now: now) == false)
         #expect(memory.isDue(bytes: 97 * mebibyte, now: now) == false)
         #expect(memory.isDue(bytes: 50 * mebibyte, now: now) == true)
-        // Not more often than every few seconds, and some times more.
+        // Memory is returned at most every few seconds, and only if enough was freed.
         #expect(memory.isDue(bytes: 10 * mebibyte, now: now + .seconds(1)) == false)
         for _ in 0..<3 {
             now = now + .seconds(3)
             #expect(memory.isDue(bytes: 10 * mebibyte, now: now) == true)
         }
-        // Only what has been freed since counts.
+        // Only memory freed since the last return counts.
         #expect(memory.isDue(bytes: 7 * mebibyte, now: now + .seconds(10)) == false)
     }
 }
 
 @Suite struct LedgerTests {
-    /// A connection that remembers that it was told to go.
+    /// A connection that records that it was asked to close.
     private final class Holder: LedgerHolder {
         private let told = NIOLockedValueBox(false)
         var isTold: Bool { self.told.withLockedValue { $0 } }
@@ -134,14 +134,14 @@ import Testing
             #expect((ledger.bytes, ledger.connectionBytes, key.bytes) == (16 << 10, 16 << 10, 16 << 10))
             accounts[0].held(100_000)
             #expect((accounts[0].bytes, ledger.bytes, key.bytes) == (108_192, 116_384, 116_384))
-            // Little is passed on later.
+            // A small change is reported later.
             accounts[0].held(100)
             #expect((accounts[0].bytes, ledger.bytes) == (108_292, 116_384))
             accounts[0].settle()
             #expect((ledger.bytes, key.bytes) == (116_484, 116_484))
             accounts[0].setIdentity("alice")
             accounts[0].setIdentity(nil)
-            // A handler holds on to it after the end of the connection.
+            // A handler holds the bytes after the end of the connection.
             accounts[0].close()
             accounts[0].close()
             #expect((ledger.bytes, ledger.connectionBytes) == (108_292, 8_192))
@@ -190,10 +190,10 @@ import Testing
         #expect(!accounts[0].isFull)
         accounts[1].held(-40 << 20)
         accounts[1].close()
-        // One was enough.
+        // One eviction was enough.
         try await eventually("the end of evictions") { !ledger.isClosingConnections }
         #expect(holders.map(\.isTold) == [false, true, false, false])
-        // Another time.
+        // The limit is exceeded again.
         accounts[0].held(40 << 20)
         try await eventually("the end of the first") { holders[0].isTold }
         accounts[0].close()

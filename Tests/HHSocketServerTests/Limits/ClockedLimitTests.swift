@@ -7,7 +7,7 @@ import Testing
 
 private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
-/// What decides on time, in virtual time.
+/// Limits that depend on time, in virtual time.
 @Suite struct TokenBucketTests {
     @Test func aBurstIsLetThroughAndThenTheRate() {
         var bucket = TokenBucket(RequestRate(perSecond: 10, burst: 3), now: start)
@@ -124,7 +124,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
             let observation = SessionWatch.Observation(waitingBytes: 100_000, bytesTaken: Int(second) * 200)
             #expect(watch.verdict(observation, times, now: start + .seconds(second)) == nil)
         }
-        // It stops: that is found out one to two windows later.
+        // The traffic stops, which is detected one to two windows later.
         for second in 600..<630 as Range<Int64> {
             let observation = SessionWatch.Observation(waitingBytes: 100_000, bytesTaken: 600 * 200)
             #expect(watch.verdict(observation, times, now: start + .seconds(second)) == nil)
@@ -165,7 +165,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 }
 
 @Suite struct ConcurrencyGradientTests {
-    /// Requests that take so long, as many at a time as there may be.
+    /// Simulates requests of this duration, as many at a time as the limit allows.
     private func settle(
         _ gradient: inout ConcurrencyGradient,
         windows: Int,
@@ -189,7 +189,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(gradient.limit == 500)
     }
 
-    /// Like a machine that can do 50 at a time: more wait for one another.
+    /// Simulates a machine that can run 50 requests at a time; more wait for one another.
     @Test func itStaysNearWhatCanBeDoneAtATime() {
         var gradient = ConcurrencyGradient(AdaptiveConcurrency())
         settle(&gradient, windows: 1_000) { .microseconds(Int64(5_000 * max(1, Double($0) / 50))) }
@@ -250,7 +250,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
             #expect(queues[index].cost == 0)
         }
         #expect(ledger.bytes == 0)
-        // One that is sent to one connection costs its memory.
+        // A push to one connection costs its memory.
         #expect(queues[0].append(PushQueue.Push(bytes: bytes)) == true)
         #expect(queues[0].cost == ConnectionCost.waitingPush + 1 << 18)
     }

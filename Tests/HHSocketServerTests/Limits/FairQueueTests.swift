@@ -40,7 +40,7 @@ import Testing
         #expect(queue.withdraw(first) == nil)
         #expect(queue.withdraw(only) == "b1")
         #expect(popAll() == ["a2"])
-        // Its owner may add again.
+        // The owner may add elements again.
         queue.append("b2", of: 2)
         #expect(popAll() == ["b2"])
     }
@@ -54,7 +54,7 @@ import Testing
         #expect(queue.count == 1)
         #expect(queue.placeCount < 50)
         #expect(popAll() == ["first"])
-        // Owners that come once, too.
+        // Also with owners that appear once.
         for owner in 0..<10_000 as Range<UInt64> {
             let number = queue.append("only", of: owner)
             #expect(queue.withdraw(number) == "only")
@@ -62,7 +62,7 @@ import Testing
         #expect(queue.placeCount < 50)
     }
 
-    /// Against lists that are searched.
+    /// Compares it with lists that are searched.
     @Test func everyHistoryEndsAsThatOfAModel() {
         var generator = SeededGenerator(seed: 39)
         for _ in 0..<200 {

@@ -12,9 +12,10 @@ private let block: UInt32 = 100
 private let hang: UInt32 = 101
 private let quick: UInt32 = 102
 
-/// One client does not take what others need.
+/// One client does not take the resources of others.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct FairnessTests {
-    /// One connection queues jobs for threads that block; another's only one does not wait for all of them.
+    /// One connection queues jobs for threads that block; another connection's single job does not wait for all of
+    /// them.
     @Test func connectionsTakeTurnsOnThreadsThatBlock() async throws {
         var configuration = SocketServer.Configuration()
         configuration.blockingThreads = 1
@@ -42,7 +43,7 @@ private let quick: UInt32 = 102
         }
     }
 
-    /// Requests of one type that are slow do not close the server for another.
+    /// Slow requests of one type do not lower the limit for another.
     @Test func theAdaptiveLimitOfOneTypeIsNotThatOfAnother() async throws {
         let configuration = SocketServer.Configuration.limited {
             $0.concurrency = AdaptiveConcurrency()
@@ -67,7 +68,7 @@ private let quick: UInt32 = 102
         }
     }
 
-    /// HTTP/2's Rapid Reset: requests that are cancelled as soon as they are made are never in flight.
+    /// HTTP/2's Rapid Reset: requests that are cancelled immediately are never in flight.
     @Test func aClientThatOnlyCancelsIsSentAway() async throws {
         var router = Router()
         router.handle(hang) { _, _ in

@@ -12,7 +12,7 @@ private let hang: UInt32 = 101
 private let stubborn: UInt32 = 102
 private let who: UInt32 = 103
 
-/// What one identity may have, however many connections it makes.
+/// The limits of one identity, regardless of the number of its connections.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct IdentityQuotaTests {
     private let release = Gate()
 
@@ -29,7 +29,7 @@ private let who: UInt32 = 103
         }
         let release = self.release
         router.handle(stubborn) { _, _ in
-            // It does not hear that it is cancelled.
+            // The handler ignores its cancellation.
             await Task.detached { try? await release.wait() }.value
             return ByteBuffer()
         }
@@ -86,7 +86,7 @@ private let who: UInt32 = 103
         }
     }
 
-    /// Otherwise a client would reconnect and make as many again.
+    /// Otherwise a client could reconnect and start as many again.
     @Test func handlersThatDoNotEndCountAlsoWhenTheirSessionsAreGone() async throws {
         try await withServer(.limited { $0.maximumInFlightPerIdentity = 2 }, self.makeRouter()) { server in
             let first = try await self.signedIn(server, as: "ann")

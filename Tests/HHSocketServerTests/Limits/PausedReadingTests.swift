@@ -8,9 +8,10 @@ import Testing
 
 @testable import HHSocketServer
 
-/// What a client has sent while its answers were not taken, and the time limits.
+/// The time limits for frames that a client has sent while it did not read its answers.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct PausedReadingTests {
-    /// The frames waited here, not for the client: 30 s later it was sent away for half a frame.
+    /// The frames waited at the server, not for the client, which was nevertheless disconnected after 30 s for half a
+    /// frame.
     @Test func framesThatWaitedForRoomAreNotTakenForHalves() async throws {
         let session = NIOLockedValueBox<ServerSession?>(nil)
         var router = Router()

@@ -20,7 +20,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         var table = RateTable<Int>(RequestRate(perSecond: 1, burst: 2), maximumCount: 1_000)
         for key in 0..<1_000 { #expect(table.take(key, now: start) == true) }
         #expect(table.count == 1_000)
-        // Each new one has some forgotten.
+        // Each new key has some older ones forgotten.
         for key in 1_000..<1_500 { #expect(table.take(key, now: start + .seconds(10)) == true) }
         #expect(table.count <= 600)
     }
@@ -31,12 +31,11 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         for key in [2, 3] { #expect(table.take(key, now: start) == true) }
         #expect(table.take(4, now: start) == true)
         #expect(table.count == 3)
-        // The one that has used up what it has is known as long as others are worth less.
+        // An exhausted key is kept as long as there are others worth less.
         for isLetThrough in [true, false] { #expect(table.take(1, now: start) == isLetThrough) }
     }
 
-    /// In the long run no key gets more than its rate, as long as the table knows it; the table is never larger than it
-    /// may be.
+    /// In the long run no key exceeds its rate while the table knows it; the table never exceeds its size.
     @Test func randomHistoriesKeepThePromises() {
         for seed in 0..<UInt64(min(historyCount, 20_000) / 10) {
             var random = SeededGenerator(seed: seed)

@@ -28,7 +28,7 @@ private func makeRouter() -> Router {
 }
 
 extension Frame {
-    /// What a go-away says; nil for another frame.
+    /// The content of a go-away; nil for another frame.
     fileprivate var goAway: WireGoAway? {
         guard self.type == FrameType.goAway, self.serial == FrameSerial.goAway, self.status == .ok else { return nil }
         return try? self.payload.message()
@@ -61,7 +61,7 @@ extension HostileClient {
             try await third.ended()
             await first.perform(.reset)
             try await eventually("one connection") { server.connectionCount == 1 }
-            // Its place is free a moment after it is counted no more.
+            // Its place becomes free shortly after it is no longer counted.
             var refusals = 1
             var fourth = try await HostileClient.connect(to: server.address)
             while try await !fourth.echoes() {
@@ -118,7 +118,7 @@ extension HostileClient {
             try await eventually("three requests in flight") { server.requestsInFlight == 3 }
             await second.perform(.request(hang, serial: 50))
             #expect(try await second.response().status == .overloaded)
-            // What is answered at once is never in flight.
+            // A request that is answered immediately is never in flight.
             #expect(try await second.echoes(serial: 51))
             await first.perform(.cancel(50))
             try await eventually("two requests in flight") { server.requestsInFlight == 2 }
@@ -175,7 +175,7 @@ extension HostileClient {
             $0.maximumPayloadLength = 100_000
             $0.maximumBufferedBytesPerConnection = 300_000
         }
-        // A body is in a buffer of a power of two.
+        // A body is in a buffer whose length is a power of two.
         let cost = ConnectionCost.request + 1 << 17
         try await withServer(configuration, makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address)
@@ -208,7 +208,7 @@ extension HostileClient {
             var greedy: [HostileClient] = []
             for _ in 0..<4 {
                 let client = try await HostileClient.connect(to: server.address)
-                // A header for a megabyte, and a part of that.
+                // A header that announces a megabyte, and a part of the payload.
                 var bytes = ByteBuffer()
                 bytes.writeMultipleIntegers(echo, 50 as UInt32, 1 << 20 as UInt32)
                 bytes.writeRepeatingByte(1, count: 200_000)
@@ -234,7 +234,7 @@ extension HostileClient {
             await client.perform(.close)
             try await eventually("the end of every connection") { server.connectionCount == 0 }
             #expect(server.statistics.idleEvictions == 1)
-            // One that waits for its answer is not idle.
+            // A client that waits for its answer is not idle.
             let busy = try await HostileClient.connect(to: server.address)
             await busy.perform(.request(hang, serial: 50))
             try await Task.sleep(for: .milliseconds(600))
@@ -262,7 +262,7 @@ extension HostileClient {
         configuration.answersInOrder = true
         try await withServer(configuration, makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address)
-            // The first is not answered, so no other is.
+            // The first request is not answered, so no other is.
             await client.perform(.glued(.request(hang, serial: 50), .requests(echo, serials: 51..<2_000)))
             let told = try #require(try await client.response().goAway)
             #expect(told.reason.contains("too many bytes"))
@@ -303,7 +303,7 @@ extension HostileClient {
         }
     }
 
-    /// A client that gets more than it takes closes the connection, with all its other calls.
+    /// A client that receives an answer over its limit closes the connection, with all its other calls.
     @Test func anAnswerThatClientsDoNotTakeIsAnErrorInstead() async throws {
         var router = makeRouter()
         router.handle(200) { _, _ in ByteBuffer(repeating: 1, count: 20_001) }
@@ -311,7 +311,7 @@ extension HostileClient {
         router.handleSynchronously(202) { _, _ in ByteBuffer(repeating: 1, count: 20_000) }
         try await withServer(.limited { $0.maximumAnswerLength = 20_000 }, router) { server in
             let client = try await HostileClient.connect(to: server.address)
-            // The second of a type is answered by the shortest way.
+            // The second request of a type is answered on the fast path.
             for (serial, type) in [(50, 200), (51, 201), (52, 201)] as [(UInt32, UInt32)] {
                 await client.perform(.request(type, serial: serial))
                 let answer = try await client.response()
@@ -334,7 +334,7 @@ extension HostileClient {
         }
     }
 
-    /// What stands in line behind a request that takes long takes room, cancelled or not.
+    /// Requests that wait behind a long one take memory, cancelled or not.
     @Test func cancelledRequestsBehindALongOneAreBounded() async throws {
         var configuration = SocketServer.Configuration.limited {
             $0.maximumPayloadLength = 1_000
@@ -363,7 +363,7 @@ extension HostileClient {
         #expect(error?.message.contains("retryAfter") == true)
     }
 
-    /// More than are told in one turn.
+    /// More clients than are notified in one turn.
     @Test func everyClientIsToldToGoAwayThoughNotAllAtOnce() async throws {
         try await withServer(.init(), makeRouter()) { server in
             var clients: [HostileClient] = []
@@ -389,7 +389,7 @@ extension HostileClient {
             let server = SocketServer(configuration: .init(), router: makeRouter())
             let run = Task { try await server.run() }
             try await eventually("the listener") { server.address != nil }
-            // In this process no other socket listens.
+            // No other socket listens in this process.
             for descriptor in 3..<1_000 as Range<CInt> {
                 var listens: CInt = 0
                 var length = socklen_t(MemoryLayout<CInt>.size)
@@ -423,7 +423,7 @@ private func whileNobodyCanBeAccepted(_ server: SocketServer) throws {
     let port = try #require(server.address).port
     let first = try BlockingClient(port: port)
     try first.expectEcho(serial: 50)
-    // As many as there are, less one for the client that comes next.
+    // All free descriptors, less one for the next client.
     var taken: [CInt] = []
     while true {
         let descriptor = dup(0)
@@ -435,7 +435,7 @@ private func whileNobodyCanBeAccepted(_ server: SocketServer) throws {
     let start = ContinuousClock.now
     while server.statistics.acceptFailures == 0, start.duration(to: .now) < patience { usleep(2_000) }
     #expect(server.statistics.acceptFailures > 0)
-    // Those who are there are served all the same.
+    // Connected clients are still served.
     try first.expectEcho(serial: 51)
     for descriptor in taken { close(descriptor) }
     try second.expectEcho(serial: 52)

@@ -18,7 +18,7 @@ private let signOut: UInt32 = 111
 private let hangForAll: UInt32 = 112
 private let keyForAll: UInt32 = 113
 
-/// Clients that are not known although they must be, and those that send what is of no use.
+/// Clients without a required identity, and clients that send useless frames.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StrangerTests {
     private static func router(_ counter: Watched<Int> = Watched(0)) -> Router {
         var router = Router()
@@ -60,12 +60,12 @@ private let keyForAll: UInt32 = 113
             await stranger.client.perform(.frame(long).cut(after: 12))
             #expect(try await stranger.client.response().status == .illegalLength)
             try await stranger.client.ended()
-            // Who is known may send what others may.
+            // A client with an identity may send the usual amount.
             let known = try await Greeter(server)
             #expect(try await Self.status(known, signIn) == .ok)
             await known.client.perform(.frame(long))
             #expect(try await known.client.response().status == .ok)
-            // And a stranger again may not.
+            // A stranger again may not.
             #expect(try await Self.status(known, signOut) == .ok)
             await known.client.perform(.frame(long))
             #expect(try await known.client.response().status == .illegalLength)
@@ -113,7 +113,7 @@ private let keyForAll: UInt32 = 113
             try await eventually("the cancel") { server.requestsInFlight == 3 }
             #expect(try await Self.status(client, signIn, serial: 55) == .ok)
             for serial in 60..<80 as Range<UInt32> { try await client.call(hang, serial: serial) }
-            try await eventually("the requests of somebody known") { server.requestsInFlight == 23 }
+            try await eventually("the requests of a client with an identity") { server.requestsInFlight == 23 }
         }
     }
 
@@ -123,7 +123,7 @@ private let keyForAll: UInt32 = 113
             let known = try await Greeter(server)
             #expect(try await Self.status(known, signIn) == .ok)
             let stranger = try await Greeter(server)
-            // It does this and that.
+            // The stranger sends various frames.
             _ = try await stranger.greet()
             #expect(try await Self.status(stranger, echo) == .noPermission)
             try await stranger.call(hangForAll)
@@ -132,7 +132,7 @@ private let keyForAll: UInt32 = 113
             try await stranger.client.ended()
             #expect(server.statistics.strangerTimeouts == 1)
             #expect(try await Self.status(known, echo, serial: 51) == .ok)
-            // Who signs out has the same time again.
+            // A client that signs out has the whole time again.
             #expect(try await Self.status(known, signOut, serial: 52) == .ok)
             #expect(try await known.client.response().type == FrameType.goAway)
             #expect(server.statistics.strangerTimeouts == 2)
@@ -157,7 +157,7 @@ private let keyForAll: UInt32 = 113
             )
             await client.client.perform(.frame(hello))
             try await eventually("the hello") { release.waitingCount == 1 }
-            // One that came later and says nothing.
+            // A later client that sends nothing.
             let silent = try await HostileClient.connect(to: server.address)
             try await silent.ended()
             release.open()
@@ -195,7 +195,7 @@ private let keyForAll: UInt32 = 113
             #expect(agreed.contains("compression"))
             try await known.call(echo, body, compression: CompressionPolicy())
             #expect(try await known.answer().frame.payload == body)
-            // Agreed on, and refused without a look at it once it is a stranger's.
+            // Compression was agreed on, but a stranger's body is rejected without inflating it.
             #expect(try await Self.status(known, signOut) == .ok)
             await known.client.perform(
                 .frame(Frame(type: echo | FrameType.compressionFlag, serial: 50, payload: ByteBuffer(string: "x")))
@@ -243,7 +243,7 @@ private let keyForAll: UInt32 = 113
     @Test(arguments: ["/rpc", "/messages"]) func pingsOfWebSocketsAreAmongThem(path: String) async throws {
         var configuration = SocketServer.Configuration(listeners: [try ServerListener(url: "ws://127.0.0.1:0/rpc")])
         configuration.limits.unproductiveFrameRate = RequestRate(perSecond: 1, burst: 1_000)
-        // How often it is looked at.
+        // The interval of the checks.
         configuration.limits.readStallTimeout = .milliseconds(200)
         try await withServer(configuration, Self.plainRouter()) {
             try $0.webSocket("/messages") { connection in for await _ in connection.messages {} }
@@ -258,7 +258,7 @@ private let keyForAll: UInt32 = 113
         }
     }
 
-    /// Against the default.
+    /// Uses the default limit.
     @Test func clientThatCancelsTenThousandCallsAtOnceLives() async throws {
         try await withServer(.init(), Self.plainRouter()) { server in
             let client = SocketClient.connecting(to: try #require(server.address))
@@ -305,7 +305,7 @@ private let keyForAll: UInt32 = 113
                 statuses.append(try await Self.status(client, echo))
             }
             #expect(statuses == [.ok, .ok, .ok, .overloaded, .ok])
-            // Who has no identity has no rate here.
+            // A client without an identity has no rate here.
             let nobody = try await Greeter(server)
             for serial in 50..<60 as Range<UInt32> {
                 let status = try await Self.status(nobody, echo, serial: serial)

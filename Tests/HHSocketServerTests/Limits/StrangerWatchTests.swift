@@ -7,7 +7,7 @@ import Testing
 
 private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
-/// The time that a client has to become known, in virtual time.
+/// The time in which a client must authenticate itself, in virtual time.
 @Suite struct StrangerWatchTests {
     private let times = SessionWatch.Times(acquaintance: .seconds(10))
     private var watch = SessionWatch(now: start, isStranger: true)
@@ -20,7 +20,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     @Test func strangerHasSomeTime() {
         #expect(verdict(9) == nil)
         #expect(verdict(10) == .unknown)
-        // Whatever it does meanwhile.
+        // Other activity does not matter.
         #expect(verdict(10, .init(isBusy: true)) == .unknown)
         #expect(verdict(10, .init(isReadingHeld: true)) == .unknown)
     }
@@ -49,7 +49,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(verdict(110) == .unknown)
     }
 
-    /// Against a sum of the moments in which it had the time.
+    /// Compares it with the sum of the intervals in which the time was running.
     @Test func randomHistoriesAddUp() {
         for seed in 0..<UInt64(min(historyCount, 20_000)) {
             var random = SeededGenerator(seed: seed)

@@ -45,7 +45,7 @@ private func withTLS(_ change: (inout SocketServer.Configuration) -> Void = { _ 
     return configuration
 }
 
-/// Connects `count` clients at about the same time, each of which is served, and returns those.
+/// Connects `count` clients at about the same time, and returns them once each is served.
 private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = nil) async throws -> [HostileClient] {
     try await withThrowingTaskGroup(of: HostileClient.self) { group in
         for _ in 0..<count {
@@ -72,7 +72,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
             for _ in 0..<10 { clients += try await connect(100, to: server) }
             let counts = server.connectionsByLoop
             #expect(counts.count == 2 && counts.reduce(0, +) == 1_000 && server.connectionCount == 1_000)
-            // The listening socket has asked the group for an event loop, too.
+            // The listening socket takes an event loop of the group, too.
             #expect(abs(counts[0] - counts[1]) <= 2, "\(counts)")
             withExtendedLifetime(clients) {}
         }
@@ -87,7 +87,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
             let port = try #require(server.address).port
             for _ in 0..<50 { try await HostileClient.connect(to: server.address).expectEcho() }
             #expect(server.statistics.connectionsAccepted == 50)
-            // One socket alone still finds the port taken.
+            // A single socket still finds the port in use.
             let other = SocketServer(configuration: .init(port: port), router: makeRouter())
             let error = await #expect(throws: SocketError.self) { try await other.start() }
             #expect(error?.code == .bindFailed)
@@ -129,7 +129,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
         }
     }
 
-    /// What waits has not been read, and what has gone is not waited for.
+    /// A waiting client has not been read, and a client that has gone is skipped.
     @Test func aClientThatGivesUpBeforeItsTurnCostsNoHandshake() async throws {
         let configuration = try withTLS {
             $0.limits.maximumHandshakes = 1
@@ -138,8 +138,8 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
         try await withServer(configuration, makeRouter()) { server in
             var clients: [HostileClient] = []
             for _ in 0..<20 { clients.append(try await HostileClient.connect(to: server.address)) }
-            // Nineteen wait, for five seconds if nobody went. Those whose turn comes before the server sees that they
-            // have gone have failed, which takes no time.
+            // Nineteen clients wait, for five seconds if none left. Those whose turn comes before the server sees that
+            // they have left fail, which takes no time.
             for client in clients.dropFirst() { await client.perform(.close) }
             let begun = ContinuousClock.now
             try await HostileClient.connect(to: server.address, tls: try trusting()).expectEcho()
@@ -242,7 +242,7 @@ private func whileThereAreNoDescriptors(_ server: SocketServer) throws {
         #expect(try client.receive(answer.count) == answer)
         silent.append(client)
     }
-    // As many as there are, less one for the client that comes next.
+    // All free descriptors, less one for the next client.
     var taken: [CInt] = []
     while true {
         let descriptor = dup(0)
@@ -256,7 +256,7 @@ private func whileThereAreNoDescriptors(_ server: SocketServer) throws {
     #expect(try newcomer.receive(answer.count) == answer)
     #expect(ContinuousClock.now - start < .seconds(10))
     #expect(server.statistics.acceptFailures > 0)
-    // The newcomer may have got one of those that were kept for this.
+    // The newcomer may have got one of the spare descriptors.
     while server.statistics.silentEvictions == 0, start.duration(to: .now) < patience { usleep(2_000) }
     #expect(server.statistics.silentEvictions > 0)
     for descriptor in taken { close(descriptor) }

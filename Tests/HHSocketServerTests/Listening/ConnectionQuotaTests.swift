@@ -70,7 +70,7 @@ private func address(_ address: String) throws -> ClientAddress {
     @Test func aCustomerOfManyIPv6NetworksHasALargerShareButNotAll() throws {
         let limits = AddressTable.Limits(connections: 8, total: 16, rate: nil)
         #expect((0..<3).map { limits.connections(level: $0) } == [8, 10, 12])
-        // What is said of few connections holds for networks as well.
+        // The rules for few connections also apply to networks.
         let few = AddressTable.Limits(connections: 8, total: 16_000, rate: nil)
         #expect((0..<3).map { few.connections(level: $0) } == [8, 16, 32])
         #expect(AddressTable.Limits(connections: .max, total: .max, rate: nil).connections(level: 2) == .max)
@@ -100,7 +100,7 @@ private func address(_ address: String) throws -> ClientAddress {
         #expect(table.enter(first, now: start + .milliseconds(101)) == nil)
     }
 
-    /// Otherwise one that is refused again and again would take from its neighbours.
+    /// Otherwise a client that is rejected repeatedly would use up its neighbours' rate.
     @Test func whatIsRefusedTakesNothingFromTheNetworksAround() throws {
         var table = table(rate: RequestRate(perSecond: 0.001, burst: 1))
         let first = try address("2001:db8:1:1::1")
@@ -139,7 +139,7 @@ private func address(_ address: String) throws -> ClientAddress {
             table.leave(address, now: start)
         }
         #expect(table.count <= AddressTable.maximumIdle + 1)
-        // One that has a connection is not forgotten.
+        // An address with a connection is not forgotten.
         let honest = try address("10.0.0.1")
         for _ in 0..<10 { #expect(table.enter(honest, now: start) == nil) }
         for number in 0..<(2 * AddressTable.maximumIdle) {
@@ -220,7 +220,7 @@ private func address(_ address: String) throws -> ClientAddress {
         #expect(limits.maximum == 20_000 - 64 - 1_250 - 8)
         #expect(limits.perAddress.connections == limits.maximum / 2)
         #expect(limits.perAddress.rate == RequestRate(perSecond: 100, burst: 1_000))
-        // Whatever is beyond the maximum fits into the reserve, with the spare descriptors.
+        // Connections beyond the maximum fit into the reserve, with the spare descriptors.
         #expect(
             limits.overshoot + limits.maximumRefusals + DescriptorLimit.spares(of: 20_000) < 20_000 - limits.maximum
         )

@@ -21,21 +21,21 @@ private func makeRouter() -> Router {
 }
 
 extension HostileClient {
-    /// Whether it is served; false: it was told to go away.
+    /// Whether the client is served; false if it received a go-away.
     fileprivate func isServed(serial: UInt32 = 50) async throws -> Bool {
         await self.perform(.request(echo, serial: serial, "x"))
         let answer = try await self.response()
         return (answer.type, answer.serial, answer.status) == (echo, serial, .ok)
     }
 
-    /// Has a request in flight from now on.
+    /// Keeps a request in flight from now on.
     fileprivate func isBusy(on server: SocketServer, with count: Int) async throws {
         await self.perform(.request(hang, serial: 60))
         try await eventually("\(count) requests in flight") { server.requestsInFlight == count }
     }
 }
 
-/// Connects until it is served, since it takes a moment until others have been silent for long enough.
+/// Reconnects until it is served, since it takes a moment until others have been silent for long enough.
 private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origin: String? = nil) async throws
     -> HostileClient
 {
@@ -73,7 +73,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
             try await silent.ended()
             #expect(server.statistics.silentEvictions == 1)
             #expect(try await busy.isServed())
-            // Where all are busy it is the newcomer who is refused.
+            // If all are busy, the newcomer is rejected.
             try await newcomer.isBusy(on: server, with: 2)
             let late = try await HostileClient.connect(to: server.address)
             #expect(try await late.isServed() == false)
@@ -82,7 +82,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
         }
     }
 
-    /// It has been through two stages, and has the place of the last alone.
+    /// Its connection went through two stages, and is registered only in the last.
     @Test func aBusyWebSocketOverTLSStays() async throws {
         var tls = ClientTLS()
         tls.trust = try TestAuthority().trust
@@ -128,7 +128,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
         }
     }
 
-    /// On several event loops, the one that has been silent longest of all.
+    /// With several event loops, the client that has been silent longest on any of them is disconnected.
     @Test func theOldestOfAllEventLoopsGoes() async throws {
         var configuration = self.short(4)
         configuration.eventLoops = 2
@@ -138,7 +138,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
                 let client = try await HostileClient.connect(to: server.address)
                 #expect(try await client.isServed())
                 clients.append(client)
-                // Longer than it takes to notice the difference.
+                // Longer than the resolution of the check.
                 if number < 3 { try await Task.sleep(for: .milliseconds(150)) }
             }
             for (number, client) in clients.prefix(2).enumerated() {
@@ -146,7 +146,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
                 try await newcomer.isBusy(on: server, with: number + 1)
                 #expect(try await client.response().type == FrameType.goAway)
                 #expect(server.statistics.silentEvictions == number + 1)
-                // It must not go.
+                // This client must not be disconnected.
                 clients.append(newcomer)
             }
             #expect(try await clients[2].isServed(serial: 51))
@@ -166,7 +166,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
             #expect(try await second.isServed() == false)
             #expect(try await first.isServed(serial: 51))
             #expect(server.statistics.connectionsRefusedByAddress == 1 && server.statistics.silentEvictions == 0)
-            // Each address of 127.0.0.0/8 is one of its own.
+            // Each address of 127.0.0.0/8 counts separately.
             let other = try await newcomer(of: server, from: "127.0.0.2")
             try await first.ended()
             #expect(server.statistics.silentEvictions == 1)
@@ -218,7 +218,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
         var configuration = self.short(1)
         configuration.listeners[0].tls = ServerTLS(identity: try TestCertificate(.server).identity)
         configuration.listeners[0].tls?.handshakeTimeout = .seconds(600)
-        // Each event loop accepts for itself: with two, the newcomer may be the first that is accepted.
+        // Each event loop accepts separately: with two, the newcomer may be accepted first.
         configuration.eventLoops = 1
         try await withServer(configuration, makeRouter()) { server in
             let silent = try await HostileClient.connect(to: server.address)

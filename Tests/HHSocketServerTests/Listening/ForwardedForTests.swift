@@ -23,12 +23,12 @@ import Testing
         ("192.0.2.7", "192.0.2.7"), ("192.0.2.7:4711", "192.0.2.7 4711"), ("2001:db9::1", "2001:db9::1"),
         ("[2001:db9::1]", "2001:db9::1"), ("[2001:db9::1]:4711", "2001:db9::1 4711"), ("\t192.0.2.7 ", "192.0.2.7"),
         ("::ffff:192.0.2.7", "::ffff:192.0.2.7"),
-        // The last that is no proxy, whatever stands before it.
+        // The last address that is not a proxy, whatever precedes it.
         ("203.0.113.1, 192.0.2.7", "192.0.2.7"), ("203.0.113.1,192.0.2.7,10.0.0.1", "192.0.2.7"),
         ("192.0.2.7, 10.1.1.1:80, [2001:db8::5]:443, ::ffff:10.0.0.1", "192.0.2.7"),
         ("nonsense, 192.0.2.7", "192.0.2.7"),
         ("192.0.2.7, , 10.0.0.1 ,", "192.0.2.7"),
-        // All are proxies: the first of them.
+        // If all are proxies, the first of them.
         ("10.0.0.2, 10.0.0.1", "10.0.0.2"), ("10.0.0.2", "10.0.0.2"),
     ])
     func theLastThatIsNoProxyIsTheClient(value: String, client: String) {
@@ -50,7 +50,7 @@ import Testing
     func whatIsNoAddressEndsTheList(element: String) throws {
         let alone = ForwardedFor([element], through: self.proxies)
         #expect(alone.client == nil && alone.malformed == element)
-        // The proxies behind it are believed, but not what stands before it.
+        // The proxies after it are trusted, but not the elements before it.
         let listed = ForwardedFor(["192.0.2.7, \(element), 10.0.0.1"], through: self.proxies)
         #expect(listed.client == (try SocketAddress(ipAddress: "10.0.0.1", port: 0)) && listed.malformed == element)
     }

@@ -64,7 +64,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(queue.next(now: wake)?.element == "second")
     }
 
-    /// Otherwise a slow machine would begin more handshakes than it can end.
+    /// Otherwise a slow machine would begin more handshakes than it can complete.
     @Test func theEventLoopsOwnDelayIsNotTheClients() throws {
         var queue = Queue(maximum: 1)
         _ = queue.enter(now: start)
@@ -84,7 +84,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         for number in 0..<(Queue.startsTogether + 1) { _ = queue.wait("\(number)") }
         let wake = try #require(queue.wakesAt)
         #expect(wake == start + Queue.pause)
-        // In a turn that takes long.
+        // Within a long turn.
         #expect(queue.next(now: wake) == nil)
         queue.woke(for: wake, now: wake)
         var begun = 0

@@ -14,7 +14,7 @@ import Darwin
 #endif
 
 @Suite(.tags(.io), .timeLimit(.minutes(1))) struct InheritedSocketTests {
-    /// A socket that listens on 127.0.0.1, and is not closed by this.
+    /// Opens a socket that listens on 127.0.0.1, which the caller closes.
     private func listeningSocket() throws -> CInt {
         #if canImport(Glibc)
         let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
@@ -39,7 +39,7 @@ import Darwin
         return router
     }
 
-    /// As systemd does: it keeps the socket, and the next process gets it again.
+    /// systemd keeps the socket, and passes it to the next process again.
     @Test func aSocketServesOneServerAfterTheOther() async throws {
         let kept = try self.listeningSocket()
         defer { close(kept) }
@@ -47,7 +47,7 @@ import Darwin
         #expect(address.host == "127.0.0.1" && address.port > 0)
         for _ in 0..<2 {
             let configuration = SocketServer.Configuration(listeners: [ServerListener(descriptor: dup(kept))])
-            // Before there is a server, clients wait.
+            // Clients wait until there is a server.
             let client = try await HostileClient.connect(to: address)
             await client.perform(.request(101, serial: 50))
             try await withServer(configuration, self.router()) { server in

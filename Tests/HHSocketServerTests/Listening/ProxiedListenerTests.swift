@@ -14,7 +14,7 @@ import Testing
 private let address: UInt32 = 100
 
 extension HostileClient {
-    /// The client's address, by the server's word. A reserved address of this client's own is `own`.
+    /// The client's address according to the server; `own` for the address of the test's own connection.
     fileprivate func addressSeen(serial: UInt32 = 50) async throws -> String {
         await self.perform(.request(address, serial: serial))
         let answer = try await self.response()
@@ -26,7 +26,7 @@ extension HostileClient {
     private var ownAddress: String { self.localAddress.map { "\($0)" } ?? "" }
 }
 
-/// A server behind proxies that tests play: they are at 127.0.0.1, which is listed.
+/// A server behind proxies that the tests simulate, at 127.0.0.1, which is listed.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ProxiedListenerTests {
     private static let client = "[IPv4]192.0.2.7:4711"
     private let log = InMemoryLogHandler()
@@ -58,7 +58,7 @@ extension HostileClient {
         try await withServer(configuration, router) { try await body($0) }
     }
 
-    /// A client, behind a header that it sends for its proxy.
+    /// Connects a client that first sends the header of its proxy.
     private func connect(_ server: SocketServer, _ header: [UInt8]) async throws -> HostileClient {
         let client = try await HostileClient.connect(to: server.address)
         await client.perform(.raw(header))
@@ -106,7 +106,7 @@ extension HostileClient {
             #expect(try await second.response().type == FrameType.goAway)
             try await second.ended()
             #expect(server.statistics.connectionsRefusedByAddress == 1)
-            // Its place is free again once it has gone.
+            // Its place is free again once it has disconnected.
             await first.perform(.reset)
             try await eventually("one connection") { server.connectionCount == 1 }
             try await eventually("a place") {
@@ -140,10 +140,10 @@ extension HostileClient {
             #expect(server.statistics.proxyHeaderFailures == 1 && server.statistics.connectionsAccepted == 0)
             try await eventually("a line") { self.warnings.count == 1 }
             let warning = try #require(self.warnings.first)
-            #expect(warning.message == "a proxy's PROXY header makes no sense")
+            #expect(warning.message == "a proxy sent no valid PROXY header")
             #expect(self.firstReason.contains(reason))
             #expect(warning.metadata["remote"]?.description.contains("127.0.0.1") == true)
-            // Others are served.
+            // Other clients are served.
             #expect(try await self.connect(server, ProxyHeaders.lineTCP4).addressSeen() == Self.client)
         }
     }
@@ -161,7 +161,7 @@ extension HostileClient {
         }
     }
 
-    /// As balancers look whether a server is there.
+    /// Health checks of balancers connect like this.
     @Test func aConnectionThatEndsInSilenceIsNoFault() async throws {
         try await self.with(ServerProxies(proxyProtocol: self.here)) { server in
             for act in [.halfClose, .close, .reset] as [HostileClient.Act] {
@@ -179,7 +179,7 @@ extension HostileClient {
         }
     }
 
-    /// Then its address is not known any more, and it might be taken for somebody who is not listed.
+    /// Its address is then no longer known, and must not be treated as one that is not listed.
     @Test func aCheckThatHasResetTheConnectionIsNoFault() async throws {
         try await self.with(ServerProxies(proxyProtocol: self.here)) { server in
             for header in [ProxyHeaders.local, ProxyHeaders.lineTCP4, Array("PROXY ".utf8), []] {
@@ -196,7 +196,7 @@ extension HostileClient {
     @Test func connectionsWithoutAHeaderDoNotHoldUpAShutdown() async throws {
         try await self.with(ServerProxies(proxyProtocol: self.here)) { server in
             let silent = try await self.connect(server, Array("PROXY ".utf8))
-            // The server has read of it once others are served, or closes it when it does.
+            // The server has noticed the reset once others are served, or closes the connection when it does.
             #expect(try await self.connect(server, ProxyHeaders.local).addressSeen() == "own")
             await server.shutdown(gracePeriod: .seconds(60))
             try await silent.ended()
@@ -219,7 +219,7 @@ extension HostileClient {
                 #expect(try await client.data(for: SocketRequest(type: address)).string == Self.client)
                 await client.close()
                 #expect(server.statistics.tlsFailures == 0)
-                // TLS alone is no header.
+                // A TLS handshake is not a header.
                 let direct = try await HostileClient.connect(to: server.address)
                 await direct.perform(.raw([0x16, 3, 1, 0, 100]))
                 try await direct.ended()
@@ -228,13 +228,13 @@ extension HostileClient {
         }
     }
 
-    /// The proxy's header brings the client's first bytes along.
+    /// The proxy's header is followed by the client's first bytes in one read.
     @Test func theHandshakeBehindAHeaderMayHaveToWait() async throws {
         let authority = try TestAuthority()
         let listener = ServerListener(tls: ServerTLS(identity: try TestCertificate(.server).identity))
         let proxies = ServerProxies(proxyProtocol: self.here)
         try await self.with(proxies, listener, limits: { $0.maximumHandshakes = 1 }) { server in
-            // They take the place of each event loop, for a while.
+            // They take the handshake slots of each event loop, for a while.
             var silent: [HostileClient] = []
             for _ in 0..<2 * System.coreCount { silent.append(try await self.connect(server, ProxyHeaders.lineTCP4)) }
             let proxy = try await TestProxy(.http) { $0.header = ProxyHeaders.blockTCP4 }
@@ -263,7 +263,7 @@ extension HostileClient {
             let client = try await self.connect(server, ProxyHeaders.lineTCP4)
             await client.perform(.ping())
             _ = try await client.response()
-            // Lines are written by a thread of their own.
+            // A separate thread writes the lines.
             let line = try await eventually("the line") { [log] in
                 log.entries.first { $0.message == "a client has connected" }
             }
@@ -279,7 +279,7 @@ extension HostileClient {
         return listener
     }
 
-    /// A client of a WebSocket that an HTTP proxy has opened for it.
+    /// Opens a WebSocket like an HTTP proxy, for its client.
     private func open(
         _ server: SocketServer,
         after header: [UInt8] = [],
@@ -294,7 +294,7 @@ extension HostileClient {
         return client
     }
 
-    /// The address of such a client, by the server's word.
+    /// The address of such a client according to the server.
     private func addressSeen(_ server: SocketServer, _ forwardedFor: String?) async throws -> String {
         try await self.open(server, forwardedFor).addressSeen()
     }
@@ -314,7 +314,7 @@ extension HostileClient {
             #expect(self.warnings.isEmpty)
             #expect(try await self.addressSeen(server, "192.0.2.7, unknown") == "own")
             try await eventually("a line") { self.warnings.count == 1 }
-            #expect(self.warnings.first?.message == "an X-Forwarded-For makes no sense")
+            #expect(self.warnings.first?.message == "an X-Forwarded-For field is malformed")
             #expect(self.warnings.first?.metadata["value"] == "unknown")
         }
     }
@@ -370,7 +370,7 @@ extension HostileClient {
         }
     }
 
-    /// The balancer of TCP may be at the same address as the proxy of HTTP.
+    /// The TCP balancer and the HTTP proxy may have one address.
     @Test func onASharedPortFramesAreServedAsWell() async throws {
         var listener = Self.listener(sharesPort: true)
         try await self.with(ServerProxies(forwardedFor: self.here), listener) { server in
@@ -380,7 +380,7 @@ extension HostileClient {
             try await ended.ended()
             #expect(server.statistics.connectionsAccepted == 1)
         }
-        // One that only listens is there after a while.
+        // A client that only listens is served after a while.
         listener.webSocket?.timeout = .milliseconds(100)
         try await self.with(ServerProxies(forwardedFor: self.here), listener) { server in
             let silent = try await HostileClient.connect(to: server.address)
@@ -397,7 +397,7 @@ extension HostileClient {
         try await self.with(proxies, Self.listener(sharesPort: sharesPort)) { server in
             let client = try await self.open(server, after: ProxyHeaders.blockTCP4, "203.0.113.9:80, 198.51.100.3:4711")
             #expect(try await client.addressSeen() == "[IPv4]198.51.100.3:4711")
-            // The field of one that it does not know is not looked at.
+            // The field of an unknown proxy is ignored.
             let liar = try await self.open(server, after: ProxyHeaders.line(from: "192.0.2.8"), "198.51.100.3")
             #expect(try await liar.addressSeen() == "[IPv4]192.0.2.8:4711")
         }

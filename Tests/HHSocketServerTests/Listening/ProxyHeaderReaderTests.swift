@@ -16,7 +16,7 @@ import Testing
         Array(text.utf8) + [UInt8](repeating: 0, count: 108 - text.utf8.count)
     }
 
-    /// What is read from pieces, and what remains.
+    /// Reads a header from pieces; returns it with the remaining bytes.
     private static func read(
         _ pieces: [ArraySlice<UInt8>]
     ) throws -> (header: ProxyHeader, rest: [UInt8])? {
@@ -67,7 +67,7 @@ import Testing
 
     @Test func blocksNameTheClient() throws {
         #expect(try Self.read(ProxyHeaders.blockTCP4) == Self.ip("192.0.2.7"))
-        // What follows the addresses is skipped, whatever it is.
+        // Any bytes after the addresses are skipped.
         let content = ProxyHeaders.blockTCP4.suffix(12) + Self.tlvs
         #expect(try Self.read(ProxyHeaders.block(family: 0x11, Array(content))) == Self.ip("192.0.2.7"))
         #expect(try Self.read(ProxyHeaders.block(family: 0x12, Array(content))) == Self.ip("192.0.2.7"))
@@ -90,7 +90,7 @@ import Testing
 
     @Test func localAndUnspecifiedConnectionsAreTheProxys() throws {
         #expect(try Self.read(ProxyHeaders.local) == .proxyItself)
-        // Neither its family nor its addresses are looked at.
+        // Its family and its addresses are ignored.
         #expect(try Self.read(ProxyHeaders.block(command: 0, family: 0xEE, [1, 2, 3])) == .proxyItself)
         #expect(try Self.read(ProxyHeaders.block(family: 0x00, [])) == .proxyItself)
         #expect(try Self.read(ProxyHeaders.block(family: 0x00, Self.tlvs)) == .proxyItself)
@@ -102,7 +102,7 @@ import Testing
     ])
     func anySplitReadsTheSameAndLeavesTheRest(header: [UInt8]) throws {
         let whole = try #require(try Self.read(header))
-        // What follows looks like a header too.
+        // The following bytes look like a header too.
         for rest in [[], [0x0D], Array("PROXY TCP4 1.1.1.1 2.2.2.2 1 2\r\n".utf8)] as [[UInt8]] {
             try forEverySplit(header + rest) { pieces in
                 let read = try #require(try Self.read(pieces))
@@ -141,7 +141,7 @@ import Testing
         for text in ["\(longest)x\r\n", "\(longest)xxxxxx", String(repeating: "PROXY ", count: 100)] {
             #expect(throws: ProxyHeaderFault.lineTooLong) { try Self.read(Array(text.utf8)) }
         }
-        // The fault is found as soon as it is there.
+        // The fault is detected as soon as it has arrived.
         #expect(try Self.read(Array("\(longest)\r".utf8)) == nil)
         #expect(throws: ProxyHeaderFault.lineTooLong) { try Self.read(Array("\(longest)\rx".utf8)) }
     }
@@ -152,7 +152,7 @@ import Testing
     ])
     func connectionsThatBeginOtherwise(bytes: [UInt8]) throws {
         #expect(throws: ProxyHeaderFault.missing) { try Self.read(bytes) }
-        // Found with the first byte that is another.
+        // It is detected with the first differing byte.
         for length in 0..<bytes.count where length < bytes.count - 1 {
             _ = try? Self.read([bytes[..<length]])
         }
@@ -173,7 +173,7 @@ import Testing
         for family in [0x01, 0x02, 0x10, 0x13, 0x20, 0x23, 0x30, 0x33, 0x41, 0xFF] as [UInt8] {
             fault(.family(family), ProxyHeaders.block(family: family, [UInt8](repeating: 1, count: 300)))
         }
-        // Before it has come.
+        // Before the content has arrived.
         fault(.tooLong(4_097), ProxyHeaders.block(family: 0x11, length: 4_097, []))
         fault(.tooLong(65_535), ProxyHeaders.block(command: 0, family: 0, length: 65_535, []))
         for (family, needed) in [(0x11, 12), (0x21, 36), (0x31, 216)] as [(UInt8, Int)] {
@@ -192,7 +192,7 @@ import Testing
         #expect(ProxyHeaderFault.timeout(.seconds(10)).description.contains("10.0 seconds"))
     }
 
-    /// Nothing traps, and what is held is bounded: a decision has come by the end of the longest header.
+    /// Nothing traps, and the held bytes are bounded: the decision is made by the end of the longest header.
     @Test func randomBytesAreDecidedOn() {
         var generator = SeededGenerator(seed: 39)
         let starts: [[UInt8]] = [

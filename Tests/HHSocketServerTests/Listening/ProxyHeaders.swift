@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Headers of the PROXY protocol, as its description has them.
+/// Headers of the PROXY protocol, as in its specification.
 enum ProxyHeaders {
     /// The address that `lineTCP4` and `blockTCP4` name.
     static let client = "192.0.2.7"

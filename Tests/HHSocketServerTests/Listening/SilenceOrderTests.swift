@@ -28,7 +28,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(order.oldest?.element == "third" && order.oldest?.since == start)
         order.remove(places[2])
         #expect(order.oldest?.element == "first" && order.oldest?.since == start + .seconds(1))
-        // The same bytes again are no new ones.
+        // An unchanged number of bytes is no activity.
         #expect(order.look(places[0], bytesReceived: 12, isBusy: false, now: start + .seconds(2)) == true)
         #expect(order.oldest?.bytesReceived == 12)
     }
@@ -43,7 +43,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(order.oldest?.element == "second")
     }
 
-    /// Against an array that is searched.
+    /// Compares it with an array that is searched.
     @Test func itDoesWhatASortedArrayWould() {
         var random = SeededGenerator(seed: 1)
         var order = SilenceOrder<Int>()

@@ -17,7 +17,7 @@ private let signIn: UInt32 = 101
 private let signOut: UInt32 = 102
 private let count: UInt32 = 103
 
-/// What an admission was asked, and what observers were told.
+/// Records the questions to an admission, and the notifications of observers.
 private final class Notes: ServerAdmission, RefusalObserver {
     struct Refusal: Equatable {
         var type: UInt32
@@ -41,7 +41,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
     }
 }
 
-/// Requests are decided on by their headers, before anything else is done for them.
+/// Admission decides on requests by their headers, before any other work on them.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct AdmissionTests {
     private let runs = NIOLockedValueBox(0)
 
@@ -136,7 +136,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
 
     // MARK: Authentication
 
-    /// Inflating is work, which who is refused does not get.
+    /// A rejected request must not cost the work of inflating.
     @Test func bodyOfARefusedRequestIsNotDecompressed() async throws {
         // Not by `AuthenticationMiddleware`, with which hello does not agree on compression with strangers.
         var router = self.makeRouter()
@@ -144,7 +144,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
             session.identity != nil || header.type == signIn ? .admit : .refuse(.noPermission)
         }
         try await self.withGreeter(router) { greeter, server in
-            // No zlib stream: whoever looked at it would answer 303.
+            // Not a zlib stream: inflating it would fail with 303.
             let payload = ByteBuffer(string: "this is not compressed")
             let frame = Frame(type: echo | FrameType.compressionFlag, serial: 50, payload: payload)
             await greeter.client.perform(.frame(frame))
@@ -157,7 +157,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
         }
     }
 
-    /// With it alone no handler needs a task.
+    /// Authentication alone requires no task for a handler.
     @Test func authenticationLeavesSynchronousHandlersOnTheEventLoop() throws {
         let threads = BlockingThreads(count: 1)
         let router = self.makeRouter(AuthenticationMiddleware())
@@ -175,7 +175,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
                 let answer = try await greeter.answer().frame
                 return "\(answer.status) \(String(buffer: answer.payload))"
             }
-            // A refusal is not kept.
+            // A rejection is not kept.
             notes.decision.withLockedValue { $0 = .refuse(.illegalFormat) }
             var answers = [try await call()]
             notes.decision.withLockedValue { $0 = .admit }
@@ -194,7 +194,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
         #expect(self.makeRouter(LoggingMiddleware(), AuthenticationMiddleware(except: [signIn])).requiresIdentity)
         var router = self.makeRouter()
         router.group(AuthenticationMiddleware()) { $0.handle(110) { _, _ in ByteBuffer() } }
-        #expect(!router.requiresIdentity, "the others are for everybody")
+        #expect(!router.requiresIdentity, "the others are open to strangers")
     }
 
     // MARK: Observers
@@ -233,7 +233,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
                     .noPermission,
                 ]
             )
-            // With a body that cannot be decompressed, which a task finds out.
+            // With a body that cannot be decompressed, which is detected in a task.
             let payload = ByteBuffer(string: "x")
             await greeter.client.perform(
                 .frame(Frame(type: echo | FrameType.compressionFlag, serial: 57, payload: payload))

@@ -14,9 +14,9 @@ import Tracing
 
 private struct Failure: Error {}
 
-/// What stands around handlers and says what they did.
+/// Middleware that observes handlers.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MiddlewareTests {
-    /// One handler for each way a request may end, and the status it then has.
+    /// One handler for each outcome of a request, with its status.
     private static let endings: [(type: UInt32, status: Status)] = [
         (100, .ok), (101, .noPermission), (102, .unknown), (103, .ok),
     ]
@@ -31,7 +31,7 @@ private struct Failure: Error {}
         return router
     }
 
-    /// Has each of ``endings`` asked for once, in turn.
+    /// Calls each of ``endings`` once, in turn.
     private func callAll(_ greeter: Greeter) async throws {
         for (serial, ending) in zip(50..., Self.endings) as Zip2Sequence<PartialRangeFrom<UInt32>, [(UInt32, Status)]> {
             try await greeter.call(ending.0, serial: serial)
@@ -100,7 +100,7 @@ private struct Failure: Error {}
         let tracer = InMemoryTracer()
         try await withServer(.init(), self.makeRouter(TracingMiddleware(tracer: tracer) { _ in true })) { server in
             let greeter = try await Greeter(server)
-            // Without a trace of the client's each request begins one.
+            // Without a trace of the client each request begins one.
             try await self.callAll(greeter)
             _ = try await greeter.greet()
             let metadata = WireMetadata([InMemoryTracer.traceIDKey: "trace", InMemoryTracer.spanIDKey: "span"])
@@ -158,7 +158,7 @@ private struct Failure: Error {}
                 }
                 return statuses
             }
-            // With a handler, without one, and open to anybody, but without one.
+            // Types with a handler, without one, and open to strangers but without one.
             let before = try await statuses([100, 103, 99, 111])
             #expect(before == [.noPermission, .noPermission, .noPermission, .undefinedType])
             #expect(server.statistics.unknownTypes == 2)
@@ -194,11 +194,11 @@ private struct Failure: Error {}
                 let dimensions = type.map { [("type", $0)] } ?? []
                 return try? metrics.expectGauge("hhsocket.server.\(name)", dimensions).lastValue
             }
-            // Gauges say what there is now, within a second or so, and are written one after the other: a look may find
-            // some of this second and the others of the second before.
+            // Gauges are written about once a second, one after the other, so that a reader may find some from this
+            // second and others from the previous one.
             try await eventually("the gauges") {
                 guard let buffered = gauge("buffered_bytes"), gauge("requests_in_flight") == 1 else { return false }
-                // With the buffer that the body is in, and the request's task.
+                // The body's buffer and the request's task count too.
                 return buffered >= 10_000 && buffered < 32_000
                     && gauge("held_bytes") == buffered + Double(ConnectionCost.plain)
                     && gauge("principals") == 1

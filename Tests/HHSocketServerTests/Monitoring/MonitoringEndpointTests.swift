@@ -10,7 +10,7 @@ import Testing
 @testable import HHSocketServer
 
 @Suite(.tags(.io), .timeLimit(.minutes(2))) struct MonitoringEndpointTests {
-    /// Collects all that comes until the connection is closed.
+    /// Collects received bytes until the connection is closed.
     private final class Collector: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    /// Sends bytes, and returns all that the endpoint sends until it closes.
+    /// Sends bytes, and returns all bytes that the endpoint sends until it closes.
     private func exchange(_ text: String, _ endpoint: MonitoringEndpoint) async throws -> String {
         let address = try #require(endpoint.address)
         let group = MultiThreadedEventLoopGroup.singleton
@@ -77,7 +77,7 @@ import Testing
             #expect(try await self.get("/readyz", endpoint) == refusal)
             try await server.start()
             #expect(try await self.get("/readyz?from=balancer", endpoint) == ("HTTP/1.1 200 OK", "ready\n"))
-            // While a client stays that was told to go away.
+            // While a client stays that has received a go-away.
             let client = try await HostileClient.connect(to: server.address)
             try await eventually("the server has a client") { server.connectionCount == 1 }
             async let drained: Void = server.shutdown(gracePeriod: .seconds(60))
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    /// A handler that blocks an event loop is a server that is not alive.
+    /// With a handler that blocks an event loop the server is not alive.
     @Test func aBlockedEventLoopIsNotAlive() async throws {
         let gate = DispatchSemaphore(value: 0)
         var router = Router()
@@ -119,7 +119,7 @@ import Testing
                 _ = try await self.get("/livez", endpoint)
                 isAlive.withLockedValue { $0 = true }
             }
-            // The thread that answers is another one.
+            // Another thread answers.
             for _ in 0..<3 { #expect(try await self.get("/readyz", endpoint).body == "ready\n") }
             #expect(!isAlive.current)
             gate.signal()
@@ -162,7 +162,7 @@ import Testing
             #expect(post.hasPrefix("HTTP/1.1 405 Method Not Allowed\r\n"))
             #expect(post.contains("\r\nallow: GET, HEAD\r\n"))
             #expect(try await self.exchange("no HTTP\r\n\r\n", endpoint).hasPrefix("HTTP/1.1 400 Bad Request\r\n"))
-            // As HAProxy and others check.
+            // HAProxy and others check like this.
             let head = try await self.exchange("HEAD /livez HTTP/1.0\r\n\r\n", endpoint)
             #expect(head.hasPrefix("HTTP/1.0 200 OK\r\n") && head.hasSuffix("\r\n\r\n"))
             // One request for each connection.

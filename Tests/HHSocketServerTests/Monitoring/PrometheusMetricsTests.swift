@@ -80,7 +80,7 @@ import Testing
 
     @Test(arguments: [
         ([("b", "2"), ("a", "1")], #"a="1",b="2""#), ([("a", ""), ("b", "x")], #"b="x""#),
-        // Names that Prometheus has for itself, and those that are equal once they are written.
+        // Names that Prometheus reserves, and names that are equal once they are written.
         ([("le", "1"), ("__name__", "n")], #"label___name__="n",label_le="1""#),
         ([("a.b", "1"), ("a_b", "2")], #"a_b="1""#), ([("a", "\"\\\nü")], #"a="\"\\\nü""#),
         ([("a:b", "1")], #"a_b="1""#),
@@ -97,7 +97,7 @@ import Testing
         #expect(PrometheusText.number(value) == text)
     }
 
-    /// Of one name only one kind can be exported, and not without bound.
+    /// Each name is exported with only one kind, and the number of series is bounded.
     @Test func whatCannotBeExportedIsCounted() {
         let metrics = PrometheusMetrics(maximumSeries: 2)
         Gauge(label: "a", factory: metrics).record(1)

@@ -4,7 +4,7 @@ import Testing
 @testable import HHSocketServer
 
 @Suite struct ServerStatisticsTests {
-    /// Another number for each counter, so that none can stand for another.
+    /// Returns statistics with a different number for each counter, so that a confusion is detected.
     private func counted(from first: Int) -> ServerStatistics {
         var statistics = ServerStatistics()
         for (offset, counter) in ServerStatistics.all.enumerated() {

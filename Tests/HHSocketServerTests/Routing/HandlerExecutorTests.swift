@@ -9,7 +9,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Where asynchronous handlers run.
+/// The threads of asynchronous handlers.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerExecutorTests {
     private let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
 
@@ -19,7 +19,7 @@ import Testing
         return configuration
     }
 
-    /// Answers whether it ran on the connection's thread each time it was looked at.
+    /// A handler that answers whether it always ran on the connection's thread.
     private func handler(awaiting wait: @escaping @Sendable () async throws -> Void = {}) -> Router.Handler {
         { [eventLoop] _, _ in
             var seen = "\(eventLoop.inEventLoop)"
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    /// A router whose handlers say that they begin and end.
+    /// A router whose handlers report their beginning and end.
     private func router(
         _ begun: Watched<Int>,
         _ ended: Watched<Int>,
@@ -71,7 +71,7 @@ import Testing
             router.handle(100, self.handler())
             router.handle(101, on: .global, self.handler())
             router.handle(102, on: .connection, self.handler())
-            // Concerns those before, too.
+            // The setting applies to earlier routes, too.
             if let setting { router.handlerExecutor = setting }
             try await withServer(self.configuration(), router) { server in
                 let client = try await HostileClient.connect(to: server.address)
@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    /// All that comes with one read is answered with one, though each has a task.
+    /// Requests of one read are answered in one write, although each has a task.
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func burstOfRequestsIsAnsweredOnTheThread() async throws {
         let count: UInt32 = 3_000
@@ -159,10 +159,10 @@ import Testing
     @Test func handlersOnTheThreadOfAServerThatIsReleasedEnd() async throws {
         let (begun, ended) = (Watched(0), Watched(0))
         let router = self.router(begun, ended) {
-            // It does not hear that it is cancelled, and comes back when the server's threads are gone.
+            // The handler ignores its cancellation, and returns after the end of the server's threads.
             await Task.detached { try? await Task.sleep(for: .seconds(1)) }.value
         }
-        // With threads of its own, which end with it.
+        // The server has its own threads, which end with it.
         var server: SocketServer? = SocketServer(configuration: .init(), router: router)
         try await server?.start()
         let client = try await self.beginTen(try #require(server), begun)
@@ -184,7 +184,7 @@ import Testing
         }
     }
 
-    /// Decompressing and compressing take their time, and so are done elsewhere; the handler is not.
+    /// Compressing and decompressing take time, so they run elsewhere; the handler does not.
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func largeBodiesAreCompressedElsewhere() async throws {
         var router = Router()

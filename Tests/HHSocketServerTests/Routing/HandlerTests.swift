@@ -28,7 +28,7 @@ private enum Room: ServerSessionKey {
     typealias Value = String
 }
 
-/// Handlers that do what they should not, and what stands around them.
+/// Handlers that misbehave, and their middleware.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerTests {
     @Test func whatAHandlerThrowsIsInTheLogAndNotOnTheWire() async throws {
         let log = InMemoryLogHandler()
@@ -45,7 +45,7 @@ private enum Room: ServerSessionKey {
                 #expect((answer.status, answer.payload) == (.unknown, ByteBuffer()))
             }
             #expect(server.statistics.handlerErrors == 2)
-            // The log is written on a thread of its own.
+            // The log is written on a separate thread.
             try await eventually("two lines") { log.entries.count { $0.level == .error } == 2 }
             let errors = log.entries.filter { $0.level == .error }
             for (error, type) in zip(errors, ["100", "101"]) {
@@ -63,7 +63,7 @@ private enum Room: ServerSessionKey {
         var router = Router()
         router.handle(100) { request, _ in
             started.open()
-            // It does not hear that it is cancelled.
+            // The handler ignores its cancellation.
             await Task.detached { try? await release.wait() }.value
             returned.open()
             return request.body
@@ -88,7 +88,7 @@ private enum Room: ServerSessionKey {
         var router = Router()
         router.handleBlocking(100) { request, _ in
             counter.increment()
-            // Each lets the next one pass.
+            // Each handler lets the next one pass.
             release.wait()
             release.signal()
             return request.body
@@ -103,7 +103,7 @@ private enum Room: ServerSessionKey {
                 await client.perform(.request(serial % 2 == 0 ? 101 : 102, serial: serial))
                 #expect(try await client.response().serial == serial)
             }
-            // One that waits for a thread is given up, and never runs.
+            // A request that waits for a thread is cancelled, and never runs.
             await client.perform(.cancel(59))
             try await eventually("the cancel") { server.statistics.cancelledRequests == 1 }
             release.signal()
@@ -223,7 +223,7 @@ private enum Room: ServerSessionKey {
             for client in [clients[0], clients[2]] {
                 #expect(try await client.response().payload == ByteBuffer(string: "hi ann"))
             }
-            // Another name on the same connection.
+            // The connection changes its name.
             await clients[2].perform(.request(100, serial: 51, "bob"))
             _ = try await clients[2].response()
             #expect(server.sessions(of: "ann").map(\.id) == [1])
@@ -260,7 +260,7 @@ private enum Room: ServerSessionKey {
         typealias Value = Guest
     }
 
-    /// Asks its session when it goes.
+    /// Reads its session in `deinit`.
     private final class Guest: Sendable {
         let session: ServerSession
         let log: Watched<[String]>
@@ -290,7 +290,7 @@ private enum Room: ServerSessionKey {
                 _ = try await client.response()
             }
             await client.perform(.reset)
-            // The first by the second, that one by the connection's end.
+            // The second value releases the first, and the connection's end the second.
             try await log.wait("both") { $0 == ["nobody, open: true", "nobody, open: false"] }
         }
     }

@@ -12,7 +12,7 @@ private let patient: UInt32 = 101
 private let stubborn: UInt32 = 102
 private let echo: UInt32 = 103
 
-/// The time that the server gives a handler.
+/// The server's time limit for handlers.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerTimeoutTests {
     private let release = Gate()
     private let cancelled = Gate()
@@ -66,7 +66,7 @@ private let echo: UInt32 = 103
             #expect(try await client.response().status == .overloaded)
             self.release.open()
             try await eventually("the end of the handlers") { server.requestsInFlight == 0 }
-            // What the connection knows of it comes a moment later.
+            // The connection is notified a moment later.
             var status = Status.overloaded
             for serial in 53..<10_000 as Range<UInt32> where status == .overloaded {
                 await client.perform(.request(echo, serial: serial))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Notes which layers a request has passed.
+/// The layers that a request has passed.
 private enum Path: ServerContextKey { typealias Value = [String] }
 
 private struct Mark: ServerMiddleware {
@@ -65,7 +65,7 @@ private let path: Router.Handler = { _, context in
         router.group(Mark(name: "a"), Mark(name: "b")) { group in
             group.handle(101, path)
             group.group(Mark(name: "inner")) { $0.handle(102, path) }
-            // For what was registered before, too.
+            // The layer applies to earlier registrations, too.
             group.use(Mark(name: "c"))
         }
         router.use(Mark(name: "router"))
@@ -108,7 +108,7 @@ private let path: Router.Handler = { _, context in
         }
         let before = try [100, 101, 102].map { try executor($0) }
         #expect(before == [.global, .connection, .global])
-        // Applies to what was registered before.
+        // The setting applies to earlier registrations.
         router.handlerExecutor = .connection
         let after = try [100, 101, 102].map { try executor($0) }
         #expect(after == [.connection, .connection, .global])

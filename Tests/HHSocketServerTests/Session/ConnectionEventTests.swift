@@ -14,7 +14,7 @@ private let closeMe: UInt32 = 102
 
 private enum Room: ServerSessionKey { typealias Value = String }
 
-/// Who may connect, and who is told of it.
+/// The admission of connections, and its observers.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ConnectionEventTests {
     private let events = Watched<[String]>([])
 
@@ -165,7 +165,7 @@ private enum Room: ServerSessionKey { typealias Value = String }
             #expect(server.statistics.connectionsRefusedByAdmission == 1)
             #expect(self.events.current.isEmpty && server.sessions.isEmpty)
             isOpen.withLockedValue { $0 = true }
-            // Known without a request or a hello.
+            // The identity is known without a request or a hello.
             let ann = try await self.signedIn(server, as: "ann")
             #expect(server.sessions(of: "ann").count == 1)
             await ann.perform(.close)

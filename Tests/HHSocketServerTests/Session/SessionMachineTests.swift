@@ -4,7 +4,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// What comes of a frame where no limit is in the way.
+/// The outcome of a frame that no limit affects.
 private enum Outcome: Equatable {
     case answer(Status)
     case runSynchronously
@@ -40,7 +40,7 @@ extension SessionMachine<String> {
 
     var machine = Machine(maximumInFlight: 3)
 
-    /// Starts a handler whose work has the name given.
+    /// Starts a handler whose work has the given name.
     mutating func start(_ work: String, serial: UInt32) throws -> Machine.RunID {
         guard case .start(let run) = self.machine.received(type: 100, serial: serial, handling: .asynchronous) else {
             throw Unexpected()

@@ -8,9 +8,9 @@ import Testing
 
 @testable import HHSocketServer
 
-/// What one connection takes of a turn of its event loop, and what all connections of it take.
+/// The share of an event loop's turn that one connection takes, and that all its connections take.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TurnTests {
-    /// It takes about a millisecond on the event loop.
+    /// The type of a request that takes about a millisecond on the event loop.
     private static let slow: UInt32 = 101
 
     private static var router: Router {
@@ -59,7 +59,7 @@ import Testing
             let address = try #require(server.address)
             let busy = try await HostileClient(to: address)
             let other = try await HostileClient(to: address)
-            // They come in one read, nearly.
+            // They arrive in about one read.
             await busy.perform(.requests(Self.slow, serials: 1_000..<3_000))
             let first = try await busy.response()
             #expect(admits || first.serial == 1_000)
@@ -69,9 +69,9 @@ import Testing
                 _ = try await other.response()
                 pings += 1
             }
-            // In one turn for all of it there would be one.
+            // If all requests were handled in one turn, there would be only one.
             #expect(pings >= 10, "\(pings)")
-            // And none is lost, nor out of order where they are answered one after the other.
+            // No answer is lost, nor out of order if requests are answered one after the other.
             let serials = try await busy.responses(1_999).map(\.serial)
             #expect((admits ? serials.sorted() : serials) == Array(1_001..<3_000))
         }
@@ -93,7 +93,7 @@ import Testing
         try await self.withOneLoop(router, .limited { $0.maximumInFlightPerConnection = 10 }) { server in
             let address = try #require(server.address)
             let client = try await HostileClient(to: address)
-            // The end is there before the turn in which the limit is reached has ended.
+            // The end arrives before the turn in which the limit is reached has ended.
             await client.perform(.requests(Self.slow + 1, serials: 1_000..<1_100).then(.halfClose))
             let answers = try await client.responses(100, within: .seconds(20))
             #expect(answers.map(\.serial).sorted() == Array(1_000..<1_100))
@@ -114,7 +114,7 @@ import Testing
             try await eventually("every connection") { server.connectionCount == 600 }
             async let first = server.push(type: 200, body: ByteBuffer(string: "first"))
             async let second = server.push(type: 200, body: ByteBuffer(string: "second"))
-            // Some go meanwhile.
+            // Some clients leave meanwhile.
             for client in clients.prefix(100) { await client.perform(.reset) }
             #expect(await first >= 500)
             #expect(await second >= 500)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Items where hello has agreed on compression.
+/// Items on connections whose hello has agreed on compression.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct CompressedItemTests {
     private static let features = ["metadata", "streams", "compression"]
 
@@ -33,7 +33,7 @@ import Testing
                 #expect(item.type == StreamCall.echo | FrameType.compressionFlag)
                 #expect(try Envelope.inflate(item.payload, limit: 50_000) == body)
             }
-            // A short one is not worth it.
+            // A short item is not compressed.
             await client.item(50, "short")
             try await client.expectItem(50, "short")
             await client.end()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Payloads in pieces that fail before they are whole. What remains of them is swallowed, and the connection goes on.
+/// Payloads in pieces that fail before they are complete. Their other pieces are ignored, and the connection continues.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct FailedPiecesTests {
     private static let limits = SocketServer.Configuration.limited { $0.maximumPayloadLength = 100_000 }
 
@@ -15,7 +15,7 @@ import Testing
         try await withStreams(Self.limits) { client, server in
             for _ in 0..<2 { await client.piece(StreamCall.plain, length: 65_536) }
             try await client.expectEnd(50, .illegalLength)
-            // The rest is nothing to anybody.
+            // The other pieces are ignored.
             await client.piece(StreamCall.plain, length: 65_536)
             try await client.expectService()
             await client.send(StreamCall.plain, 50, ByteBuffer(string: "the last piece"))

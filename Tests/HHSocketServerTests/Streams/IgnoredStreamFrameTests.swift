@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Frames of streams that are late, doubled or for nobody, and change nothing.
+/// Frames of streams that are late, duplicate or for no stream, and have no effect.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct IgnoredStreamFrameTests {
     @Test func endsOfNothingAreIgnored() async throws {
         try await withStreams { client, server in
@@ -28,15 +28,15 @@ import Testing
 
     @Test func creditsThatAreNoneAreIgnored() async throws {
         try await withStreams(window: 34) { client, server in
-            // For no open stream.
+            // Credit for a stream that is not open.
             await client.credit(50, 1_000)
             try await client.open(StreamCall.count, 50, "10")
             for number in 0..<2 { try await client.expectItem(50, "\(number)") }
-            // Not of 8 bytes.
+            // Credit of another length than 8 bytes.
             for length in [0, 4, 7, 9] {
                 await client.send(FrameType.credit, 50, ByteBuffer(repeating: 255, count: length))
             }
-            // Smaller than before, the same, and damaged.
+            // Credit that is smaller than before, equal, and damaged.
             for credit in [0, 33, 34] as [UInt64] { await client.credit(50, credit) }
             await client.client.perform(
                 .request(FrameType.credit, serial: 50, ByteBuffer(integer: UInt64(1_000))).corrupted()
@@ -45,7 +45,7 @@ import Testing
             await client.credit(50, 51)
             try await client.expectItem(50, "2")
             try await client.expectService()
-            // The largest is more than enough.
+            // The greatest credit is enough.
             await client.credit(50, .max)
             await client.credit(50, .max)
             for number in 3..<10 { try await client.expectItem(50, "\(number)") }

@@ -9,7 +9,7 @@ import Testing
 
 /// Items that are longer than a frame.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LongItemTests {
-    /// Bytes of which no part looks like another.
+    /// Bytes without repeated parts.
     private static let body = ByteBuffer(bytes: (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31 ^ $0 >> 8) })
 
     @Test(arguments: [HandlerExecutor.global, .connection])
@@ -20,7 +20,7 @@ import Testing
                 var rest = Self.body
                 while let piece = rest.readSlice(length: 60_000) {
                     await client.send(FrameType.item | FrameType.continuesFlag, 50, piece)
-                    // Calls pass between.
+                    // Calls are answered between the pieces.
                     await client.send(StreamCall.plain, 51)
                 }
                 await client.send(FrameType.item, 50, rest)
@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    /// What has come in part, and does not get on.
+    /// A partly received payload that makes no progress.
     @Test(arguments: [FrameType.item, StreamCall.plain])
     func anUnfinishedPayloadThatDoesNotGetOnIsAStall(_ type: UInt32) async throws {
         let limits = SocketServer.Configuration.limited { $0.readStallTimeout = .milliseconds(300) }

@@ -9,9 +9,9 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Handlers of streams that end from without.
+/// Handlers of streams that are ended from outside.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LostStreamTests {
-    /// Each way in which a client goes away.
+    /// The ways in which a client ends its connection.
     enum Way: CaseIterable {
         case cancel, reset, close, halfClose
     }
@@ -52,13 +52,13 @@ import Testing
         try await withStreams(configuration, window: 17, on: executor) { client, server in
             for _ in 0..<20 {
                 let lost = try await StreamClient(server, window: 17)
-                // Its handler finds out by what it sends, and throws that on.
+                // Its handler is notified by the error of `send`, which it rethrows.
                 try await lost.open(StreamCall.count, 50, "1000")
                 try await lost.expectItem(50, "0")
                 await lost.client.perform(.reset)
             }
             try await server.becomesIdle()
-            // One that fails, whose line comes after theirs.
+            // A stream that fails, whose line follows theirs.
             try await client.open(StreamCall.fail, 50)
             await client.item(50, "error")
             try await eventually("a line") { log.entries.contains { $0.level == .error } }
@@ -103,7 +103,7 @@ import Testing
             await client.item(50, "x")
             await client.end()
             try await client.expectEnd(50, .noPermission, "no")
-            // And where it does, there is none.
+            // If the server streams, the status has no body.
             try await client.open(StreamCall.fail, 51)
             await client.item(51, "status")
             let end = try await client.answer()
@@ -122,7 +122,7 @@ import Testing
                 try await stream.send(ByteBuffer(string: "0"))
                 notes.note("sent 0")
                 do {
-                    // There is no credit for it.
+                    // There is no credit for this item.
                     try await stream.send(ByteBuffer(repeating: 120, count: 1_000))
                 } catch is CancellationError {
                     notes.note("cancelled")
@@ -141,7 +141,7 @@ import Testing
             notes.gate.open()
             try await notes.expect("cancelled")
             await client.credit(50, 1 << 20)
-            // The connection may have had it when its sender was cancelled, and else it does not come.
+            // The item arrives only if the connection had it before its sender was cancelled.
             var end = try await client.answer()
             if end.status == .partial { end = try await client.answer() }
             #expect((end.serial, end.status) == (50, .ok))

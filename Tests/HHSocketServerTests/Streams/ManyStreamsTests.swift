@@ -18,7 +18,7 @@ import Testing
         try await withServer(configuration, makeStreamRouter(notes)) { server in
             let address = try #require(server.address)
             let client = SocketClient.connecting(to: address) { $0.streams = StreamPolicy(maximumStreams: count) }
-            // Nobody reads this one, at either side, so that both windows fill.
+            // Neither side reads this stream, so that both windows fill.
             let flood = try await client.stream(
                 for: SocketRequest(type: StreamCall.flood, body: String(repeating: "x", count: 10_000)),
                 kind: .serverStreaming
@@ -47,7 +47,7 @@ import Testing
                 #expect(answer.string == "small")
                 try await group.waitForAll()
             }
-            // It has not ended.
+            // The stream has not ended.
             #expect(flood.metrics == nil)
             #expect(notes.lines.current == ["floods 50"])
             flood.cancel()

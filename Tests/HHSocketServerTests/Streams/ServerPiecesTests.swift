@@ -46,7 +46,7 @@ import Testing
                     50,
                     ByteBuffer(string: piece)
                 )
-                // What is whole passes between.
+                // Complete payloads are handled between the pieces.
                 await client.send(StreamCall.plain, 51, ByteBuffer(string: "short"))
                 let answer = try await client.answer()
                 if isLast, answer.serial == 50 {

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// How streams end, and that nothing of them is left.
+/// The ends of streams, which leave nothing behind.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerStreamEndTests {
     @Test func aCancelEndsAStreamAndItsTask() async throws {
         let notes = StreamNotes()
@@ -20,7 +20,7 @@ import Testing
             try await notes.expect("cancelled 50")
             try await server.becomesIdle()
             #expect(server.statistics.cancelledRequests == 1)
-            // Nothing is answered.
+            // No further answer is sent.
             await client.send(StreamCall.plain, 51)
             #expect(try await client.answer().serial == 51)
         }
@@ -46,7 +46,7 @@ import Testing
             for item in ["a", "b", "c"] { await client.item(50, item) }
             try await client.expectItem(50, "a")
             try await client.expectEnd()
-            // Late ones harm nothing.
+            // Late items are ignored.
             await client.item(50, "d")
             await client.end()
             await client.send(StreamCall.plain, 51)
@@ -66,7 +66,7 @@ import Testing
             for _ in 0..<1_000 { await client.item(50, "late") }
             await client.send(StreamCall.plain, 51)
             #expect(try await client.answer().serial == 51)
-            // More than it had credit for.
+            // More items than it had credit for.
             for _ in 0..<20 { await client.item(50, length: 60_000) }
             for _ in 0..<1_500 { await client.item(9_999, "nobody's") }
             try await client.client.ended()

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// The three kinds of streams, as a client sees them that speaks frames.
+/// The three kinds of streams, on the level of frames.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerStreamTests {
     @Test(arguments: [HandlerExecutor.global, .connection])
     func aServerStreams(_ executor: HandlerExecutor) async throws {

@@ -62,13 +62,13 @@ import Testing
         try await withServer(configuration, router) { server in
             let client = try await StreamClient(server)
             try await client.open(StreamCall.gather)
-            // All of the window, in whole frames.
+            // The whole window, in complete frames.
             for _ in 0..<4 { await client.item(50, length: 50_000 - 16) }
             await client.send(StreamCall.plain, 51)
             #expect(try await client.next().serial == 51)
             #expect(server.bufferedBytes >= 200_000)
             gate.open()
-            // Nothing is still to come of the last grant, so that each item that is taken leads to one.
+            // The last grant is used up, so that each taken item leads to another one.
             var granted: UInt64 = 200_000
             while granted < 300_000 {
                 let credit = try await client.next()

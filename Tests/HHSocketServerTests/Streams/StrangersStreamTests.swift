@@ -12,7 +12,7 @@ import Testing
 private let signIn: UInt32 = 220
 private let signOut: UInt32 = 221
 
-/// What streams of clients that are not known may cost.
+/// The limits of streams of clients without an identity.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StrangersStreamTests {
     private static func withStranger(
         _ notes: StreamNotes = StreamNotes(),
@@ -59,7 +59,7 @@ private let signOut: UInt32 = 221
             for _ in 0..<2 { await client.piece(FrameType.item, 51, length: 65_536) }
             await client.item(51, "x")
             try await client.expectEnd(51, .illegalLength)
-            // Who is known may send more.
+            // A client with an identity may send more.
             await client.send(signIn, 52)
             try await client.expectEnd(52)
             for _ in 0..<2 { await client.piece(StreamCall.plain, 53, length: 65_536) }
@@ -72,7 +72,7 @@ private let signOut: UInt32 = 221
 
     @Test func aStrangerHoldsLittle() async throws {
         try await Self.withStranger { client, server in
-            // 4 times 128 KiB in all, with what each costs beside its bytes.
+            // 4 times 128 KiB in all, including the cost of each payload beside its bytes.
             for serial in 50..<57 as Range<UInt32> { await client.piece(StreamCall.plain, serial, length: 65_536) }
             await client.piece(StreamCall.plain, 57, length: 65_536)
             try await client.expectEnd(57, .overloaded)
@@ -92,7 +92,7 @@ private let signOut: UInt32 = 221
             await client.send(FrameType.item | FrameType.compressionFlag, 50, item)
             await client.end(50)
             try await client.expectEnd(50)
-            // It has left, and is a stranger from now on.
+            // It has signed out, and is a stranger from now on.
             await client.send(signOut, 52)
             try await client.expectEnd(52)
             await client.send(FrameType.item | FrameType.compressionFlag, 51, item)

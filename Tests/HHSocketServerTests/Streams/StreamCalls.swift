@@ -25,9 +25,9 @@ enum StreamCall {
 
 private struct Oops: Error {}
 
-/// What happened in handlers.
+/// The events in handlers.
 struct StreamNotes: Sendable {
-    /// What handlers say, in the order in which they say it.
+    /// The lines of handlers, in order.
     let lines = Watched<[String]>([])
     let gate = Gate()
 
@@ -40,7 +40,7 @@ struct StreamNotes: Sendable {
 
 /// A router with all of ``StreamCall``.
 ///
-/// - Parameter layer: It stands around all of them.
+/// - Parameter layer: A layer around all handlers.
 func makeStreamRouter(
     _ notes: StreamNotes = StreamNotes(),
     on executor: HandlerExecutor? = nil,
@@ -128,7 +128,7 @@ func makeStreamRouter(
 }
 
 extension SocketServer.Configuration {
-    /// One on which everything but this policy on streams is as by default.
+    /// A configuration that differs from the default only in this policy on streams.
     static func streaming(_ change: (inout StreamPolicy) -> Void) -> Self {
         var (configuration, policy) = (Self(), StreamPolicy())
         change(&policy)
@@ -137,7 +137,7 @@ extension SocketServer.Configuration {
     }
 }
 
-/// Runs `body` with a server of streams, and a client that has said hello.
+/// Runs `body` with a server of streams, and a client that has exchanged hello.
 func withStreams(
     _ configuration: SocketServer.Configuration = .init(),
     _ notes: StreamNotes = StreamNotes(),

@@ -9,14 +9,14 @@ import Testing
 
 @testable import HHSocketServer
 
-/// A client of streams that says what the wire says, and no more: it has no windows but those that a test keeps.
+/// A client of streams on the level of frames: a test keeps the windows itself.
 struct StreamClient {
     let client: HostileClient
     let reply: WireHelloReply
 
     /// - Parameters:
-    ///   - window: How much it is ready to receive on a stream; 0 for the default.
-    ///   - connectionWindow: How much it is ready to receive on all together; 0 for the default.
+    ///   - window: The amount that it is ready to receive on a stream; 0 for the default.
+    ///   - connectionWindow: The amount that it is ready to receive on all streams together; 0 for the default.
     init(
         _ server: SocketServer,
         features: [String] = ["metadata", "streams"],
@@ -81,7 +81,7 @@ struct StreamClient {
 
     func next() async throws -> Frame { try await self.client.response() }
 
-    /// The next frame that is no credit.
+    /// Reads the next frame that is not credit.
     func answer() async throws -> Frame {
         while true {
             let frame = try await self.client.response()
@@ -89,7 +89,7 @@ struct StreamClient {
         }
     }
 
-    /// The next frame with this serial that is no credit; others are dropped.
+    /// Reads the next frame with this serial that is not credit, and drops others.
     func answer(to serial: UInt32) async throws -> Frame {
         while true {
             let frame = try await self.answer()
@@ -107,7 +107,7 @@ struct StreamClient {
         #expect(String(buffer: frame.payload) == body, sourceLocation: sourceLocation)
     }
 
-    /// Expects the end of everything.
+    /// Expects the end of a stream.
     func expectEnd(
         _ serial: UInt32 = 50,
         _ status: Status = .ok,
@@ -120,13 +120,13 @@ struct StreamClient {
         #expect(String(buffer: frame.payload) == body, sourceLocation: sourceLocation)
     }
 
-    /// Expects the end of everything, with metadata.
+    /// Expects the end of a stream, with metadata.
     func expectTrailers(_ serial: UInt32, sourceLocation: SourceLocation = #_sourceLocation) async throws {
         let frame = try await self.answer()
         #expect((frame.serial, frame.status) == (serial, .ok), sourceLocation: sourceLocation)
     }
 
-    /// Expects that a call is answered, before anything else comes: whatever was sent before has been looked at.
+    /// Expects the answer to a call as the next frame: everything sent before has been handled.
     func expectService(_ serial: UInt32 = 99, sourceLocation: SourceLocation = #_sourceLocation) async throws {
         await self.send(StreamCall.plain, serial, ByteBuffer(string: "served"))
         try await self.expectEnd(serial, .ok, "served", sourceLocation: sourceLocation)
@@ -140,7 +140,7 @@ struct StreamClient {
 }
 
 extension SocketServer {
-    /// Waits until nothing is held or in flight any more.
+    /// Waits until nothing is held or in flight.
     func becomesIdle(_ fileID: String = #fileID, line: Int = #line) async throws {
         try await eventually("what is held is given back", within: .seconds(30), fileID: fileID, line: line) {
             self.requestsInFlight == 0 && self.bufferedBytes == 0

@@ -64,7 +64,7 @@ import Testing
             }
             try await eventually("more waits than the system takes") { server.bufferedBytes > 100_000 }
             await server.shutdown(gracePeriod: .zero)
-            // Not all of them need be open: the server reads no more while so much waits.
+            // Some of them may not be open: the server reads no more while many bytes wait.
             try await notes.lines.wait("the end of all handlers") { lines in
                 let begun = lines.filter { $0.hasPrefix("floods") }.count
                 return begun > 0 && begun == lines.filter { $0.hasPrefix("stopped") }.count

@@ -8,14 +8,14 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Hello agrees on streams, or not.
+/// The agreement of hello on streams.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamHelloTests {
     @Test func helloAgreesOnStreamsWhereTheClientAsksForThem() async throws {
         var configuration = SocketServer.Configuration()
         try await withServer(configuration, makeStreamRouter()) { server in
             let client = try await StreamClient(server)
             #expect(client.reply.features == ["metadata", "streams"])
-            // Zero is what the protocol takes where nothing is said.
+            // The others have the protocol's defaults, for which it sends 0.
             #expect(client.reply.streamWindow == 524_288)
             #expect((client.reply.connectionWindow, client.reply.maximumStreams) == (0, 0))
             let plain = try await StreamClient(server, features: ["metadata"])

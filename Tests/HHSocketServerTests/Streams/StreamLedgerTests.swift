@@ -8,9 +8,9 @@ import Testing
 
 @testable import HHSocketServer
 
-/// What streams hold is charged, bounded, and given back.
+/// The bytes that streams hold are charged, bounded, and released.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamLedgerTests {
-    /// Each way in which a stream ends that holds items.
+    /// The ways in which a stream that holds items ends.
     enum Way: CaseIterable {
         case cancel, reset, mistake, answer
     }
@@ -93,7 +93,7 @@ import Testing
                 }
             }
             #expect(bytes == streams * items * length)
-            // The queue, an item of each stream, and what was under way: a third of all at most.
+            // The queue, an item of each stream, and the bytes in transit: at most a third of the limit.
             #expect(peak.current < 20 << 20)
             try await server.becomesIdle()
             #expect(server.statistics.memoryEvictions == 0)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// How many streams there may be, and for how long.
+/// The limits on the number of streams, and on their duration.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamLimitTests {
     @Test func streamsAboveTheLimitAreAnswered503UntilOneEnds() async throws {
         let notes = StreamNotes()
@@ -123,7 +123,7 @@ import Testing
         let notes = StreamNotes()
         let configuration = SocketServer.Configuration.streaming { $0.idleLimit = .milliseconds(300) }
         try await withStreams(configuration, notes, window: 17) { client, server in
-            // One item leaves, and no credit comes.
+            // One item is sent, and no credit arrives.
             try await client.open(StreamCall.count, 50, "100")
             try await client.expectItem(50, "0")
             try await client.expectEnd(50, .deadlineExceeded)

@@ -12,12 +12,12 @@ import Testing
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamLinkTests {
     private static let count = 2_000
 
-    /// Has many items echoed, while others are sent.
+    /// Has many items echoed while it sends others.
     private func echo(_ client: SocketClient, _ server: SocketServer) async throws {
         let stream = try await client.stream(for: SocketRequest(type: StreamCall.echo))
         async let sent: Void = {
             for number in 0..<Self.count { try await stream.send(ByteBuffer(string: "item \(number)")) }
-            // One in pieces.
+            // An item in pieces.
             try await stream.send(ByteBuffer(repeating: 120, count: 150_000))
             stream.finish()
         }()

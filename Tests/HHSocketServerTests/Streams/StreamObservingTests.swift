@@ -11,7 +11,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Notes what stands around streams sees of them.
+/// Records the events that layers around streams observe.
 private final class Observer: ServerMiddleware, ServerAdmission, RefusalObserver {
     let lines = NIOLockedValueBox<[String]>([])
 
@@ -39,9 +39,9 @@ private final class Observer: ServerMiddleware, ServerAdmission, RefusalObserver
     }
 }
 
-/// What stands around handlers sees a stream as one call.
+/// Layers around handlers see a stream as one call.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamObservingTests {
-    /// Has streams end in different ways: by 200, by an error, by a mistake and by a refusal.
+    /// Has streams end in different ways: by 200, by an error, by a violation and by a rejection.
     private func runStreams(_ layer: any RouterLayer, on executor: HandlerExecutor = .connection) async throws {
         try await withServer(.init(), makeStreamRouter(on: executor, layer: layer)) { server in
             let client = try await StreamClient(server)

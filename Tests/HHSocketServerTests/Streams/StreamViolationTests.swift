@@ -8,14 +8,14 @@ import Testing
 
 @testable import HHSocketServer
 
-/// What a client may not do on a stream. The stream is over then, and the connection goes on.
+/// Violations of a client on a stream, which end the stream but not the connection.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamViolationTests {
-    /// A mistake on the stream 50.
+    /// A violation on the stream 50.
     enum Mistake: CaseIterable {
         case beyondWindow, itemAfterEnd, endWithinItem, unexpectedItem, metadataOnItem, compressedItem
         case otherPiece, request
 
-        /// Opens the stream, and makes the mistake.
+        /// Opens the stream, and commits the violation.
         func make(on client: StreamClient) async throws {
             try await client.open(self == .unexpectedItem ? StreamCall.flood : StreamCall.read)
             switch self {
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    /// A reader that ends at once when its items have would have answered before the mistake comes.
+    /// A reader that returned at the end of its items would answer before the violation arrives.
     private static func makeRouter(_ notes: StreamNotes, on executor: HandlerExecutor) -> Router {
         var router = makeStreamRouter(notes, on: executor)
         router.stream(StreamCall.read, .bidirectional, on: executor) { stream, _ in
@@ -70,11 +70,11 @@ import Testing
         let notes = StreamNotes()
         let configuration = SocketServer.Configuration.streaming { $0.streamWindow = 1_000 }
         try await withServer(configuration, Self.makeRouter(notes, on: executor)) { server in
-            // No item of the server's comes: it has no credit for one.
+            // The server sends no item: it has no credit for one.
             let client = try await StreamClient(server, window: 1)
             try await mistake.make(on: client)
             try await client.expectEnd(50, .illegalFormat)
-            // What was under way when the client learnt of it harms nothing.
+            // Items that were in transit when the client was notified are ignored.
             await client.item(50, "late")
             await client.end()
             try await client.expectService()
@@ -150,7 +150,7 @@ import Testing
             await client.client.perform(.request(FrameType.item, serial: 50, "damaged").corrupted())
             try await client.expectEnd(50, .lostPacket)
             try await notes.expect("failed 50 302")
-            // A damaged frame of nobody's does nothing.
+            // A damaged frame of no stream has no effect.
             await client.client.perform(.request(FrameType.item, serial: 50, "damaged").corrupted())
             try await client.expectService()
             try await server.becomesIdle()
@@ -185,7 +185,7 @@ import Testing
         }
         try await withServer(.init(), router) { server in
             let client = try await StreamClient(server, connectionWindow: 100)
-            // The type that was looked up last is that of the call.
+            // The type that was looked up last is the call's.
             try await client.expectService()
             try await client.open(StreamCall.read, 50)
             try await client.open(StreamCall.read, 51)
@@ -194,7 +194,7 @@ import Testing
             first.open()
             #expect(try await client.answer().payload.readableBytes == 80)
             try await client.expectEnd(50)
-            // There is no credit left for its item.
+            // There is no more credit for its item.
             second.open()
             try await eventually("both handlers have returned") { server.requestsInFlight == 0 }
             try await client.expectService()

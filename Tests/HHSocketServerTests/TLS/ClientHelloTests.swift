@@ -6,14 +6,14 @@ import Testing
 
 @testable import HHSocketServer
 
-/// What a client offers, and who is let through to TLS.
+/// The protocols that a client offers, and its admission to TLS.
 @Suite struct ClientHelloTests {
     /// A hello in records of at most `recordLength` bytes.
     ///
-    /// - Parameter protocols: Nil: without the extension.
+    /// - Parameter protocols: Nil for no extension.
     private static func hello(_ protocols: [String]?, recordLength: Int = 16_384, cookies: Int = 0) -> ByteBuffer {
         var extensions = ByteBuffer()
-        // Of another kind, before it.
+        // Another extension, before it.
         extensions.writeInteger(UInt16(0xFE0D))
         extensions.writeInteger(UInt16(cookies))
         extensions.writeRepeatingByte(1, count: cookies)
@@ -78,7 +78,7 @@ import Testing
         }
         // An empty record.
         #expect(self.read(ByteBuffer(bytes: [22, 3, 1, 0, 0])) == .unknown)
-        // One that is longer than records may be.
+        // A record over the maximum length.
         #expect(self.read(ByteBuffer(bytes: [22, 3, 1, 0x40, 1])) == .unknown)
     }
 
@@ -135,7 +135,7 @@ import Testing
     @Test func whatCannotBeReadIsPassedOn() throws {
         let other = ByteBuffer(string: "no TLS")
         #expect(try self.gate([other]).passed == other)
-        // Records of a byte each hold nothing for ever.
+        // Records of one byte each are not held forever.
         let long = Self.hello(["hhsocket"], recordLength: 1, cookies: 16_000)
         let (passed, alert, isOpen) = try self.gate([long])
         #expect(passed.readableBytes == long.readableBytes)

@@ -7,7 +7,7 @@ import Testing
 @testable import HHSocketServer
 
 @Suite(.tags(.io), .timeLimit(.minutes(1))) struct HandshakeLogTests {
-    /// What an operator sees of clients that do not get through.
+    /// The log shows operators why clients cannot connect.
     @Test func whyAHandshakeHasFailedIsLogged() async throws {
         let log = InMemoryLogHandler()
         var configuration = SocketServer.Configuration(tls: ServerTLS(identity: try TestCertificate(.server).identity))

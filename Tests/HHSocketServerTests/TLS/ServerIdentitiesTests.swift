@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Which certificate a client gets, and what a configuration must not say.
+/// The certificate that a client gets, and invalid configurations.
 @Suite struct ServerIdentitiesTests {
     @Test func exactNamesComeBeforeWildcardsAndTheRestGetsTheDefault() throws {
         let certificates = try [.server, .serverDB, .serverNameOnly, .serverOtherName].map { try TestCertificate($0) }
@@ -91,7 +91,7 @@ import Testing
             tls.keyExchangeGroups = [group]
             _ = try TLSService(tls)
         }
-        // None twice, the library says.
+        // The library rejects duplicates.
         tls.cipherSuites = suites + suites
         tls.keyExchangeGroups = groups + groups
         _ = try TLSService(tls)

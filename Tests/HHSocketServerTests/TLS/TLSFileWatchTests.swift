@@ -12,7 +12,7 @@ import Testing
         let second = folder.file("second")
         var versions = FileVersions(of: [first, second])
         #expect(versions.haveChanged() == false)
-        // Another file at the same place, and one that was not there.
+        // Another file at the path, and a new file.
         _ = try folder.write("two", to: "first")
         #expect(versions.haveChanged() == true)
         #expect(versions.haveChanged() == false)
@@ -24,7 +24,7 @@ import Testing
         #expect(versions.haveChanged() == false)
     }
 
-    /// As a secret of Kubernetes is replaced.
+    /// Kubernetes replaces a secret like this.
     @Test func linkToAnotherFileIsAChange() throws {
         let folder = try TemporaryFolder()
         let (old, new) = (try folder.write("same", to: "old"), try folder.write("same", to: "new"))

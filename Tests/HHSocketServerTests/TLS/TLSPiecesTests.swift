@@ -7,7 +7,7 @@ import Testing
 @testable import HHSocketServer
 
 @Suite final class TLSPiecesTests {
-    /// Notes what TLS is given, and the sum of each flush.
+    /// Records the writes to TLS, and the sum of each flush.
     private final class Recorder: ChannelOutboundHandler {
         typealias OutboundIn = ByteBuffer
         typealias OutboundOut = ByteBuffer
@@ -44,7 +44,7 @@ import Testing
         try self.channel.pipeline.syncOperations.addHandlers(self.recorder, TLSPieces())
     }
 
-    // Else its pipeline refers to itself for ever.
+    // Otherwise its pipeline retains itself forever.
     deinit { _ = try? self.channel.finish(acceptAlreadyClosed: true) }
 
     private func write(_ byte: UInt8, _ count: Int) -> EventLoopFuture<Void> {
@@ -126,7 +126,7 @@ import Testing
 }
 
 @Suite struct TLSReadAllocatorTests {
-    /// NIO's pool keeps the first buffer alone; the others are free when their bytes are decrypted.
+    /// NIO's pool keeps only the first buffer; the others are released when their bytes are decrypted.
     @Test func noLargeBufferIsKept() {
         var pool = NIOPooledRecvBufferAllocator(
             capacity: Int(TLSReadAllocator.readsAtATime),
@@ -143,7 +143,7 @@ import Testing
         #expect(pool.count == 1)
     }
 
-    /// The pages of a new one would be cleared for each read.
+    /// The pages of a new buffer would be cleared for each read.
     @Test func theBufferOfFilesIsUsedAgain() {
         var pool = NIOPooledRecvBufferAllocator(
             capacity: Int(TLSReadAllocator.readsAtATime),
@@ -162,7 +162,7 @@ import Testing
         buffer = ByteBuffer()
         buffer = read(100)
         #expect(place(buffer) == first)
-        // One that somebody keeps is not overwritten.
+        // A retained buffer is not overwritten.
         let other = read(65_536)
         #expect(place(other) != first && other.capacity == 65_536)
         #expect(buffer.readableBytes == 100 && pool.count == 1)

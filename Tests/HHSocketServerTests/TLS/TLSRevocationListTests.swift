@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Lists of revoked certificates, of OpenSSL and of our own.
+/// Lists of revoked certificates, made by OpenSSL and by the tests.
 @Suite struct TLSRevocationListTests {
     private static func certificate(_ name: TestCertificate.Name) throws -> [UInt8] {
         Array(try #require(Data(base64Encoded: try TestCertificate(name).certificateBase64)))
@@ -20,7 +20,7 @@ import Testing
         let lists = try #require(try CertificateRevocations([.pem(try testRevocationList())]))
         #expect(!lists.refuses(try Self.certificate(.clientOfRevoking), now: Self.now))
         #expect(lists.refuses(try Self.certificate(.clientRevoked), now: Self.now))
-        // Of its issuer there is no list.
+        // There is no list of its issuer.
         #expect(lists.refuses(try Self.certificate(.client), now: Self.now))
         // A hundred years later the list is too old.
         #expect(lists.refuses(try Self.certificate(.clientOfRevoking), now: Self.now + 110 * 365 * 86_400))

@@ -55,7 +55,7 @@ import Testing
         #expect(lstat("\(self.path)/a", &status) == 0)
         #expect(record.key.inode == UInt64(status.st_ino))
         #expect(record.digest == TransferFile(of: content(1_000)).sha256)
-        // It is of the file as it is now.
+        // The hash is of the current file.
         let store = try FolderTransferStore(path: self.path)
         let known = try store.withRoot { root in
             try store.knownHash(of: "a", store.fileSystem.status(of: "a", in: root), in: root)
@@ -93,7 +93,7 @@ import Testing
         do {
             store = try FolderTransferStore(path: self.path)
         } catch {
-            // It may refuse to begin.
+            // The store may reject the beginning.
             #expect(error.code == .storeFailed)
             return
         }
@@ -154,7 +154,7 @@ import Testing
         #expect(self.names().filter { !$0.hasPrefix("+") } == ["a"])
         try await store.put("b", content(500_000), pieceLength: 50_000)
         #expect(try await store.get("b", pieceLength: 50_000) == content(500_000))
-        // Then it becomes read-only.
+        // Then the file system becomes read-only.
         try await store.leave("c", content(1_000), after: 400)
         #expect(mount("tmpfs", self.path, "tmpfs", UInt(MS_REMOUNT | MS_RDONLY), "size=1m") == 0)
         await expectFailure(.readOnly) { try await store.put("c", content(1_000)) }

@@ -41,7 +41,7 @@ import Testing
         self.files.set { $0.capacity = 1_500 }
         await expectFailure(.noRoom) { try await store.put("a", content(3_000)) }
         self.expectNothingUnfinished()
-        // Also where the record finds no room.
+        // Also if there is no room for the record.
         self.files.set { $0.capacity = .max }
         try await store.leave("a", content(3_000), after: 1_000)
         self.files.set { $0.capacity = 1_000 }
@@ -163,7 +163,7 @@ import Testing
         await expectStatus(.overloaded) { _ = try await store.get("a") }
     }
 
-    /// Whatever call fails, once: the store tells it, and the next attempt succeeds.
+    /// Fails each call once: the store reports the error, and the next attempt succeeds.
     @Test(arguments: [EIO, ENOSPC, EROFS, EMFILE])
     func anyCallMayFailOnce(_ code: CInt) async throws {
         let bytes = content(3_000)
@@ -198,8 +198,8 @@ import Testing
 
     // MARK: Death
 
-    /// The process dies, or the power fails, after any step of a put that replaces a file: then the old or the new one
-    /// is there, whole, and the next put succeeds. What was reported as whole survives.
+    /// The process dies, or the power fails, after any step of a put that replaces a file: then either the old or the
+    /// new file is complete and visible, and the next put succeeds. A file that was reported as complete survives.
     @Test(arguments: [false, true])
     func deathAfterEachStep(_ isPowerCut: Bool) async throws {
         let (old, new) = (content(2_000, seed: 1), content(3_000, seed: 2))
@@ -222,7 +222,7 @@ import Testing
                 do {
                     try await again.put("a", new, writer: 2)
                 } catch let error as TransferError where error.code == .wrongHash && isPowerCut {
-                    // Zeros, where content was not on the disk. The next run succeeds.
+                    // The content has zeros in place of bytes that were not on the disk. The next put succeeds.
                     #expect(try await again.put("a", new, writer: 2) == 0, "step \(step), seed \(seed)")
                 }
                 #expect(files.contents(of: "a") == new, "step \(step), seed \(seed)")
@@ -239,7 +239,7 @@ import Testing
         Issue.record("a put makes more steps than this test counts")
     }
 
-    /// A crash while a writer takes over from another, or sends another content.
+    /// The process dies while a writer takes over from another, or sends another content.
     @Test(arguments: [false, true])
     func deathAfterEachStepOfAChange(_ isPowerCut: Bool) async throws {
         let (first, second) = (content(2_000, seed: 1), content(3_000, seed: 2))

@@ -10,9 +10,9 @@ import Testing
 
 /// Rival writers, faults of the disk, restarts and power cuts in random order, in virtual time.
 ///
-/// What must hold: a file that is visible is one that was put, whole; what was reported as whole is there until another
-/// is; of one content the offset never decreases but for a reason; and in the end every put succeeds, and nothing is
-/// left.
+/// The promises: a visible file is one that was put, complete; a file that was reported as complete stays until another
+/// replaces it; the offset of a content decreases only for a known reason; and in the end every put succeeds, and
+/// nothing unfinished is left.
 @Suite struct FolderStoreHistoryTests {
     fileprivate static let ids: [TransferID] = ["a", "b", "c"]
 
@@ -74,7 +74,7 @@ extension FolderStoreHistoryTests.History {
         default:
             self.files.advance(by: .seconds(Int.random(in: 0...2 * 86_400, using: &self.random)))
             await self.store.sweep()
-            // Some may have expired.
+            // Some unfinished contents may have expired.
             self.offsets = [:]
         }
     }
@@ -90,7 +90,7 @@ extension FolderStoreHistoryTests.History {
                 #expect(self.files.contents(of: id.description) == bytes, "seed \(self.seed)")
                 self.possible[id] = [bytes]
             case .unfinished(let writer, _):
-                // Others of this id are over.
+                // Other contents of this id have been discarded.
                 for other in Self.contents() {
                     let key = self.key(TransferPut(id, other))
                     if other != bytes { self.offsets[key] = nil }
@@ -109,7 +109,7 @@ extension FolderStoreHistoryTests.History {
         let live = self.live[index]
         let count = Int.random(in: 0...1_000, using: &self.random)
         var piece = Array(live.bytes.dropFirst(Int(live.position)).prefix(count))
-        // A client that sends something else than it has announced.
+        // A client that sends other content than it has announced.
         if Int.random(in: 0..<30, using: &self.random) == 0, !piece.isEmpty { piece[0] ^= 1 }
         do {
             try await live.writer.append([ByteBuffer(bytes: piece)])
@@ -137,7 +137,7 @@ extension FolderStoreHistoryTests.History {
         await live.writer.close()
     }
 
-    /// The process dies, perhaps in the middle of something, and perhaps with the power.
+    /// The process dies, perhaps during an operation, and perhaps in a power cut.
     private mutating func die() async throws {
         let step = Int.random(in: 0..<20, using: &self.random)
         self.files.set {
@@ -157,7 +157,7 @@ extension FolderStoreHistoryTests.History {
             self.possible[live.put.id]?.formUnion(finishing.filter { $0.0 == live.put.id }.map { $0.1 })
         }
         self.live = []
-        // What a put had begun to make visible may be so or not.
+        // A content that a put had begun to publish may be visible or not.
         if isPowerCut {
             self.files.cutPower(&self.random)
             self.offsets = [:]
@@ -173,7 +173,7 @@ extension FolderStoreHistoryTests.History {
 
     private mutating func failed(_ error: any Error, _ put: TransferPut) {
         switch (error as? TransferError)?.code {
-        // Nothing of it is left.
+        // Its content has been discarded.
         case .noRoom?, .wrongHash?: self.offsets[self.key(put)] = nil
         case .readOnly?, .superseded?, .quota?, .invalidRequest?: break
         default:

@@ -9,7 +9,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// The thread that calls.
+/// The current thread.
 private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue) }
 
 /// A store on files in memory.
@@ -26,7 +26,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         return try FolderTransferStore(path: "/store", limits: limits, self.files)
     }
 
-    /// Nothing but this is visible, nothing is unfinished, and no file is open.
+    /// Expects that only these files are visible, that nothing is unfinished, and that no file is open.
     private func expectNothingBut(
         _ names: Set<String>,
         sourceLocation: SourceLocation = #_sourceLocation
@@ -106,7 +106,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         try await unfinished.finish()
         await unfinished.close()
         #expect(try await self.store.get("a") == new)
-        // Who had begun to read goes on with the old one.
+        // A reader that had begun continues with the old file.
         #expect(Array(buffer: try await reader.read(at: 0, count: 5_000)) == old)
     }
 
@@ -115,7 +115,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         self.files.place("a", bytes)
         #expect(try await self.store.get("a", pieceLength: 1 << 20) == bytes)
         #expect(try await self.store.put("a", bytes, writer: 2) == nil)
-        // One that changes is hashed again.
+        // A changed file is hashed again.
         self.files.place("a", content(77))
         #expect(try await self.store.get("a") == content(77))
         self.files.delete("a")
@@ -127,7 +127,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         self.files.advance(by: .seconds(60))
         _ = try await self.store.find("a")
         #expect(self.files.names(in: "+hashes") == ["a"])
-        // Whoever reads nothing of it can still tell its hash.
+        // A reader can return the hash without reading the file.
         let store = try self.reopened()
         self.files.set { $0.fault = { function, _ in function == "read" ? EIO : nil } }
         await expectFailure(.storeFailed) { _ = try await store.find("a") }
@@ -145,7 +145,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
             self.files.place("a", bytes, in: "+hashes")
             #expect(try await self.reopened().find("a")?.file == TransferFile(of: content(50_000)))
         }
-        // One of another file, in its place.
+        // The hash of another file, in its place.
         self.files.place("b", content(60_000))
         self.files.advance(by: .seconds(60))
         _ = try await self.store.find("b")
@@ -165,7 +165,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         _ = try await reader.read(at: 0, count: 1_000)
         self.files.place("a", content(5_000, seed: 9))
         await expectStatus(.cancelledByServer) { _ = try await reader.read(at: 1_000, count: 1_000) }
-        // It is whole again for whoever begins now.
+        // A new reader gets the complete new file.
         #expect(try await self.store.get("a") == content(5_000, seed: 9))
         let shortened = try await self.store.open("a")
         self.files.place("a", [1])
@@ -189,7 +189,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         #expect(try await self.store.find("a") == nil)
         await expectFailure(.storeFailed) { try await self.store.put("a", content(100)) }
         try await self.expectNothingBut(["a"])
-        // One that is made meanwhile.
+        // A file that is created meanwhile.
         let unfinished = try await self.store.beginUnfinished(TransferPut("b", content(100))).writer
         try await unfinished.append(content(100), from: 0)
         self.files.place("b", [], kind: .folder)
@@ -245,7 +245,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
     @Test func contentThatWasDamagedMeanwhileIsNotMadeVisible() async throws {
         let bytes = content(10_000)
         let name = FolderNames.content("a", TransferFile(of: bytes).sha256)
-        // Both where the hash is in memory and where it is not.
+        // Both with the hash in memory and without.
         for store in [self.store, nil] {
             let store = try store ?? self.reopened()
             try await store.leave("a", bytes, after: 4_000)
@@ -308,7 +308,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         self.files.advance(by: .seconds(3_600))
         _ = try self.reopened()
         try await self.expectNothingBut([])
-        // What this type has not made it leaves alone.
+        // The store does not touch other programs' files.
         self.files.place("something else", [1], in: "+unfinished")
         _ = try self.reopened()
         await self.store.sweep()
@@ -451,7 +451,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
             for number in 0..<40 {
                 group.addTask {
                     let bytes = content(20_000, seed: UInt64(number % 4))
-                    // Each may be ended by others.
+                    // Each put may be ended by others.
                     let put = try? await self.store.put("a", bytes, writer: UInt64(number) + 1, pieceLength: 999)
                     let own = TransferID("own\(number)")!
                     try await self.store.put(own, bytes, owner: "\(number)")
@@ -483,7 +483,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         self.files.advance(by: .seconds(86_401))
         await self.store.sweep()
         #expect(Set(self.files.names(in: "+unfinished").map { $0.prefix(1) }) == ["b"])
-        // Also when somebody else begins, and at the next start.
+        // Also when another writer begins, and at the next start.
         self.files.advance(by: .seconds(8 * 86_400))
         try await self.store.leave("c", content(1_000), after: 10)
         #expect(Set(self.files.names(in: "+unfinished").map { $0.prefix(1) }) == ["c"])
@@ -511,7 +511,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         let again = try self.reopened(limits)
         await expectFailure(.quota) { try await again.put("c", content(1_000)) }
         try await again.put("c", content(1_000), owner: "somebody else")
-        // Nothing was lost by that.
+        // This has lost nothing.
         #expect(try await again.put("a", content(1_000)) == 10)
         try await again.put("d", content(1_000))
     }
@@ -539,7 +539,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         for id in ["Ab", "AB", "ab"] as [TransferID] {
             for store in [self.store, try self.reopened()] {
                 await expectFailure(.invalidID) { try await store.put(id, content(20)) }
-                // Also where the content is the same.
+                // Also if the content is equal.
                 await expectFailure(.invalidID) { try await store.put(id, content(10)) }
                 #expect(try await store.find(id) == nil)
                 await expectFailure(.notFound) { _ = try await store.open(id) }
@@ -558,7 +558,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
             await expectFailure(.invalidID) { try await store.put("ab", content(20)) }
         }
         #expect(try await self.store.put("aB", content(100)) == 10)
-        // One that has come by other ways meanwhile.
+        // A file that another program has created meanwhile.
         let unfinished = try await self.store.beginUnfinished(TransferPut("cD", content(100))).writer
         try await unfinished.append(content(100), from: 0)
         self.files.place("Cd", [1])
@@ -580,7 +580,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         await other.sweep()
         try await unfinished.append([ByteBuffer(bytes: bytes[4_000..<5_000])])
         await unfinished.close()
-        // Then the other one goes on.
+        // Then the other put continues.
         #expect(try await other.put("a", bytes, writer: 1) == 5_000)
         #expect(try await self.store.get("a") == bytes)
         try await self.expectNothingBut(["a"])

@@ -6,18 +6,18 @@ import TestSupport
 
 @testable import HHSocketServer
 
-/// Files in memory, with everything that can go wrong with files: full disks, short writes, crashes between two calls,
-/// and power cuts that lose what was not synchronized.
+/// Files in memory, with the faults of file systems: full disks, short writes, crashes between two calls, and power
+/// cuts that lose what was not synchronized.
 ///
 /// A power cut leaves the names as they were after some call since a folder was last synchronized, as a journal does.
-/// Of a file's content what was synchronized is left; of the rest any part may have become zeros.
+/// Synchronized content of a file stays; any part of the rest may become zeros.
 final class MemoryFileSystem: StoreFileSystem {
     struct Node {
         enum Kind { case file, folder, link, pipe }
 
         var kind: Kind
         var bytes: [UInt8] = []
-        /// As of the last synchronization.
+        /// The content at the last synchronization.
         var durable: [UInt8] = []
         var modified: Int64
         var changed: Int64
@@ -29,25 +29,25 @@ final class MemoryFileSystem: StoreFileSystem {
     struct State {
         var nodes: [UInt64: Node] = [:]
         var names: Names = [:]
-        /// Those that a power cut may leave, the current ones last.
+        /// The names that a power cut may leave, the current ones last.
         var possibleNames: [Names] = []
         var lastInode: UInt64 = 1
         var descriptors: [CInt: (inode: UInt64, isWritable: Bool)] = [:]
         var locks: [UInt64: CInt] = [:]
         var lastDescriptor: CInt = 100
-        /// In milliseconds.
+        /// The time in milliseconds.
         var now: UInt64 = 1_800_000_000_000
 
         // Faults.
         var ignoresCase = false
         var isReadOnly = false
-        /// The number of bytes of all files that fit.
+        /// The capacity for the bytes of all files.
         var capacity = Int.max
         /// The greatest number of bytes that one call writes.
         var longestWrite = Int.max
-        /// The number of calls that change something.
+        /// The number of calls that change the file system.
         var steps = 0
-        /// After this step, nothing works any more, as for a process that is dead.
+        /// After this step all calls fail, as if the process had died.
         var lastStep = Int.max
         /// Decides on a failure of a call, by its function and the file's name.
         var fault: (@Sendable (String, String) -> CInt?)?
@@ -74,7 +74,7 @@ final class MemoryFileSystem: StoreFileSystem {
         self.set { $0.now += UInt64(time / .milliseconds(1)) }
     }
 
-    /// A process has ended, and another one begins.
+    /// Simulates the end of the process, and the start of another one.
     func restart() {
         self.set { state in
             state.descriptors = [:]
@@ -91,7 +91,7 @@ final class MemoryFileSystem: StoreFileSystem {
             state.possibleNames = [state.names]
             for (inode, node) in state.nodes where node.kind == .file && node.bytes != node.durable {
                 var bytes = node.bytes
-                // The length may be the old one or the new one, or anything between.
+                // The length may be the old one, the new one, or any between.
                 let shorter = min(node.durable.count, bytes.count)
                 bytes = Array(bytes.prefix(Int.random(in: shorter...bytes.count, using: &random)))
                 if Bool.random(using: &random), bytes.count > node.durable.count {
@@ -121,7 +121,7 @@ final class MemoryFileSystem: StoreFileSystem {
         }
     }
 
-    /// Puts a file there by hand, or changes one.
+    /// Creates or changes a file directly.
     func place(_ name: String, _ bytes: [UInt8], kind: Node.Kind = .file, in folder: String? = nil) {
         self.set { state in
             var parent = Self.rootInode
@@ -147,7 +147,7 @@ final class MemoryFileSystem: StoreFileSystem {
         self.state.withLockedValue { state in state.descriptors.values.count { $0.isWritable } }
     }
 
-    /// Waits until nothing is open. The last reference to a reader may be that of the thread that has just read.
+    /// Waits until nothing is open. The thread that has just read may hold the last reference to a reader.
     func areClosed(fileID: String = #fileID, line: Int = #line) async throws {
         try await eventually("files are closed", fileID: fileID, line: line) { self.descriptorCount == 0 }
     }
@@ -169,7 +169,7 @@ final class MemoryFileSystem: StoreFileSystem {
 
     private static func touch(_ inode: UInt64, _ state: inout State) {
         let now = Int64(state.now) * 1_000_000
-        // As the clock of a file system that has moved between two changes.
+        // Simulates a clock that advances between two changes.
         let last = state.nodes[inode]?.changed ?? 0
         state.nodes[inode]?.modified = max(now, last + 1)
         state.nodes[inode]?.changed = max(now, last + 1)

@@ -128,10 +128,10 @@ import Testing
         var session = try Self.receiving()
         #expect(Self.describe(session.received(Self.part(0, 1_000))) == "take 1000")
         #expect(Self.describe(session.received(Self.part(5_000, 1_000))) == "report 1000")
-        // These were under way behind it.
+        // These items were in transit after it.
         #expect(Self.describe(session.received(Self.part(6_000, 1_000))) == "ignore")
         #expect(Self.describe(session.received(Self.part(7_000, 1_000))) == "ignore")
-        // This is another mistake.
+        // This is another error.
         #expect(Self.describe(session.received(Self.part(0, 1_000))) == "report 1000")
         #expect(Self.describe(session.received(Self.part(1_000, 1_000))) == "take 1000")
         #expect(Self.describe(session.received(Self.part(1_000, 1_000))) == "report 2000")
@@ -150,7 +150,7 @@ import Testing
         var request = Hhsocket_PutRequest()
         request.kind = .content(content)
         var session = try Self.receiving()
-        // With a field that nobody knows.
+        // With an unknown field.
         var item = try ByteBuffer(message: request)
         item.writeBytes([0x78, 1])
         guard case .take(let bytes) = session.received(item) else {
@@ -165,8 +165,8 @@ import Testing
         #expect(try Self.receiving().endedEarly().message.contains("0 of 1000000"))
     }
 
-    /// A client that makes mistakes of all kinds, and goes where the reports tell it: the content arrives whole and in
-    /// order, and the client hears at least every 128 KiB of it.
+    /// A client that makes errors of all kinds, and continues where the reports tell it: the content arrives complete
+    /// and in order, and there is a report at least every 128 KiB.
     @Test func randomHistories() throws {
         for seed in 0..<historyCount {
             var random = SeededGenerator(seed: UInt64(seed))
@@ -196,7 +196,7 @@ import Testing
                 case .ignore: position = count == 0 ? position : position + count
                 case .begin, .fail: Issue.record("seed \(seed)")
                 }
-                // A client that is never answered looks for itself.
+                // A client without an answer restarts at the server's position by itself.
                 if position >= size, !session.isWhole { position = taken }
             }
             #expect(taken == size, "seed \(seed)")

@@ -33,7 +33,7 @@ func content(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     return random.bytes(count)
 }
 
-/// Where a store says that another writer has come.
+/// Records a store's notification that another writer has begun.
 final class EndNote: Sendable {
     private let box = NIOLockedValueBox<[any Error]>([])
 
@@ -56,7 +56,7 @@ extension TransferStore {
         }
     }
 
-    /// Puts a file in pieces. Returns the offset from which it was sent; nil if nothing was.
+    /// Puts a file in pieces. Returns the offset from which it was sent; nil if nothing was sent.
     @discardableResult
     func put(
         _ id: TransferID,
@@ -80,7 +80,7 @@ extension TransferStore {
         }
     }
 
-    /// Sends the beginning of a file, and leaves it.
+    /// Sends the beginning of a file, and leaves it unfinished.
     func leave(
         _ id: TransferID,
         _ bytes: [UInt8],

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// What the store keeps in small files, whole and damaged.
+/// The small files of the store, intact and damaged.
 @Suite struct TransferRecordTests {
     private static let unfinished: UnfinishedRecord = {
         var record = UnfinishedRecord(TransferPut("some.id", content(100), writer: 7, owner: "identity ä"), begun: 12)
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    /// Whoever writes into the folder can make a right hash of anything.
+    /// Any process that writes into the folder can compute a valid hash of anything.
     @Test func sealedNonsenseIsNoRecord() {
         for seed in 0..<scaled(2_000) {
             var random = SeededGenerator(seed: UInt64(seed))

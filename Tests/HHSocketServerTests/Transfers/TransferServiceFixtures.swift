@@ -9,7 +9,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// A server of transfers, its store, and a client that speaks the messages of transfers.
+/// Runs `body` with a server of transfers, its store, and a client that sends messages of transfers.
 func withTransfers(
     _ configuration: SocketServer.Configuration = .init(),
     limits: TransferLimits = TransferLimits(),
@@ -51,7 +51,7 @@ struct TransferCalls: Sendable {
 
     // MARK: Put
 
-    /// A put under way.
+    /// A put in progress.
     struct Put: Sendable {
         let stream: SocketStream
 
@@ -59,7 +59,7 @@ struct TransferCalls: Sendable {
             try await self.stream.send(TransferPart(offset: UInt64(offset), bytes: ByteBuffer(bytes: bytes)).item)
         }
 
-        /// The reports up to one that `isLast` likes, or to the end.
+        /// Returns the reports up to one that satisfies `isLast`, or to the end.
         func reports(
             until isLast: @escaping @Sendable (Hhsocket_PutReport) -> Bool = { _ in false }
         ) async throws -> [Hhsocket_PutReport] {
@@ -78,7 +78,7 @@ struct TransferCalls: Sendable {
             try #require(try await self.reports { _ in true }.last)
         }
 
-        /// The failure that it ends with, and the status.
+        /// Waits for the end of the put, and returns its failure and status.
         func failure() async throws -> (code: Hhsocket_TransferCode?, error: SocketError.Code?) {
             let stream = self.stream
             return try await withDeadline("the end of a put") {

@@ -10,7 +10,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// A service of transfers over real sockets, and a client that sends what it likes.
+/// A service of transfers over real sockets, and a client that sends arbitrary messages.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TransferServiceTests {
     private static let megabyte = content(1 << 20)
 
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    /// Where much has come, 512 KiB are written before the client hears of them.
+    /// If many bytes have arrived, 512 KiB are written before the client gets a report.
     @Test func theClientHearsHowFarTheServerIs() async throws {
         try await withTransfers { calls, _, _ in
             for pieceLength in [1_000, 65_536, 131_072] {
@@ -82,7 +82,7 @@ import Testing
             #expect(try await first.nextReport().offset == 400_000)
             let reports = try await calls.put("a", Self.megabyte)
             #expect(reports.first?.offset == 400_000)
-            // The first one is told to try again, and that is not a failure.
+            // The first put is told to retry, which is not a failure.
             let end = try await first.failure()
             #expect(end.code == nil)
             #expect(end.error == .cancelledByServer)
@@ -99,7 +99,7 @@ import Testing
             let report = try await second.nextReport()
             #expect(report.offset == 0)
             #expect(report.changed)
-            // It waits for nothing of its client.
+            // The server does not wait for the client.
             let end = try await first.failure()
             #expect(end.code == .superseded)
             #expect(end.error == .noPermission)
@@ -154,7 +154,7 @@ import Testing
             #expect(try await put.failure().code == .invalidRequest)
             put = try await calls.begin("a", Self.megabyte, writer: 0)
             #expect(try await put.failure().code == .invalidRequest)
-            // A stream that ends with nothing.
+            // A stream that ends without any item.
             let stream = try await calls.client.stream(for: SocketRequest(type: calls.types.put))
             stream.finish()
             #expect(try await TransferCalls.Put(stream: stream).failure().code == .invalidRequest)
@@ -217,7 +217,7 @@ import Testing
                 #expect(got.bytes == Array(Self.megabyte[offset...]))
                 #expect(got.error == nil)
             }
-            // Of another file it has nothing.
+            // The client has nothing of another file.
             let other = try await calls.get("a", offset: 500_000, begun: TransferFile(of: [1]))
             #expect(other.begin?.offset == 0)
             #expect(other.bytes == Self.megabyte)
@@ -234,7 +234,7 @@ import Testing
             #expect(got.error == .unknown)
             #expect(try await calls.find("a").failure.code == .notFound)
             #expect(try await !calls.discard("a", writer: 1).discarded)
-            // What is not whole is not there.
+            // An incomplete file is not visible.
             let put = try await calls.begin("a", Self.megabyte)
             _ = try await put.nextReport()
             #expect(try await calls.get("a").failure == .notFound)
@@ -306,7 +306,7 @@ import Testing
             let end = try await calls.begin("b", Self.megabyte).failure()
             #expect(end.code == .quota)
             #expect(end.error == .database)
-            // Who has no identity is counted by address, on all connections.
+            // Clients without an identity are counted by address, across all connections.
             let address = try #require(server.address)
             let others = [TransferCalls(address), TransferCalls(address)]
             let anonymous = try await others[0].begin("c", Self.megabyte)
@@ -417,7 +417,7 @@ import Testing
     }
 }
 
-/// A store that has every file, of one byte, and takes its time.
+/// A slow store that has every file, each of one byte.
 private struct SlowStore: TransferStore {
     struct Reader: TransferReader {
         let stored = StoredFile(file: TransferFile(of: [1]), modified: .seconds(1))
@@ -439,7 +439,7 @@ private struct SlowStore: TransferStore {
     func discard(_ id: TransferID, writer: UInt64) async throws -> Bool { false }
 }
 
-/// A store whose errors say more than a client should hear.
+/// A store whose errors contain details that a client must not receive.
 private struct FailingStore: TransferStore {
     struct Oops: Error { let secret = "secret" }
 

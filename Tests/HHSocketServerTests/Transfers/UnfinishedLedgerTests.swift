@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Who may send which file, and how many, in virtual time.
+/// The writers of files and their limits, in virtual time.
 @Suite struct UnfinishedLedgerTests {
     private static func ledger(_ change: (inout TransferLimits) -> Void = { _ in }) -> UnfinishedLedger {
         var limits = TransferLimits()
@@ -25,7 +25,7 @@ import Testing
         return TransferPut(id: id, file: file, writer: writer, owner: owner)
     }
 
-    /// Begins, and enters what was decided.
+    /// Begins a put, and records the decision.
     @discardableResult
     private static func begin(
         _ put: TransferPut,
@@ -54,7 +54,7 @@ import Testing
         #expect(plan.isContentKept && !plan.isChanged && plan.supersedes && plan.isRecordNew)
         #expect(plan.record.superseded == [1])
         #expect { try ledger.plan(Self.put(writer: 1), now: 0) } throws: { ($0 as? TransferError)?.code == .superseded }
-        // Whatever it wants to send.
+        // Regardless of its content.
         #expect { try ledger.plan(Self.put(seed: 9, writer: 1), now: 0) } throws: {
             ($0 as? TransferError)?.code == .superseded
         }
@@ -78,7 +78,7 @@ import Testing
         try Self.begin(Self.put(writer: 2), &ledger)
         ledger.remove("a")
         #expect { try ledger.plan(Self.put(writer: 1), now: 0) } throws: { ($0 as? TransferError)?.code == .superseded }
-        // Of another id nothing is known, and that writer may go on.
+        // The other id is independent, and its writer may continue.
         try Self.begin(Self.put("b", writer: 1), &ledger)
         try Self.begin(Self.put(writer: 2), &ledger)
     }
@@ -95,11 +95,11 @@ import Testing
         try Self.begin(Self.put("a"), &ledger)
         try Self.begin(Self.put("b"), &ledger)
         #expect { try ledger.plan(Self.put("c"), now: 0) } throws: { ($0 as? TransferError)?.code == .quota }
-        // Going on is not beginning, nor is replacing.
+        // Continuing does not count as beginning, nor does replacing.
         try Self.begin(Self.put("a"), &ledger)
         try Self.begin(Self.put("a", seed: 1, writer: 2), &ledger)
         try Self.begin(Self.put("c", owner: "other"), &ledger)
-        // Who takes a file over has it.
+        // A writer that takes over a file becomes its owner.
         try Self.begin(Self.put("a", writer: 3, owner: "other"), &ledger)
         try Self.begin(Self.put("d"), &ledger)
         #expect { try ledger.plan(Self.put("b", writer: 9, owner: "other"), now: 0) } throws: {
@@ -112,7 +112,7 @@ import Testing
         try Self.begin(Self.put("a", size: 100), &ledger)
         #expect { try ledger.plan(Self.put("b", size: 51), now: 0) } throws: { ($0 as? TransferError)?.code == .quota }
         try Self.begin(Self.put("b", size: 50), &ledger)
-        // Announced bytes count though they have not come.
+        // Announced bytes count although they have not arrived.
         ledger.closed("a", received: 1, now: 0)
         #expect { try ledger.plan(Self.put("c", size: 1), now: 0) } throws: { ($0 as? TransferError)?.code == .quota }
         try Self.begin(Self.put("a", size: 100, seed: 2, writer: 2), &ledger)
@@ -132,7 +132,7 @@ import Testing
         #expect { try ledger.plan(Self.put("b", size: 51, owner: "2"), now: 0) } throws: {
             ($0 as? TransferError)?.code == .quota
         }
-        // Of a file on which nobody works its bytes count.
+        // A file without an active writer counts with its received bytes.
         ledger.closed("a", received: 10, now: 0)
         try Self.begin(Self.put("b", size: 51, owner: "2"), &ledger)
         #expect { try ledger.plan(Self.put("c", size: 1, owner: "3"), now: 0) } throws: {

@@ -10,10 +10,10 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// The memory of a server's idle connections, beside that of idle TCP connections of the same process. Clients are
-/// descriptors and nothing else, so that the process's memory is the server's.
+/// The memory of a server's idle connections, compared with idle TCP connections of the process. Clients are only
+/// descriptors, so that the process's memory is the server's.
 @Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(10))) struct IdleWebSocketMemoryTests {
-    /// Connections before they are idle.
+    /// The use of a connection before it is idle.
     enum Kind: String, CaseIterable, Sendable {
         /// Frames over TCP: one heartbeat.
         case tcp
@@ -22,13 +22,13 @@ import Testing
         /// A message, echoed by the handler that is called for each, or by a task.
         case handler
         case task
-        /// The same, and compression is agreed on and not used.
+        /// Like `handler`, with compression agreed on but not used.
         case handlerAgreed
         case taskAgreed
         /// Compressed messages of more than a window, echoed.
         case handlerUsed
         case taskUsed
-        /// The same where windows are not kept from message to message.
+        /// Like `handlerUsed`, without keeping windows from message to message.
         case handlerForgetful
 
         var path: String {
@@ -53,15 +53,15 @@ import Testing
 
         var isUsed: Bool { [.handlerUsed, .taskUsed, .handlerForgetful].contains(self) }
 
-        /// The bytes that it may cost beyond a connection over TCP.
+        /// The number of bytes that it may take beyond a connection over TCP.
         var limit: Int {
             var limit = 2 << 10
             #if DEBUG
-            // The frames of functions that are not optimised need another slab of their task's.
+            // The frames of unoptimised functions require another slab of the task's memory.
             if [.task, .taskAgreed, .taskUsed].contains(self) { limit += 2_000 }
             #endif
             switch self {
-            // The window of 32 KiB, to which the client may refer, and pages of which something else keeps a part. The
+            // The window of 32 KiB, to which the client may refer, and pages that are partly in use otherwise. The
             // contexts themselves are 300 KiB.
             case .handlerUsed, .taskUsed: return limit + (36 << 10)
             case .handlerForgetful: return limit + (6 << 10)
@@ -73,8 +73,8 @@ import Testing
     /// A heartbeat of the standard format.
     private static let heartbeat: [UInt8] = [UInt8](repeating: 0, count: 15) + [1]
 
-    /// Messages of words and numbers, more than a window of them. Each is compressed to less than a read of an idle
-    /// connection has, whose buffer would not shrink again, whatever the language of the link.
+    /// Messages of words and numbers, more than a window of them. Each is compressed to less than the read buffer of an
+    /// idle connection, which would not shrink again, in any language.
     private static let longTexts: [String] = {
         var random = SplitMix(seed: 36)
         let words = ["price", "\"EUR\"", "{\"ask\":", "update", "[", "},", "session-", "ü", "volume", " "]
@@ -88,7 +88,7 @@ import Testing
         }
     }()
 
-    /// Connects, and exchanges what the kind says.
+    /// Connects, and exchanges the messages of the kind.
     private static func makeClient(_ kind: Kind, _ ports: (tcp: Int, webSocket: Int)) throws -> BlockingClient {
         guard kind != .tcp else {
             let client = try BlockingClient(port: ports.tcp)
@@ -140,7 +140,7 @@ import Testing
         return server
     }
 
-    /// Opens so many connections. Not on one of the few threads of Swift's tasks, since it waits.
+    /// Opens `count` connections. It blocks, so it does not run on one of the few threads of Swift's tasks.
     private static func makeClients(
         _ kind: Kind,
         count: Int,
@@ -161,7 +161,7 @@ import Testing
         return residentBytes()
     }
 
-    /// The bytes that a connection of this kind costs, and one over TCP.
+    /// The bytes that a connection of this kind takes, and those of one over TCP.
     private static func measure(_ kind: Kind) async throws -> (kind: Int, tcp: Int) {
         let server = try self.makeServer()
         try await server.start()
@@ -201,7 +201,7 @@ import Testing
     }
 
     @Test func idleConnectionCostsHardlyMoreThanOverTCP() async {
-        // Each in a process of its own, most of which wait for memory to be freed.
+        // Each kind has a separate process, most of which wait for memory to be freed.
         await withTaskGroup { group in
             for kind in Kind.allCases { group.addTask { await Self.check(kind) } }
         }
@@ -227,7 +227,7 @@ extension BlockingClient {
     fileprivate func open(_ kind: IdleWebSocketMemoryTests.Kind) throws {
         let extensions = kind.agreement == nil ? "" : "Sec-WebSocket-Extensions: permessage-deflate\r\n"
         let subprotocol = kind == .frames ? "Sec-WebSocket-Protocol: hhsocket.1\r\n" : ""
-        // As a browser asks.
+        // The request of a browser.
         let request = """
             GET \(kind.path) HTTP/1.1\r\nHost: chat.example.com\r\nConnection: Upgrade\r\nPragma: no-cache\r\n\
             Cache-Control: no-cache\r\nUpgrade: websocket\r\nOrigin: https://example.com\r\n\

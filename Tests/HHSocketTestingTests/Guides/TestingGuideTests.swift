@@ -121,7 +121,7 @@ import Testing
         let client = SocketClient.connecting(to: server.endpoint) { $0.streams = StreamPolicy() }
         var request = SocketRequest(type: 1_012)
         if Self.whatCanGoWrongWithStreams[index].code == .timeout { request.timeout = .milliseconds(300) }
-        // It may be over, or lost, before it is known to be open.
+        // The connection may end, or be lost, before it is known to be open.
         let end = await Result {
             let stream = try await client.stream(for: request)
             for try await _ in stream.items {}
@@ -336,7 +336,7 @@ import Testing
     }
 }
 
-/// Those of them that test a server.
+/// The examples of `Testing.md` that test a server.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerTestingGuideTests {
     private let server: SocketServer
     private let endpoint: Endpoint
@@ -443,7 +443,7 @@ import Testing
         try await client.send("SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
         try await broker.received(1, .send)
         let expected = greeting + (fault.received ?? "")
-        // Behind it comes the end, if it does not come with the fault.
+        // The end follows, unless it comes with the fault.
         await broker.perform(.disconnect)
         try await client.ended()
         #expect(client.text == expected)

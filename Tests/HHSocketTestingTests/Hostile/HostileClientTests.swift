@@ -82,7 +82,7 @@ import Testing
         await client.perform(.request(101, serial: 50, "x"))
         #expect(try await client.response().serial == 50)
         await #expect(throws: (any Error).self) {
-            // TEST-NET-1 of RFC 5737 is no machine's.
+            // No machine has an address of TEST-NET-1 (RFC 5737).
             _ = try await HostileClient(to: server.endpoint, from: "192.0.2.1")
         }
     }
@@ -107,8 +107,8 @@ import Testing
         await #expect(throws: NothingHappened.self) { try await client.response(within: .milliseconds(50)) }
     }
 
-    /// A mock keeps what it receives, which is much in these. They are run against a server in other tests; with more
-    /// effort here too.
+    /// Attacks with many bytes, all of which a mock keeps. Other tests run them against a server; with more effort they
+    /// run here too.
     private static let largeAttacks: Set<HostileClient.Attack> = [
         .hoardingReaders, .emptyRequests, .abandonedDeadlines, .helloCrowd, .repeatedHello, .freeFrames, .keptAnswers,
         .onceBusy,
@@ -121,7 +121,7 @@ import Testing
         #expect(!attackers.isEmpty)
     }
 
-    /// Those on WebSockets, and of the others some of each kind; all with more effort.
+    /// The attacks on WebSockets, and some of each other kind; all with more effort.
     private static let attacksInMessages: [HostileClient.Attack] =
         HostileClient.Attack.onWebSockets
         + [.halfFrames, .slowBody, .callFlood, .neverReads, .barelyMovingFrames, .idleCrowd, .abandonedHandshakes]

@@ -5,7 +5,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The server of lines that does what a test says.
+/// The server of lines whose behaviour a test determines.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LineServerTests {
     private func link(to server: LineServer, _ delimiter: LineDelimiter = .lf) -> LineLink {
         var configuration = LineLink.Configuration(servers: [server.endpoint])

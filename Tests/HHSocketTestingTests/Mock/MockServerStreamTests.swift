@@ -6,7 +6,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The server's streams, met by a client.
+/// The mock server's streams, with a client.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MockServerStreamTests {
     /// The type of the streams.
     private static let type: UInt32 = 1_012
@@ -30,7 +30,7 @@ import Testing
         try await client.stream(for: SocketRequest(type: Self.type), kind: kind)
     }
 
-    /// The texts of the items until the end, and the error that ends them.
+    /// Returns the texts of the items until the end, and the error that ends them.
     private func texts(_ stream: SocketStream) async throws -> (texts: [String], error: SocketError?) {
         try await withDeadline("the end of the items") {
             var texts: [String] = []
@@ -47,7 +47,7 @@ import Testing
         for _ in 0..<count { try await stream.send(ByteBuffer(repeating: 1, count: length)) }
     }
 
-    /// Returns once all that the client had to send has come, and all that was sent to it has been received.
+    /// Waits until the client has received everything sent to it, and its own frames have arrived.
     private func fence(_ client: SocketClient) async throws {
         for _ in 0..<2 { _ = try await client.data(for: SocketRequest(type: 101)) }
     }
@@ -160,10 +160,10 @@ import Testing
         try await self.fence(client)
         #expect(server.received.filter { $0.serial == items[0].serial && $0.streamType != nil }.count == 10)
         #expect(client.statistics.receivedItems == 1)
-        // Other streams go on.
+        // Other streams continue.
         let other = try await self.open(client)
         try await self.send(20, on: other)
-        // A test can let it go on.
+        // A test can let it continue.
         try await server.connection(0).perform(.credit(2_000).withSerial(items[0].serial))
         try await sender.value
         try await server.receivedItems(20, of: Self.type, serial: items[0].serial)
@@ -226,7 +226,7 @@ import Testing
             stream.cancel()
             _ = await sender.result
         } else {
-            // The right credits come as well.
+            // The right credits arrive as well.
             try await sender.value
             try await server.receivedItems(30, of: Self.type)
         }

@@ -13,7 +13,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
     Frame(type: type, serial: serial, status: status, payload: ByteBuffer(string: body))
 }
 
-/// The server met by a client that knows no rules either.
+/// The mock server, with a client that has no rules either.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MockServerTests {
     // MARK: Answers
 
@@ -52,7 +52,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
         #expect(frames[2].serial == 51)
         await client.perform(.ping(serial: format.layout.heartbeat?.serverSerial))
         await client.perform(.request(101, serial: 52, "y"))
-        // What answers the server's ping is recorded and not answered; where only clients ping, it is no answer.
+        // The answer to the server's ping is recorded and not answered; if only clients ping, it is not an answer.
         if format.layout.heartbeat?.pingedBy == .client {
             #expect(try await client.response().type == format.layout.heartbeat?.type)
         }
@@ -246,7 +246,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
         try await server.refuseConnections()
         await #expect(throws: (any Error).self) { try await HostileClient(to: endpoint) }
         try await server.refuseConnections()
-        // Those that are open stay.
+        // Open connections stay.
         await client.perform(.request(101, serial: 50))
         _ = try await client.response()
         try await server.acceptConnections()
@@ -329,7 +329,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
         let server = try await MockServer()
         let port = server.endpoint.port
         await #expect(throws: (any Error).self) { try await MockServer(port: port) }
-        // Kept for the second one until the first listens no more.
+        // The port is kept for the second server until the first stops listening.
         try await server.refuseConnections()
         #if os(Linux)
         let other = try await MockServer(.echo, port: port)

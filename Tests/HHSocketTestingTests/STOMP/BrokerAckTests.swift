@@ -4,7 +4,7 @@ import HHSocketTesting
 import NIOCore
 import Testing
 
-/// Acknowledgements, deliveries that come again, and transactions.
+/// Acknowledgements, redeliveries, and transactions.
 @Suite struct BrokerAckTests {
     /// Connections 0 and up, each with a subscription 1 to `/queue/q`.
     private static func broker(
@@ -22,7 +22,7 @@ import Testing
         return broker
     }
 
-    /// Publishes a message to the queue, and returns the headers that come with it.
+    /// Publishes a message to the queue, and returns the headers of its delivery.
     private static func publish(_ text: String, _ broker: inout BrokerScript) -> STOMPHeaders {
         let actions = broker.core.publish(ByteBuffer(string: text), to: "/queue/q") ?? []
         guard case .send(let frame, _)? = actions.first else { return [:] }
@@ -68,7 +68,7 @@ import Testing
         #expect(broker.say(0, first).isEmpty)
         #expect(broker.say(0, first) == ["0 ERROR: message not found"])
         #expect(broker.say(0, Self.settle("ACK", messages[1], version)).isEmpty)
-        // Of the mode auto nothing is acknowledged.
+        // In the mode auto nothing is acknowledged.
         var auto = Self.broker("auto", versions: [version], closesAfterErrors: false)
         let message = Self.publish("a", &auto)
         #expect(auto.say(0, Self.settle("ACK", message, version)) == ["0 ERROR: message not found"])
@@ -106,7 +106,7 @@ import Testing
         #expect(broker.publish("b", to: "/queue/q") == [])
         #expect(broker.say(0, Self.settle("NACK", first, version) + " receipt:r") == ["0 a! s:1", "0 receipt r"])
         #expect(broker.queue("q") == ["b"])
-        // It has its message-id again, and another ack.
+        // The redelivery has the old message-id, and another ack.
         #expect(broker.end(0).isEmpty)
         #expect(broker.core.messages(in: "/queue/q").map { $0.headers["message-id"] }.first == first["message-id"])
     }
@@ -139,7 +139,7 @@ import Testing
         #expect(broker.say(0, Self.settle("ACK", messages[0], .v1_2)) == ["0 c s:1"])
         #expect(broker.say(0, Self.settle("ACK", messages[1], .v1_2)) == ["0 d s:1"])
         #expect(broker.queue("q") == ["e"])
-        // Without room the other consumer gets all.
+        // If one consumer has no room, the other one gets all.
         broker.connect(1)
         #expect(broker.say(1, "SUBSCRIBE id:9 destination:/queue/q") == ["1 e s:9"])
         #expect(broker.publish("f", to: "/queue/q") == ["1 f s:9"])
@@ -204,7 +204,7 @@ import Testing
         #expect(broker.say(0, "BEGIN transaction:u").isEmpty && broker.core.transactions(of: 0) == ["t", "u"])
         #expect(broker.say(0, "SEND destination:/queue/other transaction:t|x").isEmpty)
         #expect(broker.say(0, ack + " transaction:t").isEmpty)
-        // Once in a transaction it is acknowledged.
+        // A message that was acknowledged in a transaction cannot be acknowledged again.
         #expect(broker.say(0, ack) == ["0 ERROR: message not found"])
         #expect(broker.say(0, "ABORT transaction:t").isEmpty)
         #expect(broker.queue("other").isEmpty && self.unacknowledged(broker) == 1)

@@ -5,9 +5,9 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Random histories of clients at one queue: no message is lost, doubled or delivered to two at a time.
+/// Random histories of clients at one queue: no message is lost, duplicated or delivered to two clients at a time.
 @Suite struct BrokerModelTests {
-    /// A message that a client has and has not acknowledged.
+    /// A message that a client holds without having acknowledged it.
     private struct Held {
         var body: String
         var headers: STOMPHeaders
@@ -30,7 +30,7 @@ import Testing
         var generator: SeededGenerator
         var clients: [Int: Client] = [:]
         var published = 0
-        /// Those that were handed out before.
+        /// The messages that were delivered before.
         var delivered: Set<String> = []
         var acknowledged: Set<String> = []
         var next = 0
@@ -41,7 +41,7 @@ import Testing
             self.take(self.core.received(STOMPFrame(command, headers), on: connection))
         }
 
-        /// Takes what the broker does.
+        /// Applies the broker's actions.
         mutating func take(_ actions: [BrokerCore.Action]) {
             for action in actions {
                 guard case .send(let frame, let connection) = action else { continue }
@@ -122,7 +122,7 @@ import Testing
             self.say(connection, .subscribe, headers)
         }
 
-        /// Acknowledges a message, or refuses it, perhaps in a transaction that is committed or aborted.
+        /// Acknowledges or rejects a message, perhaps in a transaction that is committed or aborted.
         private mutating func settle(_ connection: Int, isAck: Bool) {
             guard let client = self.clients[connection], !client.held.isEmpty, isAck || client.version != .v1_0
             else { return }
@@ -137,7 +137,7 @@ import Testing
                 headers["transaction"] = "t"
             }
             let isAborted = fate == 0
-            // What the client holds no longer is known before the broker's answer.
+            // The released messages are recorded before the broker's answer.
             if !isAborted, fate != 1 { self.release(connection, index, isAck: isAck) }
             self.say(connection, isAck ? .ack : .nack, headers)
             if fate == 1 { self.release(connection, index, isAck: isAck) }

@@ -3,7 +3,8 @@ import HHSocketSTOMP
 import HHSocketTesting
 import NIOCore
 
-/// A broker's rules, in words: frames are `COMMAND name:value name:value|body`, with the values' spaces as `_`.
+/// A broker's rules, with frames as text: frames are `COMMAND name:value name:value|body`, with the values' spaces as
+/// `_`.
 struct BrokerScript {
     var core: BrokerCore
 
@@ -32,7 +33,7 @@ struct BrokerScript {
         return frame
     }
 
-    /// A frame comes; returns what is done, as ``show(_:)`` has it.
+    /// Receives a frame; returns the actions in the notation of ``show(_:)``.
     mutating func say(_ connection: Int, _ text: String, confirms: Bool = true) -> [String] {
         self.core.received(Self.frame(text), on: connection, confirms: confirms).map(Self.show)
     }
@@ -45,8 +46,8 @@ struct BrokerScript {
 
     func queue(_ name: String) -> [String] { self.core.messages(in: "/queue/\(name)").map { String(buffer: $0.body) } }
 
-    /// What is done, in words: `0 a! s:1` is the message `a`, delivered again, to subscription 1 of connection 0, and
-    /// `0 ERROR: message` an error.
+    /// An action as text: `0 a! s:1` is the message `a`, delivered again, to subscription 1 of connection 0, and `0
+    /// ERROR: message` an error.
     static func show(_ action: BrokerCore.Action) -> String {
         switch action {
         case .send(let frame, let connection): "\(connection) \(self.show(frame))"

@@ -6,7 +6,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The broker that does what a test says, over sockets.
+/// The broker whose behaviour a test determines, over sockets.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MockBrokerTests {
     // MARK: A broker's
 
@@ -51,7 +51,7 @@ import Testing
         try await broker.received(2, .subscribe, onConnection: 0)
         let kept = try await client.frames(2)[1]
         #expect(kept.headers["priority"] == "9" && String(buffer: kept.body) == "kept")
-        // What 1.0 cannot express is left out.
+        // Headers that 1.0 cannot express are omitted.
         try await broker.publish("news", to: "/topic/t", headers: ["a:b": "c", "lines": "a\nb", "d": "e"])
         let news = try await client.frames(3)[2]
         #expect(news.headers.map(\.name) == ["destination", "message-id", "d", "content-length"])
@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    /// What a test has waited for has been handled, and what a client learns has been recorded.
+    /// Events for which a test has waited have been handled, and everything sent to a client has been recorded.
     @Test func recordAgreesWithTheState() async throws {
         let broker = try await MockBroker()
         let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
@@ -255,7 +255,7 @@ import Testing
         let (client, subprotocol) = try await self.client(to: broker)
         #expect(subprotocol == "v12.stomp")
         #expect(try await broker.opening(0).subprotocols == ["v12.stomp", "v11.stomp", "v10.stomp"])
-        // In any messages: several for a frame, several frames in one, text and binary.
+        // Frames in any division into messages: several for a frame, several frames in one, text and binary.
         await client.perform(
             .text("\nCONN").then(.binary("ECT\naccept-version:1.2\nhost:/\n".utf8)).then(.text("\n\0"))
         )

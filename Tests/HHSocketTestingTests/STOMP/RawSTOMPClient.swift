@@ -75,16 +75,16 @@ final class RawSTOMPClient: Sendable {
 
     func close() async throws { try await self.channel.close() }
 
-    /// All bytes that have come.
+    /// All received bytes.
     var text: String { self.state.withLockedValue { String(buffer: $0.bytes) } }
 
-    /// The first frames that come.
+    /// Waits for the first frames.
     @discardableResult
     func frames(_ count: Int) async throws -> [STOMPFrame] {
         try await eventually("\(count) frames") {
             var decoder = STOMPDecoder()
-            // A copy: the buffer's own block is written to again once nobody else holds it, and the thread sanitizer
-            // does not see the reference count that orders the two.
+            // A copy, because the buffer's own block is reused once nothing else holds it, and the thread sanitizer
+            // does not see the reference count that orders the accesses.
             decoder.append(self.state.withLockedValue { ByteBuffer(bytes: $0.bytes.readableBytesView) })
             var frames: [STOMPFrame] = []
             while frames.count < count, let frame = try decoder.next() { frames.append(frame) }

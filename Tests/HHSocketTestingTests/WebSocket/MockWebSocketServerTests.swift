@@ -5,7 +5,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The server met by a client that knows no rules either.
+/// The mock server, with a client that has no rules either.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MockWebSocketServerTests {
     // MARK: Messages
 
@@ -39,7 +39,7 @@ import Testing
         #expect(try await client.message() == .close(code: 4_000, reason: ""))
         try await client.ended()
         #expect(try await server.closeFrame().content == .close(code: 4_000, reason: "bye"))
-        // One that the server began is not answered twice.
+        // A close that the server began is not answered twice.
         let other = try await HostileClient(to: server.endpoint)
         try await server.connection(1).perform(.close(code: 1_012, reason: "restart"))
         #expect(try await other.message() == .close(code: 1_012, reason: "restart"))
@@ -186,7 +186,7 @@ import Testing
         let allowed = try await open(.opening(headers: ["Authorization": "x"]).then(.text("in the same write")))
         #expect(try await allowed.opening().status == 101)
         #expect(try await allowed.message().text == "in the same write")
-        // The others may be gone.
+        // The others may have ended.
         #expect(server.connections.map(\.number).filter { $0 != 3 } == [1, 5])
         #expect(server.acceptedCount == 6)
     }

@@ -13,7 +13,7 @@ import Testing
         return Array(bytes.readableBytesView)
     }
 
-    /// The examples of RFC 6455, section 5.7, and what is wrong on purpose.
+    /// The examples of RFC 6455, section 5.7, and deliberately wrong frames.
     @Test func bytesAreThoseOfTheRFC() {
         #expect(self.bytes(.text("Hello")) == [0x81, 0x05, 0x48, 0x65, 0x6C, 0x6C, 0x6F])
         let masked: [UInt8] = [0x81, 0x85, 0x37, 0xFA, 0x21, 0x3D, 0x7F, 0x9F, 0x4D, 0x51, 0x58]

@@ -5,7 +5,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What works passes, and each fault is found.
+/// Working formats pass, and each fault is detected.
 @Suite struct WireFormatVerifierTests {
     static let directions: [FrameDirection] = [.request, .response]
 
@@ -50,7 +50,7 @@ import Testing
         #expect(failure?.direction == .response)
     }
 
-    /// Our decoder refuses them, whatever the codec does.
+    /// Our decoder rejects such payloads regardless of the codec.
     @Test func payloadsOverTheLimitAreNoCodecsAffair() throws {
         let format = try WireFormat.faulty(.trustsLengths)
         try WireFormatVerifier(format).verify(Self.frames(.request, format), direction: .request)
@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    /// A codec that takes few payloads has a maker; without one it is told.
+    /// A codec that accepts few payloads requires a maker; without one the verifier reports that.
     @Test func makerMakesFramesThatTheCodecTakes() throws {
         let format = try WireFormat(codec: UpperCaseCodec(), rules: .init(name: "upper", hasStatus: false))
         let frames = [Frame(type: 16, serial: 50, payload: ByteBuffer(string: "ABC"))]
@@ -108,7 +108,7 @@ private struct UpperCaseCodec: FrameCodec {
     }
 }
 
-/// Reads a header that may not be there.
+/// Reads a header that may be missing.
 private struct TrappingCodec: FrameCodec {
     private var sound = NetstringCodec()
 

@@ -14,7 +14,7 @@ import Testing
         return configuration
     }
 
-    /// The server to which the first connection is made.
+    /// Returns the server of the first connection.
     private func connected(_ configuration: SocketConfiguration) async throws -> Endpoint {
         let socket = Socket(configuration: configuration)
         let events = socket.events
@@ -25,7 +25,7 @@ import Testing
         return endpoint
     }
 
-    /// The error of the first attempt.
+    /// Returns the error of the first attempt.
     private func failure(_ configuration: SocketConfiguration) async throws -> SocketError {
         let socket = Socket(configuration: configuration)
         let events = socket.events
@@ -36,7 +36,7 @@ import Testing
         return error
     }
 
-    /// By a spelling that only the system's resolver reads, which has no other address.
+    /// Uses a spelling that only the system's resolver reads, with no other address.
     @Test(arguments: [AddressFamilies.any, .preferIPv4, .preferIPv6, .onlyIPv4])
     func nameIsReachedByTheFamilyThatItHas(families: AddressFamilies) async throws {
         let port = try await SilentPort(host: "127.0.0.1")
@@ -64,7 +64,7 @@ import Testing
     )
     func serversThatAreListedOrFoundAreTriedByFamily(families: (AddressFamilies, String), isFound: Bool) async throws {
         let (four, six) = (try await SilentPort(host: "127.0.0.1"), try await SilentPort(host: IPv6Loopback.host))
-        // The one that is not wanted comes first.
+        // The unwanted one comes first.
         let ports = families.1 == four.endpoint.host ? [six.endpoint, four.endpoint] : [four.endpoint, six.endpoint]
         var configuration = self.configuration(isFound ? [] : ports, families.0)
         if isFound { configuration.resolver = ServerResolver { ports } }

@@ -11,7 +11,7 @@ import Testing
 @Suite struct DialerAddressTests {
     private static let both = ["2001:db8::1", "192.0.2.1"]
 
-    /// A network in which nothing happens but what the test says.
+    /// A network whose events the test determines.
     private final class Network: @unchecked Sendable {
         // Proof of Sendable: a test runs on one thread.
         final class Connection: SimulatedRemote {
@@ -73,7 +73,7 @@ import Testing
             )
         }
 
-        // The loop keeps what is scheduled, which keeps the loop.
+        // The loop retains scheduled work, which retains the loop.
         deinit { self.loop.advanceTime(by: .hours(48)) }
 
         private func connect(
@@ -88,7 +88,7 @@ import Testing
         }
 
         var hosts: [String] { self.connections.map(\.host) }
-        /// Those that nobody has closed.
+        /// The hosts whose channels are open.
         var openHosts: [String] { self.connections.filter { $0.channel.isOpen }.map(\.host) }
 
         func dial(_ endpoint: Endpoint = Endpoint(host: "im.example", port: 7_000)) {
@@ -97,7 +97,7 @@ import Testing
                 endpoint,
                 makeLink: { (_: OpeningAgreement?) throws(SocketError) -> any ChannelHandler & DrivenLink in
                     self.openAtTheEnd = self.openHosts
-                    // It is a link's turn, which this test has none of.
+                    // A link would begin here, which this test does not have.
                     throw SocketError(.noData, message: "won")
                 },
                 completion: { self.results.append($0) }
@@ -178,7 +178,7 @@ import Testing
         #expect(network.hosts == [order[0]])
         network.pass(1)
         #expect(network.hosts == order)
-        // The second one is quicker: the first is not wanted any more.
+        // The second one is quicker, so the first is no longer needed.
         network.accept(1)
         #expect(network.openAtTheEnd == [order[1]])
         #expect(try network.error().message == "won")
@@ -189,7 +189,7 @@ import Testing
         let network = Network(Self.both) { $0.addressFamilies = .preferIPv4 }
         network.dial()
         network.pass(250)
-        // Both before the loop has run.
+        // Both succeed before the loop has run.
         for connection in network.connections { connection.promise.succeed(connection.channel) }
         network.loop.run()
         #expect(network.openAtTheEnd == ["192.0.2.1"])

@@ -126,11 +126,11 @@ import Testing
         let events = socket.events
         socket.connect()
         try await self.connection(events, to: server.endpoint)
-        // By the server.
+        // The server closes the connection.
         _ = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
         try await self.connection(events, to: server.endpoint)
         try await self.echo(socket, server, serial: 50, connection: 1)
-        // By the proxy.
+        // The proxy closes the connection.
         proxy.closeConnections()
         _ = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
         try await self.connection(events, to: server.endpoint)
@@ -251,7 +251,7 @@ import Testing
         let host = "proxy.invalid"
         let proxy = kind == .http ? Proxy.http(host: host) : .socks5(host: host)
         var configuration = self.configuration(server.endpoint, proxy)
-        // The DNS may take its time.
+        // The DNS may take a while.
         configuration.connectTimeout = patience
         let error = try await self.failure(configuration)
         #expect(error.code == .hostNotFound)

@@ -44,7 +44,7 @@ import Testing
         (AddressFamilies.any, ["2001:db8::1", "192.0.2.1", "im.example"]),
         (.preferIPv4, ["192.0.2.1", "im.example", "2001:db8::1"]),
         (.preferIPv6, ["2001:db8::1", "im.example", "192.0.2.1"]),
-        // That of the other family is still in the list, and its attempt says why it cannot be used.
+        // The server of the other family stays in the list, and its attempt reports why it cannot be used.
         (.onlyIPv4, ["192.0.2.1", "im.example", "2001:db8::1"]),
     ])
     func addressesOfTheOtherFamilyComeBehindTheirEquals(families: AddressFamilies, order: [String]) {
@@ -149,7 +149,7 @@ import Testing
         }
     }
 
-    /// The servers that are tried in the round that is under way, in which all fail.
+    /// The servers that are tried in the current round, in which all fail.
     private func opened(_ machine: inout Machine) -> [String] {
         var opened: [String] = []
         while let making = machine.making, case .racing(let race) = making.stage, let attempt = race.attempts.last {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocket
 
-/// Servers that say that they are about to end.
+/// Servers that send a go-away.
 @Suite struct ConnectionGoAwayTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
@@ -130,7 +130,7 @@ import Testing
         for _ in 0..<200 {
             let endpoint = try #require(machine.endpointBeingTried)
             _ = machine.connectFailed(self.id(machine.nextID - 1), refused(endpoint), now: now)
-            // A call waits on.
+            // A call keeps waiting.
             _ = machine.reconnectSooner(now: now)
             while machine.endpointBeingTried == nil {
                 let timer = try #require(machine.nextDeadline)
@@ -169,7 +169,7 @@ import Testing
         #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 x:1"])
         #expect(machine.servers.count == 2 + 15)
         _ = machine.connected(self.id(2), now: self.start)
-        // Those of the next message take the place of those before, but for the one in use.
+        // The servers of the next go-away replace the earlier ones, except the one in use.
         _ = self.goAway(&machine, 2, others: many.suffix(3))
         #expect(machine.servers.endpoints == [serverA, serverB, many[0]] + many.suffix(3))
         #expect(machine.reconnectSooner(now: self.start).deeds == ["open 3 x:38"])
@@ -247,7 +247,7 @@ import Testing
         _ = self.goAway(&machine, for: .seconds(30), at: now)
         if !isStable { _ = machine.reconnectSooner(now: now) }
         let actions = machine.connectionLost(self.id(1), lostError, now: now).deeds
-        #expect(actions == ["lost 1 connectionLost", "being made", "put off"], "and nobody is told to be offline")
+        #expect(actions == ["lost 1 connectionLost", "being made", "put off"], "and `offline` is not reported")
         #expect(machine.nextDeadline == now + .seconds(30))
         _ = machine.reconnectSooner(now: now)
         let timer = try #require(machine.nextDeadline)
@@ -265,7 +265,7 @@ import Testing
             _ = machine.timerFired(now: now)
             _ = machine.connectFailed(self.id(machine.nextID - 1), refused(serverA), now: now)
         }
-        // Now the server has ended. It is tried at once, and then as if that were the first time.
+        // Now the server has ended. It is tried immediately, and then with a new back-off.
         _ = machine.connectionLost(self.id(1), lostError, now: now)
         _ = machine.connectFailed(self.id(machine.nextID - 1), refused(serverA), now: now)
         let next = try #require(machine.nextDeadline)

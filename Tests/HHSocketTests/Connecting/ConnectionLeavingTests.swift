@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocket
 
-/// Connections that are left since nothing moves on them, and those that have been of use.
+/// Connections that are left because they make no progress, and those that have proved useful.
 @Suite struct ConnectionLeavingTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private let first = ConnectionID(number: 1)
@@ -22,7 +22,7 @@ import Testing
     @Test func oneIsLeftForANewOneToTheSameServerIfThereIsNoOther() {
         var machine = self.readyMachine()
         #expect(machine.leave(self.first, now: self.start).deeds == ["open 2 a:1"])
-        // Calls go on until there is another.
+        // Calls continue until there is another connection.
         #expect(machine.isReady)
         #expect(machine.connected(self.second, now: self.start).deeds == ["ready 2 a:1", "drain 1"])
     }
@@ -50,10 +50,10 @@ import Testing
         #expect(machine.leave(self.first, now: self.start).deeds.isEmpty)
     }
 
-    /// When it turns out that a connection has been of use: before its loss or after.
+    /// The time at which a connection proves useful: before its loss or after.
     private enum Proof { case before, after }
 
-    /// The waits of a connection that is lost as soon as it is ready, again and again.
+    /// The waits of a connection that is repeatedly lost as soon as it is ready.
     private func waits(_ count: Int, proves: Proof?) throws -> [TimeAmount] {
         var machine = self.readyMachine(seed: 3)
         var now = self.start

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocket
 
-/// One connection after the other: attempts, rounds, waits, limits.
+/// Successive connections: attempts, rounds, waits, limits.
 @Suite struct ConnectionMachineTests {
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
@@ -197,7 +197,7 @@ import Testing
         #expect(machine.timerFired(now: sooner).texts.last == "open 5 a:1")
     }
 
-    /// An app that polls would else attempt as often as it calls, and a hundred thousand of them at once.
+    /// Otherwise a polling app would attempt as often as it calls, and so would a hundred thousand of them at once.
     @Test func callsDoNotUndoTheBackoffOfALongOutage() throws {
         var machine = self.machine([serverA], seed: 5)
         var now = self.start
@@ -217,7 +217,7 @@ import Testing
         var machine = self.machine([serverA])
         _ = machine.connect(now: self.start)
         _ = machine.connected(ConnectionID(number: 1), now: self.start)
-        // It has nothing to do, and so it does not say what becomes of the connection later.
+        // It has nothing to do, so it does not limit later attempts.
         #expect(machine.connect(attempts: 1, now: self.start).isEmpty)
         _ = machine.connectionLost(ConnectionID(number: 1), lostError, now: self.start)
         var now = try #require(machine.nextDeadline)
@@ -227,7 +227,7 @@ import Testing
                 $0.contains("gave up")
             }
         )
-        // Nor does somebody else's wish take a limit away.
+        // Nor does another caller's request remove a limit.
         now = try #require(machine.nextDeadline)
         _ = machine.connect(attempts: 1, now: now)
         #expect(machine.connect(now: now).isEmpty)
@@ -243,7 +243,7 @@ import Testing
     }
 }
 
-/// What an end says of what follows from it, and links that may not overlap.
+/// The consequences of a connection's end, and links that may not overlap.
 @Suite struct ConnectionEndTests {
     private let now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 

@@ -37,7 +37,7 @@ import Testing
             _ = machine.connected(self.id(UInt64(number)), now: self.start)
             let id = try #require(machine.current?.id)
             #expect(id == self.id(UInt64(number)))
-            // Between them a loss, which is what the error of the next trip is caused by.
+            // A loss in between, which causes the error of the next period in the background.
             _ = machine.didEnterBackground(now: self.start)
             #expect(machine.current == nil)
             _ = machine.willEnterForeground(now: self.start)
@@ -250,7 +250,7 @@ import Testing
         #expect(back.deeds == ["being made", "open 2 a:1"])
     }
 
-    /// Monitors err.
+    /// Monitors may be wrong.
     @Test func userWhoAsksGetsOneRoundOfAttemptsWithoutANetworkToo() {
         var machine = self.machine([serverA, serverB])
         _ = machine.connect(now: self.start)
@@ -261,7 +261,7 @@ import Testing
         let over = machine.connectFailed(self.id(3), refused(serverB), now: self.start)
         #expect(over.deeds == ["offline networkUnreachable"])
         #expect(machine.nextDeadline == nil)
-        // Once more; and this time the monitor was wrong.
+        // The second time the monitor was wrong.
         #expect(machine.connect(now: self.start).deeds.last == "open 4 a:1")
         _ = machine.connected(self.id(4), now: self.start)
         let lost = machine.connectionLost(self.id(4), lostError, now: self.start)
@@ -289,7 +289,7 @@ import Testing
         var machine = self.machine([serverA, self.local])
         _ = machine.connect(now: self.start)
         #expect(machine.networkChanged(isReachable: false, now: self.start).texts == ["report the network is gone"])
-        // The network is why the other one fails, and nothing is held against it.
+        // The other server fails because of the network, and is not penalised.
         for _ in 0..<3 {
             let next = machine.connectFailed(
                 ConnectionID(number: machine.nextID - 1),
@@ -346,7 +346,7 @@ import Testing
         _ = machine.connectFailed(self.id(2), refused(serverB), now: self.start)
         let over = machine.connectFailed(self.id(3), refused(serverC), now: self.start)
         #expect(over.deeds == ["offline networkUnreachable"])
-        // What was said before knows better.
+        // The earlier report takes precedence.
         #expect(machine.networkIsKnown(isReachable: true, now: self.start).isEmpty)
         #expect(machine.nextDeadline == nil)
 
@@ -369,7 +369,7 @@ import Testing
         )
         #expect(machine.switchServer(to: serverC, now: self.start).isEmpty)
         #expect(machine.switchServer(to: self.local, now: self.start).deeds == ["being made", "open 3 127.0.0.1:9"])
-        // A wait ends with the reason for it.
+        // A wait ends when its reason does.
         _ = machine.connectFailed(self.id(3), refused(self.local), now: self.start)
         while let endpoint = machine.endpointBeingTried {
             _ = machine.connectFailed(ConnectionID(number: machine.nextID - 1), refused(endpoint), now: self.start)
@@ -387,7 +387,7 @@ import Testing
         let gone = machine.networkChanged(isReachable: false, now: self.start)
         #expect(gone.deeds.last == "offline networkUnreachable")
         #expect(machine.nextDeadline == nil)
-        // Unless the user insists: until the attempts have failed.
+        // Unless the user requests a connection, until the attempts have failed.
         #expect(machine.connect(now: self.start).deeds == ["being made", "resolve 2"])
         let answer = machine.resolved(self.id(2), .success([serverA]), now: self.start)
         #expect(answer.deeds == ["open 3 a:1"])

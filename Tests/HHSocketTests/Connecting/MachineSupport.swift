@@ -16,8 +16,8 @@ func refused(_ endpoint: Endpoint) -> SocketError {
 
 let lostError = SocketError(.connectionLost, message: "lost")
 
-/// What an action asks of whoever performs it, in one vocabulary for all events: what tests compare, and what random
-/// histories perform.
+/// The work that an action requests, in one vocabulary for all events, which tests compare and random histories
+/// perform.
 enum Deed {
     case resolve(ConnectionID)
     case open(ConnectionID, Endpoint)
@@ -69,7 +69,7 @@ protocol MachineAction {
 
 extension MachineAction {
     var texts: [String] { self.all.map(\.text) }
-    /// Without what is only reported.
+    /// The texts of the actions without reports.
     var deeds: [String] { self.all.filter { !$0.isReport }.map(\.text) }
 }
 
@@ -183,7 +183,7 @@ extension SocketEvent {
 }
 
 extension Machine {
-    /// Fails every attempt until the machine waits for nothing any more, or has waited `limit` times.
+    /// Fails every attempt until the machine stops waiting, or has waited `limit` times.
     mutating func waitsUntilItGivesUp(from start: NIODeadline, atMost limit: Int = 500) -> [Duration] {
         var now = start
         var waits: [Duration] = []

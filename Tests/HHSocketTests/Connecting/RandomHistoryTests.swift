@@ -7,8 +7,8 @@ import Testing
 
 @testable import HHSocket
 
-/// The whole machine in virtual time, through histories that chance writes: connects, losses, path changes, the user's
-/// calls, timers, lists that change.
+/// The whole machine in virtual time, in random histories: connects, losses, path changes, the user's calls, timers,
+/// lists that change.
 ///
 /// 2,000 times `HHSOCKET_EFFORT`; `make soak` runs 100,000.
 @Suite struct RandomHistoryTests {
@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test func brokenPromiseIsFoundAndShortened() {
-        // A harness that cannot fail proves nothing: told a wrong bound, it must see every wait.
+        // Checks that the harness can fail: with a wrong bound, it must detect every wait.
         let found = (0..<50).lazy.compactMap { seed -> [History.Step]? in
             let script = History.script(seed: UInt64(seed))
             let broken = History.run(script, seed: UInt64(seed), longestWait: .milliseconds(1))
@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test func thousandClientsWhoseServerDiesAndReturnsComeBackSpread() {
-        // The server is dead for 90 s. Each client tries it again and again; nobody has another one.
+        // The server is dead for 90 s. Each client tries it repeatedly, and has no other server.
         var perSecond: [Int: Int] = [:]
         var attemptsPerSecond: [Int: Int] = [:]
         let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
@@ -59,22 +59,23 @@ import Testing
                 }
             }
         }
-        // All are back within the cap of 60 s, so the mean is 1,000 / 60; a herd would be a second with most of them.
+        // All reconnect within the cap of 60 s, so the mean is 1,000 / 60; a herd would put most of them into one
+        // second.
         #expect(perSecond.values.reduce(0, +) == 1_000)
         #expect((perSecond.keys.max() ?? .max) <= 60)
         let mean = 1_000 / Double(60)
         #expect(perSecond.values.allSatisfy { Double($0) <= 4 * mean }, "\(perSecond.sorted { $0.key < $1.key })")
-        // While it is dead the load on whatever stands in front of it falls from the first seconds on.
+        // While it is dead, the load on a proxy in front of it falls from the first seconds on.
         #expect((40..<90).allSatisfy { attemptsPerSecond[$0, default: 0] <= 100 })
     }
 }
 
-/// A history, and the world it happens in.
+/// A history, and its world.
 private enum History {
     enum Step: CustomStringConvertible, Sendable {
         case connect(attempts: Int?), disconnect, switchServer(Endpoint?), setServers([Endpoint]), reconnectSooner
         case network(Bool, isFirst: Bool), background, foreground
-        /// News of what is in progress: `choice` picks which.
+        /// A notification from an attempt or a connection, which `choice` selects.
         case leave, proved
         case connected(choice: Int), failed(choice: Int), lost(choice: Int), shaken(HandshakeRefusal.Remedy?)
         case resolved([Endpoint]?), drained(choice: Int), alive
@@ -115,7 +116,7 @@ private enum History {
     }
 
     private static func step(_ generator: inout SeededGenerator) -> Step {
-        // One that needs no network.
+        // The last server requires no network.
         let servers = [serverA, serverB, serverC, Endpoint(host: "127.0.0.1", port: 4)]
         let choice = Int.random(in: 0..<8, using: &generator)
         switch Int.random(in: 0..<114, using: &generator) {
@@ -159,7 +160,7 @@ private enum History {
         return nil
     }
 
-    /// Leaves steps out for as long as a promise is still broken.
+    /// Removes steps for as long as a promise is still broken.
     static func shortened(
         _ script: [Step],
         seed: UInt64,
@@ -170,7 +171,7 @@ private enum History {
     }
 }
 
-/// What a shell would hold, and the promises.
+/// The state of a shell, and the promises.
 private struct World {
     private var machine: Machine
     private let longestWait: Duration
@@ -181,15 +182,15 @@ private struct World {
     private var draining: [ConnectionID] = []
     private var search: ConnectionID?
     private var isReachable = true
-    /// Whether the user has asked for a connection, and it has not been tried yet.
+    /// Whether the user has requested a connection that was not tried yet.
     private var insists = false
     private var isInBackground = false
     private var wantsConnection = false
-    /// What the floor above was told last.
+    /// The last report to the layer above.
     private var isOffline = true
     private let policy: BackgroundPolicy
     private let acceptsOthers: Bool
-    /// Until when servers are to be left alone, where nobody may ask for them sooner.
+    /// The times until which servers must not be tried, unless an earlier attempt was requested.
     private var away: [Endpoint: NIODeadline] = [:]
     private var left: Set<ConnectionID> = []
     private var isStopped = false
@@ -247,7 +248,7 @@ private struct World {
             self.away = self.away.filter { servers.contains($0.key) }
             actions = self.machine.replaceServers(with: servers, now: self.now).all
         case .reconnectSooner:
-            // They may be asked sooner then.
+            // Then they may be tried sooner.
             self.away = [:]
             actions = self.machine.reconnectSooner(now: self.now).all
         case .network(let isReachable, isFirst: false):
@@ -324,14 +325,14 @@ private struct World {
             actions = []
         case .leave:
             guard let id = self.ready else { return nil }
-            // One that is about to end is left as for a call.
+            // A server that is about to end is left as for a call.
             self.away = [:]
             actions = self.machine.leave(id, now: self.now).all
         case .proved:
             guard let id = self.ready ?? self.machine.lastLost else { return nil }
             actions = self.machine.connectionIsProved(id, now: self.now).all
         case .time(let amount):
-            // The timer is never late by more than the history says.
+            // The timer is late by at most the history's delay.
             self.now = self.now + amount
             actions = []
         case .timer:
@@ -419,7 +420,7 @@ private struct World {
         return nil
     }
 
-    /// What must hold between events.
+    /// Checks the invariants between events.
     private func check() -> String? {
         let isMaking = !self.attempts.isEmpty || self.handshaking != nil
         switch self.machine.state {

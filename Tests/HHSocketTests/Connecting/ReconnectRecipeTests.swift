@@ -5,10 +5,10 @@ import Testing
 
 @testable import HHSocket
 
-/// Ways to reconnect that apps have used for years, in virtual time: waits that double from 2 s to 1,024 s and then
-/// stop, or to 64 s and then stop; each opening begins the count anew; what has stopped begins anew, with the first
-/// attempt at once, when something asks for it. And the heartbeats that go with them: a ping every 10 s, or a message
-/// every three minutes, since address translators forget an idle connection after five.
+/// Common ways for apps to reconnect, in virtual time: waits that double from 2 s to 1,024 s and then stop, or to 64 s
+/// and then stop; each opening resets the count; stopped attempts start over on request, with the first attempt
+/// immediately. And their heartbeats: a ping every 10 s, or a message every three minutes, since address translators
+/// forget an idle connection after five.
 @Suite struct ReconnectRecipeTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
@@ -72,7 +72,7 @@ import Testing
             #expect(machine.connected(id, now: now).texts.last == "report connected to a:1")
             now = now + .seconds(60)
             _ = machine.connectionLost(id, lostError, now: now)
-            // It has lasted, so that the waits begin anew too.
+            // The connection has lasted, so the back-off starts over too.
             #expect(machine.nextDeadline == now + .seconds(2))
             now = machine.nextDeadline ?? now
             #expect(machine.timerFired(now: now).texts.last?.hasPrefix("open ") == true)
@@ -89,7 +89,7 @@ import Testing
             #expect(machine.hasRunOut)
             #expect(machine.connectAgain(now: now).texts.last?.hasPrefix("open ") == true)
             #expect(!machine.hasRunOut)
-            // While it is under way nothing is begun a second time.
+            // During the attempt no second one is begun.
             #expect(machine.connectAgain(now: now).isEmpty)
             #expect(machine.waitsUntilItGivesUp(from: now) == waits)
         }
@@ -98,14 +98,14 @@ import Testing
     @Test func onlyWhatHasRunOutBeginsAnew() {
         var idle = self.machine(Self.short)
         #expect(idle.connectAgain(now: self.start).isEmpty)
-        // The user's close, also behind attempts that have run out.
+        // The user's close, also after exhausted attempts.
         var machine = self.machine(Self.short)
         _ = machine.connect(now: self.start)
         _ = machine.waitsUntilItGivesUp(from: self.start)
         _ = machine.disconnect(now: self.start)
         #expect(machine.connectAgain(now: self.start).isEmpty)
         #expect(machine.state.description == "closed")
-        // A verdict of the server's.
+        // A verdict of the server.
         var sentAway = self.machine(Self.short)
         _ = sentAway.connect(now: self.start)
         _ = sentAway.connected(ConnectionID(number: 1), now: self.start)
@@ -116,7 +116,7 @@ import Testing
 
     // MARK: Heartbeats
 
-    /// The times of the first pings, in seconds, of a link on which nothing else happens.
+    /// The times of the first pings, in seconds, of an otherwise idle link.
     private func pings(every interval: Duration, answeredAfter delay: TimeAmount) -> [Int64] {
         let policy = HeartbeatPolicy(interval: interval)
         var monitor = HeartbeatMonitor(policy, interval: interval, canPing: true, now: self.start)

@@ -4,20 +4,20 @@ import NIOCore
 @testable import HHSocket
 
 /// An idle connection through a router with network address translation, in virtual time: the router forgets the
-/// connection when nothing passed for its timeout, and swallows everything later. Then the client reconnects.
+/// connection when nothing passed for its timeout, and drops everything later. Then the client reconnects.
 struct SimulatedLink {
     private let policy: HeartbeatPolicy
-    /// After so long without a packet the router forgets a connection.
+    /// The time without a packet after which the router forgets a connection.
     var natTimeout: TimeAmount
     var roundTripTime = TimeAmount.milliseconds(80)
     var tuner: HeartbeatTuner
     private(set) var now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private var lastPacket: NIODeadline
     private var monitor: HeartbeatMonitor
-    /// Intervals with which a series of pings began, oldest first.
+    /// The intervals with which series of pings began, oldest first.
     private(set) var intervals: [Duration] = []
     private(set) var deaths = 0
-    /// How long after the last packet that passed each death was noticed.
+    /// The times from the last passed packet to the detection of each death.
     private(set) var timesToDeath: [TimeAmount] = []
 
     init(
@@ -33,7 +33,7 @@ struct SimulatedLink {
         self.monitor = HeartbeatMonitor(policy, interval: self.tuner.interval, canPing: true, now: self.now)
     }
 
-    /// Runs until so many series of pings have been answered or have ended with the connection.
+    /// Runs until `pings` series of pings have been answered or have ended with the connection.
     mutating func run(pings: Int) {
         let end = self.intervals.count + pings
         while self.intervals.count < end || self.monitor.awaitsReply { self.step() }

@@ -13,7 +13,7 @@ import Musl
 import Darwin
 #endif
 
-/// What networks and servers do to a connection, over real sockets.
+/// Faults of networks and servers, over real sockets.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct NetworkFaultTests {
     private func configuration(_ servers: [Endpoint]) -> SocketConfiguration {
         var configuration = SocketConfiguration(servers: servers)
@@ -21,7 +21,7 @@ import Darwin
         return configuration
     }
 
-    /// What came and what happened, in one order.
+    /// Records frames and events in order.
     private final class Recorder: SocketDelegate {
         let lines = Watched<[String]>([])
 
@@ -66,7 +66,7 @@ import Darwin
         let events = socket.events
         socket.connect()
         try await self.connection(events, to: server.endpoint)
-        // No byte is older than this when the silence begins.
+        // All bytes before the silence arrived after this time.
         let start = ContinuousClock.now
         try await socket.send(Frame(type: 101, serial: 50))
         try await server.received(1, ofType: 101)
@@ -74,7 +74,7 @@ import Darwin
         let time = ContinuousClock.now - start
         #expect(time >= .milliseconds(300) + policy.replyTimeout * (policy.misses + 1))
         #expect(error.message.contains("no heartbeat, silent for"))
-        // Nobody closed or reset it.
+        // The connection was neither closed nor reset.
         #expect(error.underlying == nil)
 
         try await self.connection(events, to: server.endpoint)
@@ -96,12 +96,12 @@ import Darwin
         let error = try await self.loss(events, of: server.endpoint)
         #expect(error.message.contains("the server closed it"))
         try await self.connection(events, to: server.endpoint)
-        // It was left by us too: the peer could still read.
+        // The client has closed it too, although the peer could still read.
         try await server.ended(connection: 0)
         #expect(socket.state.description == "ready, \(server.endpoint)")
     }
 
-    /// They are more than one read holds, and more than the kernel takes at once.
+    /// The frames exceed one read, and the bytes that the kernel takes at once.
     @Test(arguments: [MockServer.Reaction.halfClose, .close])
     func everyFrameSentBeforeTheEndIsDeliveredBeforeTheLoss(end: MockServer.Reaction) async throws {
         let server = try await MockServer(.drop)
@@ -140,20 +140,20 @@ import Darwin
         let server = try await MockServer(.drop)
         server.onConnect(end)
         var configuration = self.configuration([server.endpoint])
-        // The policy that waits least.
+        // The policy with the shortest waits.
         configuration.backoff = .immediate
         let socket = Socket(configuration: configuration)
         let start = ContinuousClock.now
         socket.connect()
-        // Taken before the time is, which can only make them fewer.
+        // Counted before the time is measured, which can only lower the count.
         try await server.connection(7)
         let accepted = server.acceptedCount
         let time = ContinuousClock.now - start
-        // The first attempt and the first wait take no time, all others do.
+        // The first attempt and the first wait take no time; all others take some.
         #expect(time >= Backoff.minimumRepeatedWait * (accepted - 2), "\(accepted) connections in \(time)")
         socket.disconnect()
         try await eventually("the end") { socket.state.description == "closed" }
-        // A reset may come while the connection is still being made; attempts that failed alike are one entry.
+        // A reset may arrive while the connection is still being made; equal failed attempts are one entry.
         var ends = 0
         for entry in socket.history.entries {
             switch entry.kind {
@@ -169,7 +169,7 @@ import Darwin
 
     // MARK: Servers that die
 
-    /// Stops listening, and ends what is open.
+    /// Stops listening, and closes open connections.
     private func kill(_ server: MockServer) async throws {
         try await server.refuseConnections()
         await server.perform(.close)
@@ -204,7 +204,7 @@ import Darwin
         for server in servers { try await server.refuseConnections() }
         await servers[0].perform(.close)
         _ = try await self.loss(events, of: servers[0].endpoint)
-        // A whole round in which each was asked.
+        // A whole round in which each server was tried.
         var refusing: Set<Endpoint> = []
         while refusing.count < 3 {
             let event = try await first(of: events, "a refusal") {

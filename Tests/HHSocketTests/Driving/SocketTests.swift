@@ -13,7 +13,7 @@ import Testing
         return configuration
     }
 
-    /// Writes down what it is told.
+    /// Records its notifications.
     private final class Recorder: SocketDelegate {
         let lines = Watched<[String]>([])
         let frames = Watched<[Frame]>([])
@@ -87,11 +87,12 @@ import Testing
 
     @Test func peerThatDoesNotReadIsLeftAfterTheStallTimeoutAndTheQueueIsBounded() async throws {
         let server = try await MockServer(.drop)
-        // Each, for the first need not be ours: on a busy machine the port was somebody else's a moment ago.
+        // For each connection, since the first may be another process's: on a busy machine the port may just have
+        // changed owners.
         server.onConnect(.stopReading)
         var configuration = self.configuration(server.endpoint)
         configuration.writeStallTimeout = .milliseconds(300)
-        // More than the kernels take, or what waits would leave after all.
+        // More than the kernels take; otherwise waiting frames would be sent.
         configuration.maximumQueuedBytes = 64 << 20
         configuration.writePolicy = WritePolicy(highWaterMark: .max)
         let socket = Socket(configuration: configuration)
@@ -116,7 +117,7 @@ import Testing
         _ = try await first(of: events, "the next connection") { if case .connected = $0 { true } else { false } }
     }
 
-    /// Whoever signs in by frames when a connection is ready has to do so on the next server too.
+    /// An app that signs in by frames when a connection is ready has to do so on the next server too.
     @Test func delegateIsToldOfASwitch() async throws {
         let servers = [try await MockServer(.echo), try await MockServer(.echo)]
         var configuration = self.configuration(servers[0].endpoint, servers[1].endpoint)
@@ -151,7 +152,7 @@ import Testing
         }
     }
 
-    /// Of a server that is not pinged, as in formats in which only it pings, a byte tells as much as an answer.
+    /// From a server that is not pinged, as in formats in which only it pings, any byte proves as much as an answer.
     @Test func anyByteEndsTheDoubtsOfANewPath() async throws {
         let server = try await MockServer(.echo)
         var configuration = self.configuration(server.endpoint)
@@ -193,7 +194,7 @@ import Testing
         try await eventually("the next server") { socket.state.description == "ready, \(servers[1].endpoint)" }
         try await servers[0].ended(connection: 0)
         #expect(socket.history.description.contains("go-away from \(servers[0].endpoint), for "), "\(socket.history)")
-        // By the old connection or by the new one.
+        // On the old connection or on the new one.
         try await eventually("the frame") { (servers[0].received + servers[1].received).map(\.serial) == [50] }
     }
 

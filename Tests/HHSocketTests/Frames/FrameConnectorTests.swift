@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct FrameConnectorTests {
-    /// A driver that is asked for nothing here.
+    /// A driver that is never used here.
     private final class IdleDriver: ConnectionDriver {
         let requests = NIOLockedValueBox(0)
         var currentEndpoint: Endpoint? { nil }
@@ -23,7 +23,7 @@ import Testing
         func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn) {}
     }
 
-    /// A thread that runs what wakes it when the test says so.
+    /// A thread that runs its wake-ups when the test requests it.
     private final class ManualThread: Sendable {
         private let waiting = NIOLockedValueBox<[@Sendable () -> Void]>([])
         private let isRunning = NIOLockedValueBox(false)
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    /// Returns how often the driver was asked for something by a gate that lets calls through, and the driver.
+    /// Returns the number of requests to the driver by a gate that lets calls through.
     private func requests(driverGoes: Bool) async throws -> Int {
         let endpoint = Endpoint(host: "example.org", port: 1)
         var configuration = SocketConfiguration(servers: [endpoint])
@@ -66,7 +66,7 @@ import Testing
         loop.submit(.closure { connector.shakeHands(id, attempt: 1, in: &$0) })
         thread.run()
         gatekeeper.yield()
-        // The gate has returned, and what it has led to waits for the thread.
+        // The gate has returned, and its result waits for the thread.
         try await eventually("the gate's return") { thread.count == 1 }
         if driverGoes { driver = nil }
         thread.run()

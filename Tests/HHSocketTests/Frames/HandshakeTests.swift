@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandshakeTests {
-    /// How a gate that gives up waiting after a while goes on.
+    /// Runs a gate that stops waiting after a while, and returns its errors.
     private func codes(
         of wait: @escaping @Sendable (Handshake) async throws(SocketError) -> Void
     ) async throws -> [SocketError.Code] {

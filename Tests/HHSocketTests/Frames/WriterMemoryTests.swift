@@ -8,12 +8,12 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What a writer costs whose peer does not read, in a process of its own, whose memory nobody else uses.
+/// The memory of a writer whose peer does not read, in a separate process that does nothing else.
 @Suite(.tags(.io), .serialized, .timeLimit(.minutes(5))) struct WriterMemoryTests {
     private static let frameLength = 64 << 10
     private static let offered = 192 << 20
 
-    /// How much the process has grown when the writer has either had all its frames taken or waits.
+    /// The growth of the process once all frames of the writer were taken, or the writer waits.
     private static func growth(highWaterMark: Int) async throws -> (bytes: Int, isWaiting: Bool) {
         let server = try await MockServer(.drop)
         server.onConnect(.stopReading)
@@ -29,15 +29,15 @@ import Testing
         let total = Self.offered / Self.frameLength
         let writer = Task {
             for serial in 0..<UInt32(total) {
-                // Written to, or the system would not have to give the memory.
+                // The memory is written to; otherwise the system would not have to provide it.
                 let payload = ByteBuffer(repeating: UInt8(truncatingIfNeeded: serial), count: Self.frameLength)
                 try await socket.send(Frame(type: 16, serial: serial, payload: payload))
                 sent.withLockedValue { $0 += 1 }
             }
         }
         defer { writer.cancel() }
-        // It waits when nothing has been taken for a while. A machine that stands still for so long makes the growth
-        // smaller, not larger.
+        // The writer waits when nothing has been taken for a while. A machine that stalls for that long makes the
+        // growth smaller, not larger.
         var last = -1
         var quiet = 0
         while quiet < 100, last < total {
@@ -53,7 +53,7 @@ import Testing
         await #expect(processExitsWith: .success) {
             let bounded = try await Self.growth(highWaterMark: 1 << 20)
             #expect(bounded.isWaiting)
-            // The mark and a read buffer are 1.25 MiB; the rest is what threads and allocators keep.
+            // The mark and a read buffer are 1.25 MiB; threads and allocators keep the rest.
             #expect(bounded.bytes < 16 << 20, "\(bounded.bytes >> 20) MiB")
         }
     }

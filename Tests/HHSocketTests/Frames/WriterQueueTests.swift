@@ -34,7 +34,7 @@ import Testing
 
         func failAll(_ error: SocketError) { self.queue.failAll(error) }
 
-        /// Lets as many leave as find room, and returns their serials.
+        /// Sends all frames that have room, and returns their serials.
         func leave(upTo count: Int = .max) -> [UInt32] {
             var serials: [UInt32] = []
             while let write = self.queue.popFirst(where: { _ in serials.count < count }) {
@@ -44,7 +44,7 @@ import Testing
             return serials
         }
 
-        /// Nil where it did not fail, or ended more than once.
+        /// The code of a write's error; nil if it did not fail, or ended more than once.
         func code(_ serial: UInt32) -> SocketError.Code? {
             let ends = self.ends.withLockedValue { $0[serial] ?? [] }
             guard ends.count == 1, case .failure(let error) = ends[0] else { return nil }
@@ -91,7 +91,7 @@ import Testing
         #expect(line.leave() == (0..<100).map { $0 * 10 })
         #expect(line.isEmpty)
         #expect(line.bytes == 0)
-        // Those that have left are not concerned.
+        // Sent frames are not affected.
         for write in writes { line.cancel(write) }
         #expect(line.count == 1_000)
         #expect(line.bytes == 0)

@@ -8,9 +8,9 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// What becomes of frames for which there is no room or no connection, over real sockets.
+/// The outcomes of frames without room or without a connection, over real sockets.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WritingTests {
-    /// More than the kernels of both ends take from a sender whose peer does not read, and as much as a frame may have.
+    /// More than the kernels of both ends take while the peer does not read, and the maximum length of a frame.
     private static let tooMuch = 16 << 20
 
     private func socket(
@@ -31,7 +31,7 @@ import Testing
         try await eventually("ready") { if case .ready = socket.state { true } else { false } }
     }
 
-    /// A server that reads nothing before it is woken.
+    /// Starts a server that reads nothing before it is woken.
     private func sleepingServer() async throws -> MockServer {
         let server = try await MockServer(.drop)
         server.onConnect(.stopReading)
@@ -42,7 +42,7 @@ import Testing
         Frame(type: 16, serial: serial, payload: ByteBuffer(repeating: UInt8(truncatingIfNeeded: serial), count: count))
     }
 
-    /// Sends them in the background and says how they ended, by serial.
+    /// Sends frames in the background, and records their outcomes by serial.
     private final class Writers: Sendable {
         let ends = NIOLockedValueBox<[UInt32: Result<Void, SocketError>]>([:])
 
@@ -74,7 +74,7 @@ import Testing
 
     @Test func whatWaitsLeavesByPriorityAndAnswersToPingsBeforeAll() async throws {
         let server = try await self.sleepingServer()
-        // Everything is taken at once, so that the order is the queue's alone.
+        // Everything is taken at once, so that only the queue determines the order.
         let socket = self.socket(server, WritePolicy(highWaterMark: .max))
         try await self.connect(socket)
         let connection = try await server.connection(0)
@@ -85,7 +85,7 @@ import Testing
             try await socket.send(self.frame(serial), priority: FramePriority(rawValue: priority))
         }
         await connection.perform(.ping(serial: 5))
-        // The push comes after the ping: when it is here, the ping was answered, as far as that goes.
+        // The push follows the ping: once it has arrived, the ping was handled.
         let recorder = FrameRecorder()
         socket.delegate = recorder
         await connection.perform(.push(2001, "after the ping"))
@@ -111,7 +111,7 @@ import Testing
         let writers = Writers()
         var tasks: [Task<Void, Never>] = []
         for serial in 51...60 as ClosedRange<UInt32> { tasks.append(writers.send(self.frame(serial), on: socket)) }
-        // Had they not to wait, they would be there before this one, which must fail.
+        // If they did not have to wait, they would precede this one, which must fail.
         let large = await #expect(throws: SocketError.self) {
             try await socket.send(
                 Frame(type: 16, serial: 99, payload: ByteBuffer(repeating: 0, count: Self.tooMuch + 1))
@@ -139,7 +139,7 @@ import Testing
         #expect(error?.delivery == .notSent)
         #expect(error?.message.contains("WritePolicy.highWaterMark") == true)
         #expect(error?.message.contains("100000") == true)
-        // What it refused did no harm.
+        // The rejected frame has no effect.
         try await server.connection(0).perform(.wakeUp)
         try await server.received(1)
         try await eventually("room again") { (try? await socket.send(self.frame(52))) != nil }
@@ -152,7 +152,7 @@ import Testing
         try await self.connect(socket)
         try await socket.send(self.frame(50, Self.tooMuch))
         let writers = Writers()
-        // 516 bytes each on the wire: three find a place to wait, whichever come first.
+        // 516 bytes each on the wire: there is room for the first three to wait.
         let tasks = (51...56 as ClosedRange<UInt32>).map { writers.send(self.frame($0, 500), on: socket) }
         try await eventually("three refusals") { writers.count() == 3 }
         let refused = writers.ends.withLockedValue { Array($0.keys) }
@@ -206,7 +206,7 @@ import Testing
         #expect(received.map(\.serial) == [51])
     }
 
-    /// Reads a little from time to time, as a peer at the other end of a slow link does.
+    /// Reads a little from time to time, like a peer at the other end of a slow link.
     private final class SlowReader: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
@@ -234,7 +234,7 @@ import Testing
         }
     }
 
-    /// The channel takes no more for far longer than the timeout, and yet bytes get on.
+    /// The channel takes no more for far longer than the timeout, although bytes make progress.
     @Test func slowLinkIsNotAStall() async throws {
         let count = Watched(0)
         let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -275,14 +275,14 @@ import Testing
         }
         let writers = Writers()
         var tasks: [Task<Void, Never>] = []
-        // Of equal priority they leave in the order they came, which is known only of those that were seen to wait.
+        // Frames of equal priority are sent in order of submission, which the test knows only if it has seen them wait.
         for (serial, priority) in [(50, 0.25), (51, 0.5), (52, 0.75)] as [(UInt32, Float)] {
             tasks.append(writers.send(self.frame(serial), FramePriority(rawValue: priority), on: socket))
         }
         socket.connect()
         try await server.received(1, ofType: 17)
         tasks.append(writers.send(self.frame(53, 1), .low, on: socket))
-        // Refused for its size when the others wait already: what is submitted runs in order.
+        // Rejected for its size when the others already wait, since submissions run in order.
         _ = await #expect(throws: SocketError.self) { try await socket.send(self.frame(99, Self.tooMuch + 1)) }
         #expect(writers.count() == 0)
         gate.open()
@@ -311,7 +311,7 @@ import Testing
         let error = writers.error(50)
         #expect([.noServerReachable, .notConnected].contains(error?.code), "\(String(describing: error))")
         #expect(error?.delivery == .notSent)
-        // And who comes later does not wait for nobody.
+        // A later frame does not wait for a connection that is never made.
         let late = await #expect(throws: SocketError.self) { try await socket.send(self.frame(51)) }
         #expect(late?.code == .notConnected)
     }
@@ -321,7 +321,7 @@ import Testing
         let socket = self.socket(server, WritePolicy(highWaterMark: 1_000, whenNotReady: .wait))
         let writers = Writers()
         let early = writers.send(self.frame(49), on: socket)
-        // In line, for what is submitted runs in order.
+        // The frame waits in line, since submissions run in order.
         _ = await #expect(throws: SocketError.self) { try await socket.send(self.frame(99, Self.tooMuch + 1)) }
         socket.disconnect()
         await early.value
@@ -348,7 +348,7 @@ import Testing
 
     // MARK: Memory
 
-    /// Keeps the highest value of the one meter that there is.
+    /// Keeps the highest value of the only meter.
     private final class PeakMeter: MetricsFactory, MeterHandler {
         private let value = NIOLockedValueBox((now: 0.0, peak: 0.0))
 
@@ -393,7 +393,7 @@ import Testing
                 sent.withLockedValue { $0 += 1 }
             }
         }
-        // It gets as far as the mark, and waits there.
+        // The writer reaches the mark, and waits there.
         try await eventually("the mark") { meter.now > mark - (65 << 10) }
         #expect(sent.withLockedValue { $0 } < total)
         for _ in 0..<20 {
@@ -404,7 +404,7 @@ import Testing
         try await writer.value
         let received = try await server.received(total)
         #expect(received.map(\.serial) == (0..<UInt32(total)).map { $0 })
-        // What the channel holds is no more than one read.
+        // The channel holds at most one read.
         #expect(meter.peak <= mark + (256 << 10), "\(meter.peak)")
         try await eventually("the end of the queue") { meter.now == 0 }
     }

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The map of `Docs/Architecture.md`: what it names exists.
+/// The map of `Docs/Architecture.md`, all of whose names exist.
 @Suite(.tags(.io)) struct ArchitectureGuideTests {
     /// The cells of the rows of all tables in a section, without their backticks.
     private func rows(ofSection title: String) throws -> [[String]] {
@@ -32,7 +32,7 @@ import Testing
             return String(line.drop { $0 == "#" }.dropFirst())
         }
         let mapped = try self.rows(ofSection: "Where the protocol is implemented").compactMap(\.first)
-        // A list for those who write another implementation, and the layouts of presets, which are data.
+        // A list for authors of other implementations, and the layouts of presets, which are data.
         let others: Set = ["Minimum implementation", "`plain`", "`tgcd`", "`mars`", "`separated`"]
         for heading in headings where !others.contains(heading) {
             #expect(mapped.contains { $0.hasPrefix("[\(heading)](") }, "\(heading) is not on the map")

@@ -5,14 +5,14 @@ import HHSocketRPC
 /// one.
 struct Assignments {
     private let initial: SocketClient.Configuration
-    /// One for each assignment, with all before it.
+    /// A configuration for each assignment, with all earlier ones.
     private(set) var made: [SocketConfiguration] = []
 
     init(servers: [Endpoint] = []) {
         self.initial = SocketClient.Configuration(servers: servers)
     }
 
-    /// As ``SocketClient/Configuration/socket``, so that an example assigns the same way.
+    /// Corresponds to ``SocketClient/Configuration/socket``, so that examples can be used unchanged.
     var socket: Recorder {
         get { Recorder(configuration: self.made.last ?? self.initial.socket) }
         set { self.made.append(newValue.configuration) }

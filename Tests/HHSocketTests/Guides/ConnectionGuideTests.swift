@@ -74,7 +74,7 @@ final class Reader: SocketDelegate {
 
     // MARK: Back-off
 
-    /// The waits after the loss of a connection that is never made again, 20 at most, and whether attempts stop then.
+    /// The waits after the permanent loss of a connection, at most 20, and whether attempts stop then.
     private func outage(_ configuration: SocketConfiguration) -> (waits: [Duration], givesUp: Bool) {
         let settings = Machine.Settings(backoff: configuration.backoff)
         var machine = Machine(servers: [serverA], settings: settings, generator: SeededGenerator(seed: 1))
@@ -210,7 +210,7 @@ final class Reader: SocketDelegate {
                 if case .networkChanged(isReachable) = $0 { true } else { false }
             }
         }
-        // It is asked whether it lives.
+        // The server gets a probe.
         try await server.received(1, ofType: FrameType.heartbeat)
         #expect(server.acceptedCount == 1)
     }

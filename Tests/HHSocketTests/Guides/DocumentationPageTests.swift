@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What the tests of the pages rest on, and what holds for every page.
+/// The functions on which tests of pages rely, and the rules for every page.
 @Suite struct DocumentationPageTests {
     // MARK: What the tests rest on
 
@@ -16,7 +16,7 @@ import Testing
         let lines = first.split(separator: "\n", omittingEmptySubsequences: false)
         let indented = lines.map { $0.isEmpty ? "" : "    \($0)" }.joined(separator: "\n")
         #expect(try page.examples(missingFrom: "import HHSocketRPC\n{\n\(indented)\n}") == Array(blocks.dropFirst()))
-        // Without the import, or with another line.
+        // The import is missing, or a line differs.
         #expect(try page.examples(missingFrom: "{\n\(indented)\n}") == blocks)
         #expect(try page.examples(missingFrom: "import HHSocketRPC\n{\n\(indented)x\n}") == blocks)
     }
@@ -52,7 +52,7 @@ import Testing
         let files = page.allBlocks.filter { sections.contains($0.section) && $0.language == "swift" }.map(\.text)
         #expect(files.count > 2)
         #expect(try Set(files).isDisjoint(with: page.examples))
-        // What is not introduced as a file is an example there, too.
+        // Blocks that are not introduced as files are examples there, too.
         #expect(try DocumentationPage("README.md").examples.count > 1)
         #expect(try DocumentationPage.sectionsWithSessions("Docs/CLI.md").isEmpty)
     }
@@ -67,7 +67,7 @@ import Testing
 
     // MARK: Links
 
-    /// The anchors of a page's headings, as GitHub and others make them.
+    /// The anchors that GitHub and others generate for a page's headings.
     private static func anchors(in page: DocumentationPage) -> [String] {
         var count: [String: Int] = [:]
         return page.prose.split(separator: "\n").compactMap { line in
@@ -86,7 +86,7 @@ import Testing
         for path in try DocumentationPage.paths + ["CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md"] {
             let page = try DocumentationPage(path)
             let folder = packageFolder.appendingPathComponent(path).deletingLastPathComponent()
-            // Not in code.
+            // Code is excluded.
             let text = page.prose.replacing(/`[^`\n]*`/, with: "code")
             for link in text.matches(of: /\]\(([^)\s]+)\)/).map({ String($0.output.1) }) where !link.contains("://") {
                 checked += 1
@@ -155,8 +155,8 @@ import Testing
         }
     }
 
-    /// The files of the packages that are on a page as they are, which `make test-readme` and `make test-first-server`
-    /// build and run.
+    /// The files of packages that pages show unchanged, which `make test-readme` and `make test-first-server` build and
+    /// run.
     private static func filesOnPages() throws -> Set<String> {
         let files = try ["Greeter", "Notices"].flatMap { example in
             let start = packageFolder.appendingPathComponent("Examples/\(example)")
@@ -194,7 +194,7 @@ import Testing
         }
     }
 
-    /// Pieces of manifests name what ours has.
+    /// Pieces of manifests name only products and traits of this package.
     @Test func piecesOfManifestsNameWhatThereIs() throws {
         let manifest = try DocumentationPage("Package.swift").text
         let blocks = try DocumentationPage.paths.flatMap { try DocumentationPage($0).blocks() }
@@ -273,7 +273,7 @@ import Testing
 
     // MARK: Numbers
 
-    /// Nobody counts tests by hand.
+    /// A number of tests would become outdated.
     @Test func theReadmeDoesNotCountTests() throws {
         let text = try DocumentationPage("README.md").text
         #expect(text.matches(of: /[0-9][0-9,]* (?:tests|suites)|[0-9][0-9,]* in [0-9]+ suites/).isEmpty)

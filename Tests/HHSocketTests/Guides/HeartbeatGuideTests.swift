@@ -13,7 +13,7 @@ import Testing
         #expect(try DocumentationPage(guide: "Heartbeats").shortcomings(allowing: ["HHSocket"]) == [])
     }
 
-    /// A connection on which nothing comes: how many seconds after its last byte we ping, and when it is dead.
+    /// A connection without received bytes: the seconds after its last byte at which we ping, and at which it is dead.
     private struct Silence: Equatable {
         var pings: [Int64] = []
         var death: Int64 = 0
@@ -28,7 +28,7 @@ import Testing
             let interval = policy.interval.interval(for: history)
             var monitor = HeartbeatMonitor(policy, interval: interval, canPing: true, now: start)
             while true {
-                // A strategy of hours would be wrong, and is not waited for.
+                // A strategy of hours would be wrong, so the test does not wait for it.
                 try #require(now - start < .hours(1))
                 now = monitor.nextTick(now: now)
                 switch monitor.tick(now: now) {
@@ -68,7 +68,7 @@ import Testing
         let policies = configuration.made.map(\.heartbeat)
         try #require(policies.count == 5)
         let background = HeartbeatHistory()
-        /// What each does on a dead link.
+        /// The behaviour of each policy on a dead link.
         func silence(_ index: Int, _ history: HeartbeatHistory) throws -> Silence {
             try Silence(try #require(policies[index]), history)
         }
@@ -122,7 +122,7 @@ import Testing
         #expect(try Silence(#require(adaptive), good) == Silence(pings: [210, 218], death: 226))
     }
 
-    /// What the page says of the background: with the default an app in the background pings no more, and with the
+    /// The statement of the page about the background: by default an app in the background sends no pings, with the
     /// policy of the recipe it does.
     @Test(arguments: [BackgroundPolicy.finishTasks, .keepConnected])
     func pingsInTheBackground(policy: BackgroundPolicy) throws {

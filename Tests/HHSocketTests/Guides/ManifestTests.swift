@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Every place that says which Swift is needed says the same. That it is enough, builds with exactly that version show.
+/// All places that name the required Swift version agree. Builds with exactly that version show that it suffices.
 @Suite struct ManifestTests {
     private func version(in path: String, after words: String) throws -> String {
         let text = try DocumentationPage(path).text

@@ -68,12 +68,12 @@ import Testing
         }
     }
 
-    /// Into one part, two and three.
+    /// The bytes are split into one part, two and three.
     @Test func whereTheBytesAreSplitDoesNotMatter() {
         let bytes = Self.input(300)
         for length in 0...bytes.count {
             let (sha1, sha256) = (ByTheBook.sha1(bytes[..<length]), ByTheBook.sha256(bytes[..<length]))
-            // Other places for each length, so that in the end they are all.
+            // Different places for each length, so that all are covered in the end.
             for place in Set([0, 1, 63, 64, 65, length] + Array(stride(from: length % 7, through: length, by: 7)))
             where place <= length {
                 let second = place + (length - place) / 2
@@ -90,7 +90,7 @@ import Testing
     @Test func memoryThatIsNotAlignedHasTheSameDigest() {
         let bytes = Self.input(400)
         for offset in 0..<70 {
-            // Where arrays start is aligned to 16 bytes at least.
+            // Arrays are aligned to at least 16 bytes.
             let part = bytes[offset..<offset + 300]
             for implementation in Self.implementations {
                 #expect(Self.sha1([part], implementation) == ByTheBook.sha1(part))
@@ -144,7 +144,7 @@ import Testing
 
     // MARK: Support
 
-    /// Those that this processor has.
+    /// The implementations that this processor supports.
     static let implementations = [CHHSOCKET_SHA_PORTABLE, CHHSOCKET_SHA_INSTRUCTIONS].filter {
         chhsocket_sha_supports($0)
     }
@@ -179,7 +179,7 @@ import Testing
     }
 }
 
-/// Both functions as FIPS 180-4 says them, section by section, and slow. What the round constants are is computed.
+/// Both functions as in FIPS 180-4, section by section, and slow. The round constants are computed.
 private enum ByTheBook {
     /// Section 6.1.2.
     static func sha1(_ bytes: ArraySlice<UInt8>) -> [UInt8] {
@@ -244,7 +244,7 @@ private enum ByTheBook {
 
     private static let primes = Array((2..<312).filter { number in !(2..<number).contains { number % $0 == 0 } })
 
-    /// The first 32 bits behind the point.
+    /// The first 32 bits after the point.
     private static func fraction(_ number: Double) -> UInt32 {
         UInt32((number - number.rounded(.down)) * 4_294_967_296)
     }

@@ -75,7 +75,7 @@ import Testing
         let learned = [self.answered(390, 5), self.unanswered(450, 2), self.answered(390, 7)]
         #expect(self.interval(after: learned) == .seconds(390))
         #expect(self.interval(after: learned, isApplicationActive: true) == .seconds(210))
-        // What was pinged meanwhile tells nothing about longer intervals.
+        // Pings sent meanwhile prove nothing about longer intervals.
         let afterwards = learned + [self.answered(210, 50)]
         #expect(self.interval(after: afterwards) == .seconds(390))
         let failing = [self.unanswered(390, 1), self.answered(210, 50), self.unanswered(390, 1)]

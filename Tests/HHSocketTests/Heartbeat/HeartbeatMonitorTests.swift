@@ -27,7 +27,7 @@ import Testing
         #expect(monitor.awaitsReply)
     }
 
-    /// While a machine sleeps the network forgets its connections, whatever the interval.
+    /// While a machine sleeps, the network forgets its connections regardless of the interval.
     @Test func sleepTeachesNothingAboutTheInterval() {
         for (slept, teaches) in [(Duration.zero, true), (.seconds(3_600), false)] {
             var monitor = self.monitor()
@@ -122,7 +122,7 @@ import Testing
 
     // MARK: Packets that are swallowed
 
-    /// Runs the monitor by its own deadlines until it takes the peer, of whom no byte comes, for dead.
+    /// Runs the monitor by its own deadlines until it considers the silent peer dead.
     private func death(of monitor: inout HeartbeatMonitor, sending: Bool = false) -> NIODeadline? {
         var now = self.start
         for _ in 0..<1_000 {
@@ -280,7 +280,7 @@ import Testing
         #expect(monitor.tick(now: self.at(12)) == .ping)
         monitor.bytesSent(now: self.at(12))
         #expect(monitor.bytesReceived(now: self.at(13)) == .init(isAnswered: true, roundTripTime: .seconds(1)))
-        // A short pause changes nothing for what was sent.
+        // A short pause does not affect a sent ping.
         monitor.suspendReading()
         #expect(monitor.resumeReading(now: self.at(14)) == nil)
         #expect(monitor.nextDeadline == self.at(22))
@@ -302,14 +302,14 @@ import Testing
         #expect(monitor.probe(now: self.at(3), misses: 5) == nil)
         #expect(monitor.resumeReading(now: self.at(4)) == .ping)
         #expect(monitor.tick(now: self.at(7)) == .peerIsDead(silentFor: .seconds(3)))
-        // Once.
+        // The answer counts once.
         monitor = self.monitor()
         monitor.suspendReading()
         _ = monitor.probe(now: self.at(1))
         #expect(monitor.resumeReading(now: self.at(2)) == .ping)
         monitor.suspendReading()
         #expect(monitor.resumeReading(now: self.at(3)) == nil)
-        // Where we do not ping there is nothing to ask.
+        // Without our own pings no probe is possible.
         monitor = self.monitor(canPing: false)
         monitor.suspendReading()
         #expect(monitor.probe(now: self.at(1_000), misses: 0) == nil)
@@ -335,7 +335,7 @@ import Testing
             }
             #expect(monitor.tick(now: self.at(1_000)) == .ping)
         }
-        // The app returns, and asks whether the peer lives, while nobody reads.
+        // The app returns, and probes the peer, while reading is suspended.
         var monitor = self.monitor()
         monitor.pause()
         monitor.suspendReading()
@@ -390,7 +390,7 @@ import Testing
         #expect(monitor.connectionLost() == .init(isAnswered: false, testedInterval: .seconds(10)))
         #expect(monitor.connectionLost() == nil)
 
-        // The peer, or a router on the way, may as well reset a connection of which it knows nothing.
+        // The peer, or a router, may also reset a connection that it has forgotten.
         monitor = self.monitor()
         _ = monitor.tick(now: self.at(10))
         #expect(monitor.connectionLost() == .init(isAnswered: false, testedInterval: .seconds(10)))
@@ -400,7 +400,7 @@ import Testing
         var monitor = self.monitor()
         #expect(monitor.tick(now: self.at(12)) == .ping)
         #expect(monitor.connectionLost() == .init(isAnswered: false))
-        // That it lives after more than the interval tells all the more.
+        // An answer after more than the interval proves even more.
         monitor = self.monitor()
         #expect(monitor.tick(now: self.at(12)) == .ping)
         #expect(monitor.bytesReceived(now: self.at(12))?.testedInterval == .seconds(10))

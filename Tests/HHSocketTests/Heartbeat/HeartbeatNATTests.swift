@@ -22,8 +22,8 @@ import Testing
             #expect(link.deaths == 0)
         } else {
             #expect(settled >= .seconds(timeout - 60) && settled <= .seconds(timeout))
-            // Finding out costs two connections, and then none; four where the very timeout passes between pings, which
-            // are idle for a round trip less than the interval, but not after a connection was made.
+            // Detecting the timeout costs two connections, and then none. It costs four if the timeout equals an
+            // interval: pings are idle for a round trip less than the interval, except after a new connection.
             #expect(link.deaths == ((timeout - 210) % 60 == 0 ? 4 : 2))
         }
         #expect(link.timesToDeath.allSatisfy { $0 <= .seconds(600 + 2 * 8) })
@@ -110,7 +110,7 @@ import Testing
         link.tuner.networkChanged(to: "home")
         #expect(link.tuner.interval == .seconds(450))
 
-        // Another connection, as after a new start, knows at once.
+        // Another connection, for example after a restart, knows the interval immediately.
         var another = SimulatedLink(self.policy, natTimeout: .seconds(500), network: "home", storage: storage)
         another.run(pings: 20)
         #expect(another.intervals.allSatisfy { $0 == .seconds(450) })

@@ -37,7 +37,7 @@ import Testing
         #expect(pings.allSatisfy { $0.frame.payload == ByteBuffer(string: "alive") && $0.frame.serial == 0 })
     }
 
-    /// A policy whose payloads are what `make` makes of 1, 2 and so on.
+    /// A policy whose payloads `make` creates from 1, 2 and so on.
     private func counting(_ make: @escaping @Sendable (Int) throws -> ByteBuffer) -> HeartbeatPolicy {
         let count = NIOLockedValueBox(0)
         var policy = HeartbeatPolicy(interval: .milliseconds(20), payload: ByteBuffer(string: "not this"))
@@ -76,7 +76,7 @@ import Testing
         #expect(try await server.received(1, ofType: FrameType.heartbeat).first?.string == "ping 3")
         #expect(server.acceptedCount == 1)
         let warnings = handler.entries.filter { $0.level == .warning }
-        #expect(warnings.map { "\($0.message)" } == Array(repeating: "a heartbeat could not be made", count: 2))
+        #expect(warnings.map { "\($0.message)" } == Array(repeating: "a heartbeat could not be created", count: 2))
         #expect(warnings.map { $0.metadata["error"].map { "\($0)" } } == ["NoClock", "SocketError"])
     }
 

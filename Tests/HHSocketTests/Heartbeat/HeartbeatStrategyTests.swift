@@ -7,7 +7,7 @@ import Testing
     private let active = HeartbeatHistory(isApplicationActive: true)
     private let inBackground = HeartbeatHistory()
 
-    /// What `Heartbeats.md` does not show.
+    /// The properties that `Heartbeats.md` does not show.
     @Test func policiesReadAsTheyAreMeant() {
         var saving = HeartbeatPolicy(strategy: .fixed(.seconds(60), inBackground: .seconds(600)))
         saving.interval = .adaptive(minimum: .seconds(100))

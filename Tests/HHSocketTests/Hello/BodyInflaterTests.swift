@@ -6,9 +6,9 @@ import Testing
 
 @testable import HHSocket
 
-/// Against decompressing in one go.
+/// The stepwise inflater, compared with inflating in one call.
 @Suite struct BodyInflaterTests {
-    /// The result of each step is at most `count` bytes longer than that before.
+    /// Inflates in steps, each of which adds at most `count` bytes.
     private func inflate(_ body: ByteBuffer, limit: Int, atMost count: Int) throws(EnvelopeError) -> ByteBuffer {
         var inflater = BodyInflater(body, limit: limit)
         var length = 0

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocket
 
-/// zlib's own one-call functions are the oracle.
+/// Compression, compared with zlib's own one-call functions.
 @Suite struct CompressionTests {
     private func inflate(_ bytes: [UInt8], limit: Int) throws(Zlib.Failure) -> ByteBuffer {
         var output = ByteBuffer()

@@ -131,7 +131,7 @@ import Testing
             (0x8000_004D, 0, 0x8000_0000), (0x8000_004D, 0x4000_0000, 0x8000_0000),
             (0x4000_004D, 0x8000_0000, 0x4000_0000),
             (0xC000_004D, 0x8000_0000, 0x4000_0000), (0x2000_004D, 0xC000_0000, 0x2000_0000),
-            // No agreement is about the reserved one.
+            // The reserved flag is never agreed on.
             (0x2000_004D, 0xE000_0000, 0x2000_0000),
         ] as [(UInt32, UInt32, UInt32)] {
             #expect(throws: EnvelopeError.flagNotAgreed(refused)) { try self.open((type, payload), agreed: agreed) }
@@ -226,7 +226,7 @@ import Testing
                 bytes = (0..<Int.random(in: 0...64, using: &generator)).map { _ in
                     UInt8.random(in: 0...255, using: &generator)
                 }
-                // So that they get beyond the first length.
+                // So that random bytes get past the first length.
                 if bytes.count >= 4 { bytes.replaceSubrange(0..<3, with: [0, 0, 0]) }
             } else {
                 bytes = Array(sealed.payload.readableBytesView)

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Whole frames, as Docs/Protocol.md has them.
+/// Complete frames from Docs/Protocol.md.
 enum GoldenHello {
     /// Hello.
     static let hello =
@@ -11,7 +11,7 @@ enum GoldenHello {
     /// The answer to hello.
     static let reply =
         "00000003 00000003 000000C8 00000019 0801120B636F6D7072657373696F6E12086D65746164617461 5E370834"
-    /// The answer to hello of a server that speaks newer versions alone.
+    /// The answer to hello of a server that only speaks newer versions.
     static let refusal =
         "00000003 00000003 0000012F 00000002 0802 0014000B"
     /// A request with metadata.

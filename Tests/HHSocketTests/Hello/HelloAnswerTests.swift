@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocket
 
-/// The server's side.
+/// The server's side of hello.
 @Suite struct HelloAnswerTests {
     private func answer(
         versions: ClosedRange<UInt32> = 1...1,
@@ -130,7 +130,7 @@ import Testing
         #expect(answer.sessionToken.isEmpty)
     }
 
-    /// What is over a limit is not decoded: neither features nor fields that nobody knows.
+    /// Fields over a limit are not decoded: neither features nor unknown fields.
     @Test func whatIsOverTheLimitsCostsNothing() throws {
         let feature: [UInt8] = [0x12, 8] + Array("metadata".utf8)
         let empty = [[UInt8]](repeating: [0x12, 0], count: 60_000).flatMap(\.self)

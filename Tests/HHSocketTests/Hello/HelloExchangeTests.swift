@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocket
 
-/// The client's side. The frames are those of Docs/Protocol.md.
+/// The client's side of hello, with the frames of Docs/Protocol.md.
 @Suite struct HelloExchangeTests {
     static let all: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]
 

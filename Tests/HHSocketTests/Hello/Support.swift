@@ -6,7 +6,7 @@ import NIOCore
 
 func buffer(hex text: String) -> ByteBuffer { ByteBuffer(bytes: bytes(hex: text)) }
 
-/// A whole frame of the standard format, as Docs/Protocol.md shows them.
+/// A complete frame of the standard format, in the notation of Docs/Protocol.md.
 func frame(hex text: String, _ direction: FrameDirection) throws -> Frame {
     var decoder = FrameDecoder(direction: direction)
     decoder.append(buffer(hex: text))
@@ -16,7 +16,7 @@ func frame(hex text: String, _ direction: FrameDirection) throws -> Frame {
 
 struct Missing: Error {}
 
-/// zlib by its simplest functions, against which ours are checked.
+/// The simplest functions of zlib, with which ours are compared.
 enum Oracle {
     static func compress(_ bytes: [UInt8], level: Int32 = 6) throws -> [UInt8] {
         var length = compressBound(uLong(bytes.count))
@@ -32,7 +32,7 @@ enum Oracle {
         return Array(output[..<Int(length)])
     }
 
-    /// The stream of `count` zeros, made without having them.
+    /// The compressed stream of `count` zeros, made without allocating them.
     static func zeros(_ count: Int) throws -> [UInt8] {
         var stream = z_stream()
         let chunk = [UInt8](repeating: 0, count: 1 << 20)

@@ -10,7 +10,7 @@ private func bytes(_ text: String) -> LineDelimiter { (try? LineDelimiter(bytes:
 
 /// Bytes become lines, however they are split.
 @Suite struct LineDecoderTests {
-    /// What a decoder makes of a stream.
+    /// The result of decoding a stream.
     struct Decoded: Equatable, CustomStringConvertible {
         var lines: [[UInt8]] = []
         var rest = 0
@@ -45,7 +45,7 @@ private func bytes(_ text: String) -> LineDelimiter { (try? LineDelimiter(bytes:
             rest: 1
         ),
         Golden(delimiter: .nul, stream: "a\n\0\0b\r\n", lines: ["a\n", ""], rest: 3),
-        // One that overlaps with itself, and one with a beginning that comes again.
+        // A delimiter that overlaps with itself, and one with a repeated beginning.
         Golden(delimiter: bytes("aa"), stream: "xaaaaabaa", lines: ["x", "", "ab"], rest: 0),
         Golden(delimiter: bytes("aab"), stream: "xaaabaabaa", lines: ["xa", ""], rest: 2),
         Golden(
@@ -124,7 +124,7 @@ private func bytes(_ text: String) -> LineDelimiter { (try? LineDelimiter(bytes:
             let limit = Int.random(in: 30...300, using: &generator)
             let expected = self.reference(stream, delimiter, limit: limit)
             let decoded = Self.decode(pieces, delimiter, limit: limit)
-            // A line without an end is too long as soon as that is certain.
+            // A line without an end is rejected as soon as it is certain to be too long.
             let mayBeTooLong = expected.rest > limit
             #expect(decoded.lines == expected.lines)
             #expect(decoded.isTooLong == expected.isTooLong || mayBeTooLong)

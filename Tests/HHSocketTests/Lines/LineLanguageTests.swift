@@ -19,7 +19,7 @@ import Testing
         for delimiter in [.lf, .crlf, .lfOrCRLF, .nul, try self.bytes("ab")] as [LineDelimiter] {
             #expect(LineDelimiter(delimiter.description) == delimiter)
         }
-        // LF alone and LF that takes a CR with it are two.
+        // LF and LF with an optional CR differ.
         #expect(LineDelimiter.lf != .lfOrCRLF)
         for count in [0, 65] {
             let error = #expect(throws: SocketError.self) {
@@ -34,7 +34,7 @@ import Testing
         ("crlf", "a\r\nb", true), ("crlf", "a\nb\r", false), ("crlf", "a\rb", false),
         ("any", "a\nb", true), ("any", "a\r\nb", true), ("any", "a\rb", false), ("any", "a\r", false),
         ("nul", "a\0", true), ("nul", "a\n", false),
-        // Together with what follows it the end would be one too early.
+        // Together with the next byte, the delimiter would match one byte too early.
         ("6161", "xa", true), ("6161", "ax", false), ("2d0a2d", "x-\n", true), ("2d0a2d", "x-", false),
     ])
     func lineThatWouldBeReadAsAnotherContainsTheDelimiter(name: String, line: String, contains: Bool) throws {
@@ -56,7 +56,7 @@ import Testing
         while var rest = outgoing {
             let piece = language.next(of: &rest, limit: 65_536, into: &out)
             outgoing = piece == .end ? nil : rest
-            // Nothing may stand within it.
+            // The line must not be interrupted.
             #expect(piece == .end || piece == .more)
         }
         var written = ByteBuffer()

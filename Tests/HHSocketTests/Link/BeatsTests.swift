@@ -18,7 +18,7 @@ import Testing
         #expect(beats.nextTick(now: self.at(9)) == self.at(14))
         #expect(beats.tick(now: self.at(13)) == nil)
         #expect(beats.tick(now: self.at(14)) == .beat)
-        // It expects nothing, so the next is due after another silence.
+        // It expects no answer, so the next is due after another silence.
         #expect(beats.tick(now: self.at(20)) == nil)
         #expect(beats.tick(now: self.at(24)) == .beat)
     }
@@ -42,7 +42,7 @@ import Testing
         #expect(beats.tick(now: self.at(105)) == .peerIsDead(silentFor: .seconds(5)))
     }
 
-    /// Pings that are answered go on as beats that expect nothing.
+    /// Pings continue as beats that expect no answer.
     @Test func pingsGoOnWhileNoAnswerCanBeRead() {
         let policy = HeartbeatPolicy(interval: .seconds(10), replyTimeout: .seconds(3), misses: 0)
         let monitor = HeartbeatMonitor(policy, interval: .seconds(10), canPing: true, now: self.start)
@@ -56,7 +56,7 @@ import Testing
         #expect(beats.tick(now: self.at(25)) == nil)
         #expect(beats.tick(now: self.at(30)) == .beat)
         #expect(beats.setReading(isSuspended: false, now: self.at(31)) == nil)
-        // Read again it must be answered again.
+        // Once reading resumes, an answer is required again.
         #expect(beats.tick(now: self.at(41)) == .beat)
         #expect(beats.tick(now: self.at(44)) == .peerIsDead(silentFor: .seconds(13)))
     }
@@ -77,7 +77,7 @@ import Testing
         var beats = Beats(monitor: monitor, now: self.start)
         #expect(beats.tick(now: self.at(10)) == .beat)
         beats.beatWasSkipped(now: self.at(10))
-        // Nothing was asked, so nobody dies of having no answer.
+        // No answer was requested, so its absence proves nothing.
         #expect(beats.tick(now: self.at(19)) == nil)
         #expect(beats.tick(now: self.at(20)) == .beat)
     }
@@ -86,13 +86,13 @@ import Testing
         var beats = Beats(ourSilence: .seconds(10), now: self.start)
         #expect(beats.first(now: self.start) == .beat)
         #expect(beats.nextTick(now: self.start) == self.at(10))
-        // One that is answered is waited for at once.
+        // The answer of a ping is awaited immediately.
         let policy = HeartbeatPolicy(interval: .seconds(10), replyTimeout: .seconds(3), misses: 0)
         let monitor = HeartbeatMonitor(policy, interval: .seconds(10), canPing: true, now: self.start)
         var pings = Beats(monitor: monitor, now: self.start)
         #expect(pings.first(now: self.start) == .beat)
         #expect(pings.tick(now: self.at(3)) == .peerIsDead(silentFor: .seconds(3)))
-        // Nothing is sent where the peer pings, or nobody does.
+        // No beats are sent if only the peer pings, or neither side does.
         let expecting = HeartbeatMonitor(policy, interval: .seconds(10), canPing: false, now: self.start)
         var theirs = Beats(monitor: expecting, now: self.start)
         #expect(theirs.first(now: self.start) == nil)
@@ -112,7 +112,7 @@ import Testing
         #expect(silent.nextTick(now: self.start) == self.at(5))
     }
 
-    /// A peer that sends beats by itself does not need ours for that.
+    /// A peer that sends beats by itself does not depend on ours.
     @Test func peerThatTakesNothingAndSendsNothingIsDead() {
         var beats = Beats(ourSilence: .seconds(2), theirSilence: .seconds(5), now: self.start)
         beats.writeIsBlocked(now: self.start + .seconds(4), isReading: true)
@@ -127,7 +127,7 @@ import Testing
     }
 }
 
-/// A line of what no link has begun.
+/// The waiting line of work that no link has begun.
 @Suite struct WaitingLineTests {
     @Test func whoComesBackStandsBeforeItsEquals() {
         var line = WaitingLine<String>(maximumCount: 5, maximumBytes: 100)

@@ -3,21 +3,20 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A client that speaks notes over one long link, on the real driver: what the next language's client is, as small as
-/// can be.
+/// A client of the note language over one long link, on the real driver: the smallest client of a further language.
 final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
-    // Proof of Sendable: the log is locked; the rest is touched on the socket thread alone, or set before the first
+    // Proof of Sendable: the log is locked; the rest is only accessed on the socket thread, or set before the first
     // submission.
-    /// What has happened, in order.
+    /// The received notes, outcomes and events, in order.
     struct Log: Sendable {
         var received: [Note] = []
-        /// What became of notes, by their text.
+        /// The outcomes of notes, by their text.
         var outcomes: [String: String] = [:]
         var lost: [SocketError] = []
         var events: [SocketEvent] = []
         /// The number of connections that were ready.
         var connected: Int { self.events.count { if case .connected = $0 { true } else { false } } }
-        /// How often a link was made while another one was there.
+        /// The number of times that a link was made while another one existed.
         var overlaps = 0
     }
 
@@ -27,7 +26,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
     private let configuration: SocketConfiguration
     private var pending: NoteConnection?
     private var connection: NoteConnection?
-    /// Whether the server is left, and nothing new goes there.
+    /// Whether the server is being left, and gets no new notes.
     private var isLeaving = false
     private var waiting = WaitingLine<Note>(maximumCount: 4)
     private var holds = ReadingHolds()
@@ -152,7 +151,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
     func turnEnds(in turn: inout Turn) {}
     func turnEnded() { self.driver.measure() }
 
-    /// A link has ended, and these notes have not left.
+    /// Takes the unsent notes of a link that has ended.
     fileprivate func returned(_ notes: [Note]) {
         self.note { log in
             for (text, outcome) in log.outcomes where outcome == "queued" { log.outcomes[text] = "sentUnknown" }
@@ -210,7 +209,7 @@ final class NoteConnection: LinkReceiver {
         }
     }
 
-    /// The server's last word: the answer to ours, or the first.
+    /// Handles the server's last word: the answer to ours, or the first one.
     private func receivedBye(_ note: Note, in turn: inout Turn) {
         guard self.link.phase == .open else { return self.link.peerAnsweredClose(in: &turn) }
         let error = SocketError(.connectionLost, message: "the server says bye: \(note.text)")

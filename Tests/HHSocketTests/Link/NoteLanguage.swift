@@ -3,20 +3,21 @@ import HHSocket
 import NIOCore
 
 /// A tiny language for tests of links: notes of two kinds, text and blobs, each a kind, a lane, a length and bytes. It
-/// has beats, and a last word that the peer answers. Large blobs leave in parts, between which others may leave.
+/// has beats, and a last word that the peer answers. Large blobs are sent in parts, between which other notes may be
+/// sent.
 struct Note: Sendable, Equatable, CustomStringConvertible {
     enum Kind: UInt8, Sendable {
         case beat = 0
         case text = 1
         case blob = 2
-        /// A part of a blob that goes on.
+        /// A part of a blob that continues.
         case part = 3
-        /// The last word; its text says why.
+        /// The last word; its text is the reason.
         case bye = 4
     }
 
     var kind: Kind
-    /// Which blob a part belongs to.
+    /// Identifies the blob of a part.
     var lane: UInt8 = 0
     var body: ByteBuffer
 
@@ -37,9 +38,9 @@ struct NoteLanguage: LinkLanguage {
     static let headerLength = 6
     static let maximumLength = 4 << 20
 
-    /// Larger blobs leave in parts of so many bytes.
+    /// The length of the parts in which larger blobs are sent.
     var partLength = 1 << 10
-    /// How long our last word waits for the peer's.
+    /// The time that our last word waits for the peer's.
     var patience = TimeAmount.seconds(5)
     private var input = ByteBuffer()
     /// Blobs that are arriving, by lane.

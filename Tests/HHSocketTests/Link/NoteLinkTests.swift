@@ -4,8 +4,8 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// A second language on the seam, on both sides: what the client of frames and their server do not need of a link is
-/// tried here, over real sockets.
+/// A second language on links, on both sides, over real sockets: it covers the parts of links that clients and servers
+/// of frames do not use.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct NoteLinkTests {
     /// A client that is invalidated when the body returns.
     private func withClient(
@@ -19,7 +19,7 @@ import Testing
         try await body(client)
     }
 
-    /// Connects, and waits until both sides say so.
+    /// Connects, and waits until both sides are connected.
     private func connect(_ client: NoteClient, to server: NoteServer) async throws {
         client.connect()
         try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
@@ -58,7 +58,7 @@ import Testing
         try await server.stop()
     }
 
-    /// Behind a server that does not read; then the connection is lost. The one that was leaving may have arrived.
+    /// The server does not read, and then the connection is lost. The note that was being sent may have arrived.
     @Test func whatHasNotBegunToLeaveReturnsToTheFrontOfTheLine() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
@@ -72,7 +72,7 @@ import Testing
             )
             try await eventually("the blobs wait") { client.now.outcomes.values.contains("queued") }
             client.send(.text("one"), .text("two"))
-            try await eventually("the texts stand behind them") { client.now.outcomes["two"] == "queued" }
+            try await eventually("the texts are queued after them") { client.now.outcomes["two"] == "queued" }
             server.each { session, _ in session.link?.kill() }
             try await eventually("the texts have come, in order") {
                 self.texts(server.now.received) == ["one", "two"]
@@ -83,7 +83,7 @@ import Testing
         try await server.stop()
     }
 
-    /// In which order is for ``SendBufferTests``; here the kernels' buffers have a say.
+    /// ``SendBufferTests`` covers the order, which here depends on the kernels' buffers.
     @Test func largeBlobsThatLeaveInPartsArriveWhole() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
@@ -175,7 +175,7 @@ import Testing
         try await self.withClient([server.endpoint]) { client in
             try await self.connect(client, to: server)
             client.disconnect()
-            // A second for what is queued, five for the answer.
+            // A second for queued bytes, and five for the answer.
             try await eventually("the end", within: .seconds(60)) { server.now.connections == 0 }
         }
         try await server.stop()
@@ -200,14 +200,14 @@ import Testing
         try await new.stop()
     }
 
-    /// Links of this language may not overlap: the old one is closed, answer and all, before the next is opened.
+    /// Links of this language may not overlap: the old one is closed, including the answer, before the next is opened.
     @Test func linkThatIsLeftIsGoneBeforeTheNextIsMade() async throws {
         let one = try await NoteServer.start()
         let other = try await NoteServer.start()
         try await self.withClient([one.endpoint, other.endpoint]) { client in
             client.connect()
             for round in 1...5 {
-                // Asked for earlier it would only be another attempt.
+                // An earlier request would only start another attempt.
                 try await eventually("connection \(round)") { client.now.connected == round }
                 client.send(.text("\(round)"))
                 client.switchServer()
@@ -220,7 +220,7 @@ import Testing
                 (one.now.received + other.now.received).filter { $0.kind == .bye }.count == 5
             }
             #expect(client.now.overlaps == 0)
-            try await eventually("every loss is told") { client.now.lost.count == 5 }
+            try await eventually("every loss is reported") { client.now.lost.count == 5 }
         }
         try await one.stop()
         try await other.stop()
@@ -236,7 +236,7 @@ import Testing
             server.each { session, turn in
                 session.link?.send(Note(kind: .bye, body: ByteBuffer(string: "at once")), in: &turn)
             }
-            // Without that it would take the back-off's 100 s.
+            // Otherwise it would take the back-off's 100 s.
             try await eventually("the second connection", within: .seconds(50)) { server.now.accepted == 2 }
             server.each { session, turn in
                 session.link?.send(Note(kind: .bye, body: ByteBuffer(string: "never")), in: &turn)
@@ -286,7 +286,7 @@ import Testing
             client.setReading(isSuspended: false)
             let more = server.now.beats
             try await eventually("time passes") { server.now.beats > more + 5 }
-            // One of two still holds it.
+            // One of the two still suspends reading.
             #expect(client.now.received.isEmpty)
             client.setReading(isSuspended: false)
             try await eventually("the answer") { self.texts(client.now.received) == ["re: one"] }

@@ -4,13 +4,13 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A server that speaks notes, on the link that clients have too: it answers texts with "re: " before them.
+/// A server of the note language, on the link type that clients use too: it answers texts with the prefix "re: ".
 final class NoteServer: @unchecked Sendable {
-    // Proof of Sendable: the log is locked; the sessions are touched on the loop's thread alone.
+    // Proof of Sendable: the log is locked; the sessions are only accessed on the loop's thread.
     struct Log: Sendable {
         var received: [Note] = []
         var beats = 0
-        /// The number of connections there are, and the most there ever were at once.
+        /// The current number of connections, and its maximum so far.
         var connections = 0
         var mostConnections = 0
         var accepted = 0
@@ -31,7 +31,7 @@ final class NoteServer: @unchecked Sendable {
     }
 
     /// - Parameters:
-    ///   - beats: Those of each connection.
+    ///   - beats: The beats of each connection.
     ///   - configure: Called with each session before its link is in a pipeline.
     static func start(
         beats: @escaping @Sendable (Duration?, NIODeadline) -> Beats? = { _, _ in nil },
@@ -94,7 +94,7 @@ final class NoteServer: @unchecked Sendable {
         self.log.withLockedValue { $0.connections -= 1 }
     }
 
-    /// Does something to each session, in one turn.
+    /// Runs `body` for each session, in one turn.
     func each(_ body: @escaping @Sendable (NoteSession, inout Turn) -> Void) {
         self.loop.submit(
             .closure { turn in
@@ -104,7 +104,7 @@ final class NoteServer: @unchecked Sendable {
         )
     }
 
-    /// Does something to each session, and returns when that is done.
+    /// Runs `body` for each session, and waits for the end.
     func doToEach(_ body: @escaping @Sendable (NoteSession, inout Turn) -> Void) async {
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             self.each(body)
@@ -112,12 +112,12 @@ final class NoteServer: @unchecked Sendable {
         }
     }
 
-    /// Has no session read, or has all go on.
+    /// Suspends or resumes reading of all sessions.
     func setReading(isSuspended: Bool) async {
         await self.doToEach { session, turn in session.link?.setReading(isSuspended: isSuspended, in: &turn) }
     }
 
-    /// Says bye to each client, answers what has come, and closes.
+    /// Says bye to each client, answers received notes, and closes.
     func drain() {
         self.each { session, turn in session.link?.close(.done, in: &turn) }
     }
@@ -130,7 +130,7 @@ final class NoteServer: @unchecked Sendable {
 
 /// One client of a ``NoteServer``.
 final class NoteSession: LinkReceiver, LinkHost, @unchecked Sendable {
-    // Proof of Sendable: touched on the loop's thread alone.
+    // Proof of Sendable: only accessed on the loop's thread.
     typealias Language = NoteLanguage
 
     let number: UInt64
@@ -152,7 +152,7 @@ final class NoteSession: LinkReceiver, LinkHost, @unchecked Sendable {
             case .bye:
                 self.server.log.withLockedValue { $0.received.append(note) }
                 guard self.link?.phase == .open else { return self.link?.peerAnsweredClose(in: &turn) ?? () }
-                // A client that says bye first gets ours, and then the end.
+                // A client that says bye first gets ours, and then the connection ends.
                 if self.answersBye {
                     self.link?.close(.done, in: &turn)
                     self.link?.peerAnsweredClose(in: &turn)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HHSocket
 
-/// What leaves next, without a channel.
+/// The order of sending, without a channel.
 @Suite struct SendBufferTests {
     private var language = NoteLanguage()
     private var buffer = SendBuffer<NoteLanguage>(maximumBytes: 10_000)
@@ -17,7 +17,7 @@ import Testing
         self.buffer.append(note, priority, isOpen: isOpen, &self.language)
     }
 
-    /// What leaves, piece by piece.
+    /// Takes all bytes to send, piece by piece.
     private mutating func pullAll() -> [String] {
         var steps: [String] = []
         while true {
@@ -49,7 +49,7 @@ import Testing
         #expect(bytes.keepsMuch)
         bytes.releaseRest()
         #expect(!bytes.keepsMuch && bytes.gathered.capacity == 0)
-        // It goes on as before.
+        // Sending continues as before.
         bytes.prepare()
         bytes.gathered.writeRepeatingByte(8, count: 10)
         #expect(bytes.takeGathered()?.readableBytes == 10)
@@ -62,7 +62,7 @@ import Testing
         #expect(self.buffer.bytes.count == 9)
         #expect(self.append(.text("two")) == .queued)
         #expect(!self.buffer.isEmpty)
-        // Behind the one that waits, whether or not the channel takes more.
+        // It is queued after the waiting one, whether or not the channel takes more.
         #expect(self.append(.text("three"), isOpen: true) == .queued)
         #expect(self.buffer.waitingBytes == 9 + 11)
         #expect(self.pullAll() == ["text two", "text three"])
@@ -122,7 +122,7 @@ import Testing
         #expect(bytes.count == 0)
     }
 
-    /// Large buffers are passed on as they are, between what is gathered.
+    /// Large buffers are passed on unchanged, between the gathered bytes.
     @Test func bytesLeaveInTheOrderInWhichTheyWereGiven() {
         var bytes = SendBytes()
         bytes.gathered.writeString("a")
@@ -137,13 +137,13 @@ import Testing
         bytes.prepare()
         bytes.gathered.writeString("c")
         #expect(bytes.takeAll().map { String(buffer: $0) } == ["c"])
-        // What was handed over is not written over.
+        // Passed buffers are not overwritten.
         #expect(parts == ["a", "large", "b"])
     }
 }
 
 extension SendBytes {
-    /// Takes everything, as a link does that writes.
+    /// Takes all bytes, like a link that writes.
     fileprivate mutating func takeAll() -> [ByteBuffer] {
         var all: [ByteBuffer] = []
         while let next = self.popFirst() { all.append(next) }
@@ -152,7 +152,7 @@ extension SendBytes {
     }
 }
 
-/// Handlers that wait for the end of a batch.
+/// Handlers that run at the end of a batch.
 @Suite struct HandlerBufferTests {
     private final class Record {
         var order: [Int] = []

@@ -30,7 +30,7 @@ import Testing
             let bytes = (0..<1_000).map { UInt8(truncatingIfNeeded: $0 &* round) }
             let buffer = self.use(pool, bytes)
             if round % 3 > 0 { kept.append((buffer.getSlice(at: 10, length: 500), Array(bytes[10..<510]))) }
-            // Those that are kept for a while.
+            // Some buffers are kept for a while.
             if kept.count > 20 { kept.removeFirst(7) }
             for (slice, bytes) in kept { #expect(slice.map { Array($0.readableBytesView) } == bytes) }
         }
@@ -38,11 +38,11 @@ import Testing
 
     @Test func thePoolIsBounded() {
         let pool = BufferPool(maximumBytes: 100_000)
-        // All are in use, so each is another one.
+        // All buffers are in use, so all differ.
         let kept = (0..<30).map { self.use(pool, Array(repeating: UInt8($0), count: 4_096)) }
         #expect(Set(kept.map(self.place)).count == 30)
         #expect(pool.bytes == 24 * 4_096)
-        // Too large to be kept.
+        // This buffer is too large to be kept.
         _ = self.use(pool, Array(repeating: 1, count: 300_000))
         #expect(pool.bytes == 24 * 4_096)
         for (number, buffer) in kept.enumerated() {

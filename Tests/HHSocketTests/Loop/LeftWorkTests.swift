@@ -6,9 +6,9 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// Much work that is left for later, on a real event loop, beside a channel that wants to be read.
+/// Much deferred work on a real event loop, beside a channel with bytes to read.
 @Suite(.tags(.io), .timeLimit(.minutes(1))) struct LeftWorkTests {
-    /// Counts what it reads.
+    /// Counts its reads.
     private final class Counter: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
@@ -21,14 +21,14 @@ import Testing
         }
     }
 
-    /// Work for a loop that is never done.
+    /// Work that never ends.
     private final class EndlessWork: @unchecked Sendable {
         // Proof of Sendable: the loop is Sendable, and the flag is locked.
         private let loop: SocketLoop
         private let isOver = NIOLockedValueBox(false)
         private let left = NIOLockedValueBox(0)
 
-        /// The number of pieces that go on.
+        /// The number of pieces that continue.
         var count: Int { self.left.withLockedValue { $0 } }
 
         init(_ loop: SocketLoop) { self.loop = loop }
@@ -58,7 +58,7 @@ import Testing
                 _ = loop.setTimer(.now()) { _ in
                     let end = NIODeadline.now() + .milliseconds(160)
                     while NIODeadline.now() < end {}
-                    // In the rest of 10 ms that follows this turn.
+                    // In the pause of 10 ms after this turn.
                     eventLoop.execute {
                         loop.submit(.closure { _ in hasRun.withLockedValue { $0 = true } })
                         eventLoop.execute { loop.close {} }
@@ -85,14 +85,14 @@ import Testing
             .connect(to: try #require(server.localAddress)).get()
         let work = EndlessWork(loop)
         work.begin(200)
-        // Each piece is due again long before the last of them is done.
+        // Each piece is due again long before the last one is done.
         for count in 1...10 {
             try await client.writeAndFlush(ByteBuffer(string: "!"))
             try await eventually("\(count) bytes") { received.withLockedValue { $0 } == count }
         }
         work.end()
         try await client.close()
-        // The loop keeps what is left, which keeps the loop.
+        // The loop retains deferred work, which retains the loop.
         try await eventually("no work is left") { work.count == 0 }
         try await group.shutdownGracefully()
     }

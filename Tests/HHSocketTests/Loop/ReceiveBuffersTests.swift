@@ -5,7 +5,7 @@ import Testing
 @testable import HHSocket
 
 @Suite struct ReceiveBuffersTests {
-    /// Reads as NIO's channel does, which keeps one buffer (`maxMessagesPerRead` 1).
+    /// Reads like NIO's channel, which keeps one buffer (`maxMessagesPerRead` 1).
     private struct Reader {
         var pool: NIOPooledRecvBufferAllocator
 
@@ -13,7 +13,7 @@ import Testing
             self.pool = NIOPooledRecvBufferAllocator(capacity: 1, recvAllocator: SharedReceiveAllocator(buffers))
         }
 
-        /// Reads up to `available` bytes. The buffer that they are in, and how many there was room for.
+        /// Reads up to `available` bytes. Returns their buffer, and its capacity.
         mutating func read(_ available: Int) -> (buffer: ByteBuffer, room: Int) {
             let (buffer, room) = self.pool.buffer(allocator: ByteBufferAllocator()) { buffer in
                 let room = buffer.writableBytes
@@ -53,7 +53,7 @@ import Testing
             buffers.put(buffer)
         }
         #expect(places.count == 1)
-        // What somebody keeps is not written to.
+        // A retained buffer is not overwritten.
         let kept = readers[0].read(1 << 20).buffer
         buffers.put(kept)
         let next = readers[1].read(1 << 20).buffer

@@ -17,7 +17,7 @@ import Testing
         #expect(
             turns.turnEnded(began: now, now: now + .microseconds(100)) == .nanoseconds(50_000 + 1_000_000 / 16)
         )
-        // It has looked, and may go on for as long again.
+        // The check was made, and the turn may continue for that time again.
         #expect(turns.turnEnded(began: now, now: now + .microseconds(990)) == nil)
         #expect(turns.turnEnded(began: now, now: now + .microseconds(20)) != nil)
     }

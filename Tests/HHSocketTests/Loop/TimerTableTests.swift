@@ -39,8 +39,7 @@ import Testing
         #expect(table.count == 0)
     }
 
-    /// Each that is taken back is no more than a look into a table, and from time to time those that mean nothing are
-    /// cleared away.
+    /// Cancelling a timer only removes it from a table; from time to time stale entries are cleared.
     @Test mutating func timersThatAreTakenBackTakeNoRoom() {
         var table = TimerTable<String>()
         var random = SeededGenerator(seed: 5)

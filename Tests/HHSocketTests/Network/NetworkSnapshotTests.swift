@@ -3,7 +3,7 @@ import Testing
 
 @testable import HHSocket
 
-/// What follows from what the system says of its network.
+/// The paths derived from the system's network interfaces.
 @Suite struct NetworkSnapshotTests {
     private let loopback = NetworkSnapshot.Interface(name: "lo", isLoopback: true, addresses: ["127.0.0.1", "::1"])
     private let ethernet = NetworkSnapshot.Interface(name: "eth0", addresses: ["192.0.2.2", "fe80::1"])
@@ -17,7 +17,7 @@ import Testing
 
     @Test func interfaceWithACarrierAndAnAddressIsANetwork() {
         #expect(self.path(self.loopback, self.ethernet).isReachable)
-        // A network of one's own: nobody routes.
+        // An isolated network without a router.
         #expect(self.path(self.ethernet).name == "eth0")
     }
 
@@ -86,7 +86,7 @@ import Testing
         let before = self.path(self.loopback, self.ethernet, by: way)
         var turned = self.ethernet
         turned.addresses.reverse()
-        // Such as the host's end of a container's cable, and a bridge without anybody on it.
+        // For example the host's end of a container's cable, and a bridge without members.
         let cable = NetworkSnapshot.Interface(name: "veth1", addresses: ["fe80::5"])
         let bridge = NetworkSnapshot.Interface(name: "br0", isRunning: false, addresses: ["172.17.0.1"])
         #expect(self.path(bridge, cable, turned, self.loopback, by: way) == before)
@@ -118,7 +118,7 @@ import Testing
         #expect(use(2) == .lasting)
         #expect(use(3) == .temporary)
         #expect(use(4) == .unusable, "tentative")
-        #expect(use(5) == .unusable, "somebody else has it")
+        #expect(use(5) == .unusable, "another machine has it")
         #expect(use(6) == .lasting, "deprecated, and still used")
         #expect(use(7) == .lasting, "unknown")
         #expect(use(3, "eth1") == .lasting, "unknown there")

@@ -7,9 +7,9 @@ import Testing
 
 @testable import HHSocket
 
-/// What a monitor's paths do to a connection, over real sockets.
+/// The effects of a monitor's paths on a connection, over real sockets.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct NetworkSocketTests {
-    /// Writes down which networks it is asked for.
+    /// Records the requested networks.
     private final class Storage: HeartbeatStorage {
         private let labels = NIOLockedValueBox<[String]>([])
 
@@ -30,7 +30,7 @@ import Testing
     private func socket(_ endpoint: Endpoint, _ monitor: ManualNetworkMonitor) -> Socket {
         var configuration = SocketConfiguration(servers: [endpoint])
         configuration.networkMonitor = monitor
-        // Nothing but news of the network can be why something happens.
+        // Only changes of the network can cause events.
         configuration.heartbeat = HeartbeatPolicy(interval: .seconds(600), replyTimeout: .milliseconds(100), misses: 5)
         configuration.backoff = Backoff(base: .seconds(600), cap: .seconds(600), jitter: 0)
         return Socket(configuration: configuration)
@@ -54,7 +54,7 @@ import Testing
         let events = socket.events
         socket.connect()
         try await self.networkChange(events, isReachable: false)
-        // The user has asked, so that it was tried once.
+        // The user's request has caused one attempt.
         try await eventually("the end of the attempt") {
             if case .waiting(until: .distantFuture, _) = socket.state { true } else { false }
         }
@@ -96,7 +96,7 @@ import Testing
         try await self.networkChange(events, isReachable: true)
         try await self.networkChange(events, isReachable: true)
         try await server.received(1, ofType: FrameType.heartbeat)
-        // It came after what was asked for before, and the answers before that.
+        // The frame follows earlier requests, whose answers precede its own.
         try await socket.send(Frame(type: 101, serial: 60))
         try await server.received(1, ofType: 101)
         #expect(server.received.filter { $0.type == FrameType.heartbeat }.count <= 2)
@@ -141,7 +141,7 @@ import Testing
         monitor.update(self.gone)
         try await servers[0].received(1, ofType: 101)
         try await servers[1].received(1, ofType: 101)
-        // The one here is found without a network as well.
+        // The server on this machine is reachable without a network.
         let socket = self.socket(servers[1].endpoint, monitor)
         let events = socket.events
         socket.connect()

@@ -21,7 +21,7 @@ import Testing
             settler.take(NetworkPath(isReachable: true, name: "too late"))
             settler.cancel()
         }
-        // Whatever was to come has come after this.
+        // After this time all paths have been reported.
         try await withDeadline("the time of a burst") {
             await withCheckedContinuation { continuation in
                 queue.asyncAfter(deadline: .now() + PathSettler.settlingTime) { continuation.resume() }

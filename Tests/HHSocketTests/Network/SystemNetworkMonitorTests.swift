@@ -8,7 +8,7 @@ import Testing
 
 private func path(_ name: String) -> NetworkPath { NetworkPath(isReachable: true, name: name) }
 
-/// A system whose network does what the test says.
+/// A system whose network the test controls.
 private final class System: Sendable {
     private struct State {
         var path = NetworkPath(isReachable: true, name: "first")
@@ -40,7 +40,7 @@ private final class System: Sendable {
         }
     }
 
-    /// Every watcher says so that there ever was, for one that has been cancelled may have begun to speak before.
+    /// All watchers report it, even cancelled ones, which may have begun a report before.
     func change(_ path: NetworkPath, on monitor: SystemNetworkMonitor) {
         let tell = self.state.withLockedValue { state in
             state.path = path
@@ -102,7 +102,7 @@ private final class System: Sendable {
             try await eventually("observers") { monitor.observerCount == 50 }
             #expect(system.watched == 1)
             sockets.first?.disconnect()
-            // A socket that is closed may connect again. A release build would let go of the others before.
+            // A closed socket may connect again. A release build would release the others before.
             withExtendedLifetime(sockets) { #expect(monitor.observerCount == 50) }
         }
         try await eventually("the end") { !monitor.isWatching }

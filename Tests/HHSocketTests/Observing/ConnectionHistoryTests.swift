@@ -119,7 +119,7 @@ import Testing
         var generator = SeededGenerator(seed: 3)
         let formatter = ISO8601DateFormatter()
         for _ in 0..<2_000 {
-            // From the Gregorian reform on, before which Foundation counts by Julius Caesar.
+            // From the Gregorian reform on, before which Foundation uses the Julian calendar.
             let date = Date(
                 timeIntervalSince1970: Double(Int64.random(in: -12_000_000_000...100_000_000_000, using: &generator))
             )

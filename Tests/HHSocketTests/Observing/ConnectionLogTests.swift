@@ -9,7 +9,7 @@ import Testing
     private let a = Endpoint(host: "a", port: 1)
     private let b = Endpoint(host: "b", port: 2)
 
-    /// What is logged of these events: level, message and metadata, one line each.
+    /// The log of these events: level, message and metadata, one line each.
     private func lines(_ level: Logger.Level = .trace, _ events: SocketEvent...) -> [String] {
         let handler = InMemoryLogHandler()
         var logger = Logger(label: "test", factory: { _ in handler })
@@ -67,7 +67,7 @@ import Testing
             lines == [
                 "debug switched to another server from=a:1 server=b:2",
                 "debug no other server could be reached cause=connectTimeout error=slow server=a:1",
-                "debug the server goes away reason=restart retry_after=1.5 seconds server=a:1",
+                "debug the server sent a go-away reason=restart retry_after=1.5 seconds server=a:1",
                 "debug the network was lost",
                 "debug the network changed",
                 "debug the app went to the background",

@@ -51,7 +51,7 @@ import Testing
         #expect(self.total("hhsocket.connect_failures", cause: "connectTimeout") == 2)
         #expect(self.total("hhsocket.disconnects", cause: "connectionLost") == 1)
         #expect(self.total("hhsocket.disconnects", cause: "protocolViolation") == 1)
-        // Not after the user closed it.
+        // A connection after the user's close does not count.
         #expect(self.total("hhsocket.reconnects", cause: "connectionLost") == 1)
         #expect(self.total("hhsocket.reconnects", cause: "protocolViolation") == 1)
         #expect(self.test.counters(label: "hhsocket.reconnects").count == 2)

@@ -8,7 +8,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What a log and metrics show of a socket over real TCP.
+/// The log and the metrics of a socket over real TCP.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ObservabilityTests {
     @Test func logAndMetricsTellTheStoryOfALoss() async throws {
         let server = try await MockServer(.echo)
@@ -69,7 +69,7 @@ import Testing
         let events = socket.events
         socket.connect()
         _ = try await first(of: events, "the connection") { if case .connected = $0 { true } else { false } }
-        // In one piece, gathered, in slices, and none at all.
+        // Written in one piece, gathered, in slices, and empty.
         let lengths = [10, 60 << 10, 1 << 20, 0]
         for (index, length) in lengths.enumerated() {
             let payload = ByteBuffer(repeating: 7, count: length)

@@ -12,7 +12,7 @@ import Testing
         watch.isStalled(isWaiting: isWaiting, passed: passed, within: window, now: start + .seconds(second))
     }
 
-    /// A link of 3.5 KB/s over which 16 MiB go is never given up.
+    /// A link that carries 16 MiB at 3.5 KB/s is never given up.
     @Test func slowLinkIsNotStalled() {
         var watch = StallWatch()
         for second in 0..<4_800 as Range<Int64> {

@@ -42,7 +42,7 @@ import Testing
         "HTTP/1.1 200\r\n\r\n",
         "HTTP/1.1 299 \r\n\r\n",
         "HTTP/1.1 200 OK\n\n",
-        // To be ignored in such an answer (RFC 9110, 9.3.6).
+        // These fields are ignored in such an answer (RFC 9110, 9.3.6).
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
     ])
@@ -71,7 +71,7 @@ import Testing
             ),
             ("503", .serverUnreachable, "the proxy answered 503: it could not reach the server"),
             ("504", .serverUnreachable, "the proxy answered 504: it could not reach the server"),
-            // What is shown is in one line, and short.
+            // The shown text is one short line.
             ("500 a\u{1B}[2Jb", .refused(500), "the proxy answered 500 a?[2Jb"),
             (
                 "500 \(String(repeating: "x", count: 200))", .refused(500),
@@ -86,7 +86,7 @@ import Testing
             #expect(result.end == .failed(reason))
             #expect(result.text == text)
         }
-        // Cut behind the status.
+        // Cut after the status.
         guard reason != .refused(101) else { return }
         #expect(self.negotiated("HTTP/1.1 \(status)\r\nConte", closes: true).end == .failed(reason))
     }
@@ -107,7 +107,7 @@ import Testing
         )
         let both = "HTTP/1.1 407 No\r\nProxy-Authenticate: Digest realm=\"x\", Basic realm=\"x\"\r\n\r\n"
         #expect(self.negotiated(both, credentials).end == .failed(.authenticationFailed))
-        // As tinyproxy has it.
+        // The answer of tinyproxy.
         let unauthorized = "HTTP/1.0 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\n\r\n"
         #expect(self.negotiated(unauthorized).end == .failed(.authenticationRequired))
         #expect(self.negotiated(unauthorized, credentials).end == .failed(.authenticationFailed))
@@ -140,7 +140,7 @@ import Testing
             #expect(negotiate(self.negotiation(), answer.prefix(limit).map { [$0] }).end == .failed(.other))
         }
         #expect(negotiate(self.negotiation(), [interim]).end == .failed(.other))
-        // The longest there may be.
+        // An answer of the greatest length.
         let fitting = Array("HTTP/1.1 200 OK\r\n".utf8) + line.prefix(limit - 21) + Array("\r\n\r\n".utf8)
         #expect(fitting.count == limit)
         for rest in [[], [7]] as [[UInt8]] {

@@ -3,19 +3,19 @@ import NIOCore
 
 @testable import HHSocket
 
-/// What came of a negotiation.
+/// The result of a negotiation.
 struct Negotiated: Equatable {
     enum End: Equatable {
         case waiting, connected
         case failed(ProxyFailure.Reason)
     }
 
-    /// All that was sent, the first request included, and nothing after the end.
+    /// All sent bytes, including the first request, and none after the end.
     var sent: [UInt8]
     var end = End.waiting
-    /// What came behind the proxy's answer.
+    /// The bytes after the proxy's answer.
     var rest: [UInt8] = []
-    /// The failure's words.
+    /// The failure's text.
     var text = ""
 }
 
@@ -34,7 +34,7 @@ func negotiate(
     }
     pieces: for piece in pieces {
         bytes.writeBytes(piece)
-        // What comes after the end is the server's.
+        // Bytes after the end are the server's.
         guard result.end == .waiting else { continue }
         do throws(ProxyFailure) {
             while true {
@@ -55,7 +55,7 @@ func negotiate(
     return result
 }
 
-/// Whole, in two pieces wherever it can be cut, and byte by byte.
+/// Returns the bytes undivided, in two pieces cut at every place, and byte by byte.
 func splits(of bytes: [UInt8]) -> [[[UInt8]]] {
     let cut = bytes.indices.dropFirst().map { [Array(bytes[..<$0]), Array(bytes[$0...])] }
     return [[bytes], bytes.map { [$0] }] + cut

@@ -165,7 +165,7 @@ import Testing
     )
     func replyIsToldInWords(code: UInt8, reason: ProxyFailure.Reason, words: String) throws {
         let negotiation = try #require(SOCKS5Negotiation(to: Endpoint(host: "a", port: 1), credentials: nil))
-        // Without the address: some close behind the code.
+        // Without the address, since some proxies close after the code.
         let result = negotiate(negotiation, [[5, 0, 5, code]])
         #expect(result.end == .failed(reason))
         #expect(result.text.contains("answered \(code): ") && result.text.contains(words), "\(result.text)")
@@ -202,7 +202,7 @@ import Testing
             let negotiation = try #require(
                 SOCKS5Negotiation(to: Endpoint(host: "a", port: 1), credentials: credentials)
             )
-            // Small and plausible values, or it would be over with the first byte.
+            // Small and plausible values; otherwise the first byte would end the negotiation.
             let bytes = (0..<600).map { index -> UInt8 in
                 let byte = random.bytes(1)[0]
                 return Int.random(in: 0..<20, using: &random) == 0 ? byte : [5, 0, 2, 1, 3, 4][Int(byte) % 6]

@@ -27,7 +27,7 @@ import Testing
     @Test(
         arguments: [
             ("192.0.2.1", AddressFamily.ipv4), ("2001:db8::1", .ipv6), ("::1", .ipv6), ("::", .ipv6),
-            // The packets of such a connection are IPv4's.
+            // Such a connection uses IPv4 packets.
             ("::ffff:192.0.2.1", .ipv4), ("::fffe:192.0.2.1", .ipv6), ("example.com", nil), ("127.1", nil), ("", nil),
         ] as [(String, AddressFamily?)]
     )

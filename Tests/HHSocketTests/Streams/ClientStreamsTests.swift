@@ -59,7 +59,7 @@ import Testing
         client.streams.cancel(id)
         #expect(client.ends().isEmpty)
         #expect(client.frames().isEmpty)
-        // Any number of late items is swallowed, and counts on the connection.
+        // Any number of late items is dropped, and counts on the connection.
         let before = client.streams.receiveWindow.received
         for _ in 0..<3 { #expect(client.receive(50, .partial, 4) == true) }
         #expect(client.streams.receiveWindow.received == before + 60)
@@ -181,7 +181,7 @@ import Testing
         #expect(client.receive(50, .ok, 10, isAwaited: true) == true)
         #expect(client.receive(FrameSerial.push, .ok, 5, isAwaited: true) == true)
         #expect(client.actions().whole.map(\.payload.readableBytes) == [20, 10])
-        // Nobody waits for this one.
+        // No call waits for this answer.
         #expect(client.receive(51, .ok, 10, flags: self.more) == true)
         #expect(client.streams.heldBytes == 0)
         #expect(client.receive(Frame(type: 1_000 | self.more, serial: 52), isDamaged: true, isAwaited: true) == true)

@@ -18,7 +18,7 @@ import Testing
         #expect(server.ends() == [.violated(.beyondWindow)])
         #expect(server.frames().summary.contains("1000 50 303 0"))
         #expect(server.streams.openCount == 0)
-        // What was dropped, and what waited, is given back.
+        // The credit of dropped and waiting items is returned.
         #expect(server.streams.receiveWindow.untaken == 0)
         #expect(server.streams.heldBytes == 0)
     }
@@ -190,7 +190,7 @@ import Testing
         let type: UInt32 = 2_000 | FrameType.metadataFlag
         #expect(server.receive(Frame(type: type, serial: 50)) == false)
         #expect(server.receive(Frame(type: type | self.more, serial: 50, payload: ByteBuffer(string: "a"))) == true)
-        // Those of others come between, and its credits.
+        // Pieces of other streams, and its own credits, may come in between.
         #expect(server.receive(Frame(type: type | self.more, serial: 51, payload: ByteBuffer(string: "x"))) == true)
         #expect(server.receive(StreamFrames.credit(serial: 50, 1)) == true)
         #expect(server.receive(Frame(type: type, serial: 50, payload: ByteBuffer(string: "b"))) == true)
@@ -249,7 +249,7 @@ import Testing
                 }
                 #expect(server.actions().isEmpty)
                 #expect(server.frames().isEmpty)
-                // The next is whole again.
+                // The next request is complete again.
                 #expect(server.receive(Frame(type: 2_000, serial: 50)) == false)
             }
         }
@@ -270,14 +270,14 @@ import Testing
     @Test func anUnreadLargeItemAdmitsNoSecond() throws {
         var server = ServerSide(StreamTerms(server: StreamWindows(stream: 100_000)))
         let id = try server.open(50)
-        // Its pieces are taken when they come.
+        // Its pieces are taken when they arrive.
         for _ in 0..<20 { server.item(50, 49_984, flags: self.more) }
         let credits = server.frames().summary
         #expect(credits.last == "credit 50 1100000")
         server.item(50, 84)
         guard let item = server.actions().items.first else { throw Broken("no item") }
         #expect(item.payload.readableBytes == 20 * 49_984 + 84)
-        // The whole item is not taken now, and what was granted stays.
+        // The complete item is not taken yet, and granted credit stays.
         #expect(server.frames().isEmpty)
         server.item(50, 49_984, flags: self.more)
         server.item(50, 49_884, flags: self.more)
@@ -391,7 +391,7 @@ import Testing
         pass(9)
         server.receive(StreamFrames.credit(serial: 50, 25))
         pass(9)
-        // One that moves nothing does not count.
+        // Credit without progress does not count.
         server.receive(StreamFrames.credit(serial: 50, 25))
         #expect(server.ends().isEmpty)
         pass(1)

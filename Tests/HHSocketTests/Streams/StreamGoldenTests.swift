@@ -5,7 +5,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// The frames of streams, as Docs/Protocol.md has them.
+/// The frames of streams from Docs/Protocol.md.
 enum GoldenStream {
     static let hello =
         "00000003 00000003 0000001B 080112086D65746164617461120773747265616D73280130808040 671C0816"

@@ -3,7 +3,7 @@ import HHSocket
 import NIOCore
 import TestSupport
 
-/// Histories of a client's and a server's streams, written by chance.
+/// Random histories of a client's and a server's streams.
 enum StreamHistory {
     enum Step: CustomStringConvertible {
         case open(StreamKind, FramePriority, Int)
@@ -45,7 +45,7 @@ enum StreamHistory {
         }
     }
 
-    /// A history: what the two sides announce, and what happens.
+    /// A history: the announcements of both sides, and the steps.
     struct Script {
         var terms: StreamTerms
         var socketBuffer: Int
@@ -68,7 +68,7 @@ enum StreamHistory {
             [
                 terms.client.stream, terms.client.connection, terms.server.stream, terms.server.connection,
             ].min() ?? 17
-        // Some windows long, and yet not too many frames.
+        // Some items are several windows long, but not too many frames.
         let longest = min(300_000, max(60, 40 * (Int(smallest) - 16)))
         func length() -> Int {
             switch number(0...9) {
@@ -115,7 +115,7 @@ enum StreamHistory {
         )
     }
 
-    /// The promise that a history breaks; nil if it keeps all.
+    /// Runs a history. Returns the promise that it breaks; nil if it keeps all.
     static func run(_ script: Script, _ steps: [Step]? = nil, flaw: StreamFlaw? = nil) -> String? {
         var world = StreamWorld(script.terms, socketBuffer: script.socketBuffer, flaw: flaw)
         var number = 0
@@ -160,7 +160,7 @@ enum StreamHistory {
 
     // MARK: Promises
 
-    /// What holds at every step: memory is bounded.
+    /// Checks at every step that memory is bounded.
     private static func check(_ world: StreamWorld, _ script: Script) throws {
         var (lastUp, lastDown): (UInt64, UInt64) = (0, 0)
         for stream in world.streams {
@@ -184,7 +184,7 @@ enum StreamHistory {
         }
     }
 
-    /// Lets everything move that can, and takes what `takes` says.
+    /// Moves everything that can move, and takes the items of the streams that `takes` selects.
     private static func run(_ world: inout StreamWorld, taking takes: (ObservedStream) -> Bool) throws {
         var isMoving = true
         while isMoving {
@@ -199,7 +199,7 @@ enum StreamHistory {
         }
     }
 
-    /// Ends a history: whoever takes gets everything, all streams end, and everything is given back.
+    /// Ends a history: readers get all items, all streams end, and all credit is returned.
     private static func settle(_ world: inout StreamWorld, _ script: Script) throws {
         try self.run(&world) { $0.serial % 2 == 1 }
         try self.checkProgress(world, script) { $0.serial % 2 == 1 }
@@ -212,12 +212,12 @@ enum StreamHistory {
         try self.run(&world) { _ in true }
         for index in world.streams.indices { world.answer(index, length: 10) }
         try self.run(&world) { _ in true }
-        // A client that sends no more gives no credit.
+        // A half-closed client grants no credit.
         if world.isHalfClosed { try world.lose() }
         try self.checkEnd(world)
     }
 
-    /// Whether those have got everything who took it, while the connection's window had room.
+    /// Checks that readers have received all items while the connection's window had room.
     private static func checkProgress(
         _ world: StreamWorld,
         _ script: Script,

@@ -3,10 +3,10 @@ import HHSocket
 import TestSupport
 import Testing
 
-/// A client's and a server's streams against each other, through histories that chance writes: windows, pieces, slow
-/// consumers, cancels, half-closes and losses. No byte leaves beyond a window; no item is lost, doubled or out of
-/// order; each stream ends once on each side; memory is bounded; nothing stands still while somebody takes; and in the
-/// end everything is given back.
+/// A client's and a server's streams with each other, in random histories: windows, pieces, slow consumers, cancels,
+/// half-closes and losses. No byte is sent beyond a window; no item is lost, duplicated or out of order; each stream
+/// ends once on each side; memory is bounded; no stream stalls while its items are taken; and in the end all credit is
+/// returned.
 @Suite(.timeLimit(.minutes(30))) struct StreamModelTests {
     @Test func randomHistoriesKeepEveryPromise() {
         for seed in 0..<UInt64(scaled(300)) {
@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    /// A harness that cannot fail proves nothing: each of these does something wrong in one place, and must be found.
+    /// Checks that the harness can fail: each of these has a fault in one place, which must be detected.
     @Test(arguments: StreamFlaw.allCases)
     func flawsAreFound(_ flaw: StreamFlaw) {
         let found = (0..<UInt64(400)).lazy.compactMap { seed -> String? in

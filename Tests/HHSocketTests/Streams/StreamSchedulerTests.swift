@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocket
 
-/// Whose turn it is.
+/// The order in which streams send.
 @Suite struct StreamSchedulerTests {
     private func scheduler(_ connection: UInt32 = 4_194_304) -> StreamScheduler {
         StreamScheduler(connectionWindow: connection, maximumQueuedBytes: 1 << 20)
@@ -19,7 +19,7 @@ import Testing
         LanePayload(type: 1_000, kind: .free, bytes: ByteBuffer(repeating: 1, count: length))
     }
 
-    /// The serials of the frames that leave, with a plus for each that goes on.
+    /// The serials of the sent frames, with a plus for each that continues.
     private func order(_ scheduler: inout StreamScheduler, _ count: Int = 100) -> [String] {
         (0..<count).compactMap { _ in
             scheduler.next().map { departure in
@@ -74,7 +74,7 @@ import Testing
         scheduler.sendCancel(Frame(type: FrameType.cancel, serial: 60))
         #expect(scheduler.next()?.frame.type == FrameType.cancel)
         #expect(scheduler.next()?.frame == StreamFrames.credit(serial: 0, 9))
-        // The later credit has taken the place of the earlier one.
+        // The later credit has replaced the earlier one.
         #expect(scheduler.next()?.frame == StreamFrames.credit(serial: 50, 8))
         #expect(self.order(&scheduler) == ["50+"])
         #expect(scheduler.grant(200, to: lane) == true)
@@ -89,7 +89,7 @@ import Testing
         scheduler.append(self.item(10), to: slow)
         scheduler.append(self.item(10), to: fast)
         scheduler.append(self.item(10), to: fast)
-        // Half of the window of the first is free, so that a part of its item leaves.
+        // Half of the window of the first is free, so that a part of its item is sent.
         #expect(self.order(&scheduler) == ["50+", "51", "51"])
         #expect(scheduler.grant(20, to: slow) == false)
         #expect(scheduler.next() == nil)

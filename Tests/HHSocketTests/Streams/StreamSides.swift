@@ -2,7 +2,7 @@
 import HHSocket
 import NIOCore
 
-/// A client's streams, and what comes out of them.
+/// A client's streams, with their output.
 struct ClientSide {
     var streams: ClientStreams
     var now = NIODeadline.uptimeNanoseconds(0)
@@ -17,7 +17,7 @@ struct ClientSide {
         self.streams.open(type: 1_000, serial: serial, kind: kind, now: self.now)
     }
 
-    /// The frames that may leave now.
+    /// Takes the frames that may be sent now.
     mutating func frames() -> [Frame] {
         var frames: [Frame] = []
         while let frame = self.streams.next(now: self.now) { frames.append(frame) }
@@ -30,7 +30,7 @@ struct ClientSide {
         return actions
     }
 
-    /// How the streams ended since the last call.
+    /// Takes the outcomes of streams since the last call.
     mutating func ends() -> [StreamOutcome] { self.actions().outcomes }
 
     @discardableResult
@@ -38,7 +38,7 @@ struct ClientSide {
         self.streams.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, now: self.now)
     }
 
-    /// A response comes.
+    /// Receives a response.
     @discardableResult
     mutating func receive(
         _ serial: UInt32,
@@ -55,7 +55,7 @@ struct ClientSide {
     }
 }
 
-/// A server's streams, and what comes out of them.
+/// A server's streams, with their output.
 struct ServerSide {
     var streams: ServerStreams
     var now = NIODeadline.uptimeNanoseconds(0)
@@ -79,7 +79,7 @@ struct ServerSide {
         return id
     }
 
-    /// The frames that may leave now.
+    /// Takes the frames that may be sent now.
     mutating func frames() -> [Frame] {
         var frames: [Frame] = []
         while let frame = self.streams.next(now: self.now) { frames.append(frame) }
@@ -92,7 +92,7 @@ struct ServerSide {
         return actions
     }
 
-    /// How the streams ended since the last call.
+    /// Takes the outcomes of streams since the last call.
     mutating func ends() -> [StreamOutcome] { self.actions().outcomes }
 
     @discardableResult
@@ -100,7 +100,7 @@ struct ServerSide {
         self.streams.receive(frame, isDamaged: isDamaged, now: self.now)
     }
 
-    /// An item comes.
+    /// Receives an item.
     mutating func item(_ serial: UInt32, _ length: Int, flags: UInt32 = 0, isDamaged: Bool = false) {
         let payload = ByteBuffer(repeating: 1, count: length)
         self.receive(Frame(type: FrameType.item | flags, serial: serial, payload: payload), isDamaged: isDamaged)
@@ -134,7 +134,7 @@ extension [StreamAction] {
 }
 
 extension [Frame] {
-    /// What they are, in short: cancels, credits, and the others by status.
+    /// A summary of the frames: cancels, credits, and the others by status.
     var summary: [String] {
         self.map { frame in
             switch frame.type {

@@ -58,7 +58,7 @@ import Testing
         #expect(Cut.next(rest: 2_000, stream: self.used(1_001, 500), connection: free) == .send(length: 485))
         #expect(Cut.next(rest: 2_000, stream: self.used(1_000, 500), connection: free) == .send(length: 484))
         #expect(Cut.next(rest: 2_000, stream: self.used(1_001, 501), connection: free) == .waitForStream)
-        // Where credit reaches nothing waits.
+        // If the credit suffices, nothing waits.
         #expect(Cut.next(rest: 84, stream: self.used(1_000, 900), connection: free) == .send(length: 84))
         #expect(Cut.next(rest: 85, stream: self.used(1_000, 900), connection: free) == .waitForStream)
     }

@@ -4,8 +4,8 @@ import HHSocket
 import NIOCore
 import TestSupport
 
-/// What comes out of the machines on its way to the other side: bytes, which arrive in their order, in whatever pieces
-/// the script says, and of which no more are under way than a socket holds.
+/// The output of the machines in transit to the other side: bytes, which arrive in order, in the pieces of the script;
+/// at most as many are in transit as a socket holds.
 struct StreamPipe {
     private let encoder: FrameEncoder
     private var decoder: FrameDecoder
@@ -19,7 +19,7 @@ struct StreamPipe {
 
     var underWay: Int { self.bytes.readableBytes }
 
-    /// - Parameter isDamaged: Whether its last byte is another when it arrives.
+    /// - Parameter isDamaged: Whether its last byte is changed in transit.
     mutating func send(_ frame: Frame, isDamaged: Bool = false) {
         self.encoder.encode(frame, into: &self.bytes)
         guard isDamaged, let last = self.bytes.getInteger(at: self.bytes.writerIndex - 1, as: UInt8.self) else {
@@ -28,7 +28,7 @@ struct StreamPipe {
         self.bytes.setInteger(~last, at: self.bytes.writerIndex - 1)
     }
 
-    /// The frames that are complete once this many more bytes have arrived.
+    /// Returns the frames that are complete once `count` more bytes have arrived.
     mutating func arrive(_ count: Int) throws -> [(frame: Frame, isDamaged: Bool)] {
         let arrived = self.bytes.readSlice(length: min(count, self.bytes.readableBytes)) ?? ByteBuffer()
         self.bytes.discardReadBytes()
@@ -52,7 +52,7 @@ struct Broken: Error, CustomStringConvertible {
     init(_ description: String) { self.description = description }
 }
 
-/// A mistake that the world makes, which its checks must find.
+/// A fault of the world, which its checks must detect.
 enum StreamFlaw: CaseIterable, Hashable {
     case dropsItem, doublesItem, swapsItems, dropsPiece
     case grantsTwice, losesCredits, keepsTaken
@@ -60,20 +60,20 @@ enum StreamFlaw: CaseIterable, Hashable {
     case endPassesItem, answerPassesItem, dropsCancel
 }
 
-/// What is known of one direction of a stream from outside.
+/// The externally visible state of one direction of a stream.
 struct ItemFlow {
-    /// The lengths of the items that were accepted, in their order.
+    /// The lengths of the accepted items, in order.
     var accepted: [Int] = []
-    /// How many of them have come.
+    /// The number of items that have arrived.
     var arrived = 0
-    /// What the application has not got.
+    /// The items that the application has not taken.
     var inbox: Deque<StreamItem> = []
     var maySend = true
-    /// What the frames of its items have cost so far.
+    /// The cost of the frames of its items so far.
     var sent: UInt64 = 0
     /// The widest window of its receiver.
     var window: UInt64
-    /// The largest credit that the sender has got.
+    /// The largest credit that the sender has received.
     var credit: UInt64
 
     init(_ window: UInt64) {
@@ -96,7 +96,7 @@ struct ObservedStream {
     var serverEnd: StreamEnd?
 }
 
-/// A client and a server with a pipe between them, and what both should do.
+/// A client and a server with a pipe between them, and their expected behaviour.
 struct StreamWorld {
     static let type: UInt32 = 1_000
     static let plainType: UInt32 = 2_000
@@ -112,7 +112,7 @@ struct StreamWorld {
     var down = StreamPipe(.response)
     var now = NIODeadline.uptimeNanoseconds(1_000_000_000)
     var streams: [ObservedStream] = []
-    /// Streams by serial, which no two of a history share.
+    /// The streams by serial, which is unique within a history.
     var bySerial: [UInt32: Int] = [:]
     var nextSerial: UInt32 = 50
     var calls: [UInt32: Int] = [:]
@@ -124,7 +124,7 @@ struct StreamWorld {
     var isHalfClosed = false
     var hasServerSeenHalfClose = false
     var isLost = false
-    /// Whether the next frame of an item is damaged on its way.
+    /// Whether the next frame of an item is damaged in transit.
     var damagesNext = (up: false, down: false)
     /// The streams of which a frame was damaged.
     var damaged: Set<UInt32> = []
@@ -152,7 +152,7 @@ struct StreamWorld {
         return ByteBuffer(bytes: generator.bytes(400_000))
     }()
 
-    /// The item of this number, the same whenever it is asked for.
+    /// The item with this number, equal for each call.
     static func item(_ serial: UInt32, _ number: Int, isUp: Bool, _ length: Int) -> ByteBuffer {
         let start = (Int(serial) * 7 + number * 31 + (isUp ? 3 : 0)) % 8_192
         return self.pool.getSlice(at: start, length: length) ?? ByteBuffer()
@@ -199,7 +199,7 @@ struct StreamWorld {
                 self.streams[index].up.accepted.append(length)
                 self.streams[index].up.maySend = false
             case .over:
-                // A part of the answer has come.
+                // A part of the answer has arrived.
                 self.streams[index].up.maySend = false
             }
         } else {
@@ -260,9 +260,9 @@ struct StreamWorld {
         )
     }
 
-    /// The application gets up to this many items.
+    /// Gives the application up to `count` items.
     ///
-    /// - Returns: How many there were.
+    /// - Returns: The number of items.
     @discardableResult
     mutating func take(_ index: Int, _ count: Int, isUp: Bool) -> Int {
         guard self.streams.indices.contains(index) else { return 0 }
@@ -287,7 +287,7 @@ struct StreamWorld {
         return taken
     }
 
-    /// The receiver of a stream's items grants more of them.
+    /// Widens the window of a stream's receiver.
     mutating func widen(_ index: Int, to window: UInt32, isUp: Bool) {
         guard self.streams.indices.contains(index) else { return }
         let window = UInt64(window)
@@ -327,7 +327,7 @@ struct StreamWorld {
 
     // MARK: Frames
 
-    /// Gives the socket up to this many frames, as far as it takes them.
+    /// Gives the socket up to `count` frames, while it takes them.
     @discardableResult
     mutating func pump(_ count: Int, isUp: Bool) throws -> Int {
         guard !self.isLost, !(isUp && self.isHalfClosed) else { return 0 }
@@ -349,7 +349,7 @@ struct StreamWorld {
         return sent
     }
 
-    /// Whether this is the frame of an item that is damaged on its way.
+    /// Whether this is the frame of an item that is damaged in transit.
     private mutating func isDamaged(_ frame: Frame, isUp: Bool) -> Bool {
         guard isUp ? self.damagesNext.up : self.damagesNext.down,
             isUp ? frame.type & ~FrameType.allFlags == FrameType.item : frame.status == .partial
@@ -359,7 +359,7 @@ struct StreamWorld {
         return true
     }
 
-    /// What leaves instead of a frame.
+    /// The frames that are sent in place of a frame.
     private mutating func flawed(_ frame: Frame, isUp: Bool) -> [Frame] {
         guard let flaw = self.flaw else { return [frame] }
         let type = frame.type & ~FrameType.allFlags
@@ -402,7 +402,7 @@ struct StreamWorld {
         return self.heldBack
     }
 
-    /// Looks at a frame that leaves: no byte beyond a window.
+    /// Checks a sent frame: no byte may be beyond a window.
     private mutating func watch(_ frame: Frame, isUp: Bool) throws {
         let type = frame.type & ~FrameType.allFlags
         guard isUp ? type == FrameType.item : frame.status == .partial else { return }
@@ -423,7 +423,7 @@ struct StreamWorld {
         }
     }
 
-    /// Some bytes arrive.
+    /// Lets some bytes arrive.
     @discardableResult
     mutating func deliver(_ count: Int, isUp: Bool) throws -> Int {
         guard !self.isLost else { return 0 }
@@ -449,7 +449,7 @@ struct StreamWorld {
         guard frame.type == FrameType.credit,
             let credit = frame.payload.getInteger(at: frame.payload.readerIndex, as: UInt64.self)
         else { return }
-        // A client's credit is for what comes down.
+        // A client's credit is for items from the server.
         switch (frame.serial, isUp) {
         case (0, true): self.downCredit = max(self.downCredit, credit)
         case (0, false): self.upCredit = max(self.upCredit, credit)

@@ -4,7 +4,7 @@ import HHSocket
 import NIOConcurrencyHelpers
 import Testing
 
-/// Work that is done by whoever comes first.
+/// Work that the first thread to arrive does.
 @Suite struct SharedWorkTests {
     private let count = NIOLockedValueBox(0)
 
@@ -21,7 +21,7 @@ import Testing
     @Test func itIsDoneHereIfNobodyHasBegun() {
         let work = self.work()
         #expect(work.finish() == 7)
-        // Who comes late does nothing.
+        // A late thread does nothing.
         work.begin()
         #expect(work.finish() == 7)
         #expect(self.count.withLockedValue { $0 } == 1)

@@ -59,11 +59,11 @@ import Testing
         failure.message = String(repeating: "x", count: 5_000)
         #expect(TransferError(failure).code == .storeFailed)
         #expect(TransferError(failure).message.count == 1_024)
-        // What only a client can meet.
+        // An error that only clients can have.
         #expect(TransferError(.stalled, "").failure.code == .storeFailed)
     }
 
-    /// As Docs/Protocol.md shows it.
+    /// The item that Docs/Protocol.md shows.
     @Test func firstItemOfAPut() throws {
         var request = Hhsocket_PutRequest()
         request.begin.id = "a"
@@ -93,13 +93,13 @@ import Testing
         #expect(Array(message.content.bytes) == content)
         #expect(TransferPart(item: part.item) == part)
         let written: [UInt8] = try message.serializedBytes()
-        // An empty content has no field of bytes, and one of another writer may be in another order.
+        // Empty content has no bytes field, and other writers may order fields differently.
         if count > 0 { #expect(TransferPart(item: ByteBuffer(bytes: written)) == part) }
-        // It is the same in the items of the server.
+        // The server's items have the same encoding of content.
         #expect(try Hhsocket_GetItem(serializedBytes: part.item.readableBytesView).content == message.content)
     }
 
-    /// What is sent of a long piece: items that one frame carries each, and that fill a stream's first window by fours.
+    /// A long piece is sent as items of one frame each, four of which fill a stream's first window.
     @Test(arguments: [0, 1, 61_440, 61_441, 300_000])
     func aPieceIsCutIntoItemsOfAFrame(count: Int) throws {
         var generator = SeededGenerator(seed: UInt64(count))

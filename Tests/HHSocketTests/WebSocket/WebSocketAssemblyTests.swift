@@ -4,13 +4,13 @@ import Testing
 
 @testable import HHSocket
 
-/// A message that arrives in very many pieces is put together in time that grows with its length, not with its square:
-/// copying 16 MiB anew for each of 131,072 pieces would be a terabyte, which no machine copies within the time limit.
+/// Joining a message that arrives in very many pieces takes time linear in its length, not quadratic: copying 16 MiB
+/// for each of 131,072 pieces would be a terabyte, which no machine copies within the time limit.
 @Suite(.timeLimit(.minutes(1))) struct WebSocketAssemblyTests {
     private static let length = 16 << 20
     private static let fragments = 131_072
 
-    /// The bytes of a message of that length, which repeat at no power of two.
+    /// The bytes of a message of that length, whose period is not a power of two.
     private static let payload = {
         let period = ByteBuffer(bytes: (0..<65_521).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) })
         var payload = ByteBuffer()
@@ -24,7 +24,7 @@ import Testing
         var inputs: [WebSocketInput] = []
         while wire.readableBytes > 0 {
             let length = min(readLength, wire.readableBytes)
-            // Each read has a buffer of its own, as the channel's do.
+            // Each read has its own buffer, as with the channel.
             var read = ByteBuffer()
             if let slice = wire.readSlice(length: length) { read.writeImmutableBuffer(slice) }
             decoder.append(read)

@@ -3,7 +3,7 @@ import HHSocket
 import NIOCore
 import Testing
 
-/// The memory of a decoder's bytes: which are copied together, and when a read's is free again.
+/// The memory of a decoder: the payloads that are copied together, and the release of read buffers.
 @Suite struct WebSocketDecoderMemoryTests {
     private typealias Decoded = WebSocketDecoderTests
 
@@ -15,7 +15,7 @@ import Testing
         buffer.withVeryUnsafeBytes { $0.baseAddress }
     }
 
-    /// Of all lengths around those from which on payloads have memory of their own, and of none.
+    /// Payloads of all lengths around the limit from which they have their own memory, and empty ones.
     @Test(arguments: [WebSocketRole.server, .client])
     func messagesOfOneReadAreWhole(_ role: WebSocketRole) {
         let lengths = [0, 16, 0, 1_000, 24, 1, 1_024, 1_025, 3, 0, 70_000, 512, 512, 1, 0]
@@ -24,7 +24,7 @@ import Testing
         let bytes = payloads.flatMap { Decoded.frame(0x82, $0, key: key) }
         let expected = payloads.map { WebSocketInput.message(.binary, ByteBuffer(bytes: $0)) }
         #expect(Decoded.decode([bytes], role: role).inputs == expected)
-        // Where a read ends changes nothing.
+        // The ends of reads do not matter.
         for cut in stride(from: 1, to: bytes.count, by: 997) {
             let cutInTwo = Decoded.decode([Array(bytes[..<cut]), Array(bytes[cut...])], role: role)
             #expect(cutInTwo.inputs == expected, "cut at \(cut)")
@@ -103,7 +103,7 @@ import Testing
     func aReadsMemoryIsFreeWhenItWasRead(_ mode: WebSocketDecoder.Mode) throws {
         var decoder = WebSocketDecoder(role: .server, mode: mode)
         let frames = (0..<8).flatMap { Decoded.frame(0x82, Self.payload($0, 3_000)) }
-        // With a part of a header behind them.
+        // With a part of a header after them.
         for rest in [0, 1, 5] {
             var read = ByteBuffer(bytes: frames + Array(Decoded.frame(0x82, [1])[..<rest]))
             var inputs: [WebSocketInput] = []

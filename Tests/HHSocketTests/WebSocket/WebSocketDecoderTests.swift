@@ -6,7 +6,7 @@ import Testing
 @Suite struct WebSocketDecoderTests {
     private static let key: UInt32 = 0x37FA_213D
 
-    /// A frame as it is on the wire, correct or not.
+    /// The bytes of a frame, valid or not.
     static func frame(
         _ first: UInt8,
         _ payload: [UInt8],
@@ -26,7 +26,7 @@ import Testing
         return out + bytes + payload.enumerated().map { $1 ^ bytes[$0 & 3] }
     }
 
-    /// What a decoder returns for these reads, and the violation at the end.
+    /// Decodes these reads. Returns the output, and the violation at the end.
     static func decode(
         _ reads: [[UInt8]],
         role: WebSocketRole = .server,
@@ -49,7 +49,7 @@ import Testing
         return (inputs, nil)
     }
 
-    /// Joins the bytes of a stream, which come in other pieces where reads end elsewhere.
+    /// Joins the bytes of a stream, whose pieces depend on the reads.
     static func joined(_ inputs: [WebSocketInput]) -> [WebSocketInput] {
         inputs.reduce(into: []) { result, input in
             if case .bytes(var next) = input, case .bytes(var last)? = result.last {
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    /// Expects the same of the bytes however they are cut.
+    /// Expects the output of the bytes, however they are divided.
     static func expect(
         _ bytes: [UInt8],
         role: WebSocketRole = .server,
@@ -166,7 +166,7 @@ import Testing
     }
 
     @Test func textFailsWithTheByteThatIsWrong() {
-        // A frame of 100 bytes of which only three have come.
+        // A frame of 100 bytes, of which only three have arrived.
         let bytes = Array(Self.frame(0x81, Array("ok".utf8) + [0xFF] + [UInt8](repeating: 0x61, count: 97))[..<9])
         #expect(Self.decode([bytes]).violation == .textNotUTF8)
     }
@@ -178,7 +178,7 @@ import Testing
         let mode = WebSocketDecoder.Mode.messages(limits)
         let ten = [UInt8](repeating: 7, count: 10)
         Self.expect(Self.frame(0x82, ten), mode: mode, [.message(.binary, ByteBuffer(bytes: ten))])
-        // At its header.
+        // The limit is exceeded in the header.
         let header = Array(Self.frame(0x82, ten + [7])[..<6])
         #expect(Self.decode([header], mode: mode).violation == .messageTooLong(length: 11, limit: 10))
         Self.expect(

@@ -49,7 +49,7 @@ import Testing
         return output
     }
 
-    /// One whole message, inflated.
+    /// Inflates one complete message.
     private static func inflate(
         _ inflater: WebSocketInflater,
         _ bytes: [UInt8],
@@ -94,7 +94,7 @@ import Testing
         return (WebSocketDecoderTests.joined(inputs), nil)
     }
 
-    /// Expects the same of the bytes however they are cut.
+    /// Expects the output of the bytes, however they are divided.
     private static func expect(
         _ bytes: [UInt8],
         role: WebSocketRole = .client,
@@ -123,7 +123,7 @@ import Testing
     }
 
     /// Messages of all kinds: those that refer to earlier ones, far and near, those that cannot be compressed, and
-    /// those that are not.
+    /// uncompressed ones.
     private static func samples(_ random: inout SplitMix) -> [[UInt8]] {
         var messages: [[UInt8]] = [[], Self.hello]
         let words = ["price", "\"EUR\"", "{\"ask\":", "update", "[", "},", "session-", "ü", "volume", " "]
@@ -154,7 +154,7 @@ import Testing
         // No compression.
         let stored: [UInt8] = [0x00, 0x05, 0x00, 0xFA, 0xFF, 0x48, 0x65, 0x6C, 0x6C, 0x6F, 0x00]
         Self.expect(Self.frame(0xC1, stored), [hello])
-        // A final block, and then a message that refers to what is before it.
+        // A final block, and then a message that refers to bytes before it.
         let final: [UInt8] = [0xF3, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00, 0x00]
         Self.expect(Self.frame(0xC1, final), [hello])
         Self.expect(Self.frame(0xC1, final) + Self.frame(0xC1, second), [hello, hello])
@@ -171,7 +171,7 @@ import Testing
     }
 
     @Test func deflatesTheStandardsExample() throws {
-        // Our deflater leaves "Hello" as it is, so zlib is asked with the same options.
+        // Our deflater does not compress "Hello", so zlib is used with equal options.
         #expect(try Self.zlib(Self.hello) == Self.helloDeflated)
         let inflater = WebSocketInflater(Self.wholeWindow)
         #expect(try Self.inflate(inflater, Self.helloDeflated) == Self.hello)
@@ -184,7 +184,7 @@ import Testing
     }
 
     @Test func finalBlocks() throws {
-        // Without the byte that RFC 7692 adds, as senders make them that finish each message's stream.
+        // Without the byte that RFC 7692 adds, as sent by peers that finish each message's stream.
         let bare: [UInt8] = [0xF3, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00]
         Self.expect(Self.frame(0xC1, bare) + Self.frame(0xC1, bare), [Self.text("Hello"), Self.text("Hello")])
         // Several streams in one message, the last one not final; and the removed block itself final.
@@ -376,14 +376,14 @@ import Testing
     // MARK: Violations
 
     @Test func corruptData() throws {
-        // With what a stream returns before it: the bytes that come before the fault.
+        // Each with the bytes that a stream returns before the fault.
         let cases: [([UInt8], String, [UInt8])] = [
             ([0x06], "invalid block type", []),
             (Self.helloDeflated + [0x00, 0x00, 0xFF, 0xFF, 0x06], "invalid block type", Self.hello),
             ([0x00, 0x05, 0x00, 0xFA, 0xFE, 0x48], "invalid stored block lengths", []),
             ([0xF2, 0x00, 0x11, 0x00, 0x00], "invalid distance too far back", [0x48]),
-            // No bytes at all, where an empty message is one byte; and a stored block that is cut, so that the tail is
-            // taken for its bytes.
+            // No bytes, although an empty message has one byte; and a truncated stored block, so that the tail is taken
+            // for its bytes.
             ([], "it ends within a block", []),
             ([0x00, 0x09, 0x00, 0xF6, 0xFF, 0x48], "it ends within a block", [0x48, 0x00, 0x00, 0xFF, 0xFF]),
         ]
@@ -411,7 +411,7 @@ import Testing
             let binary = WebSocketInput.message(.binary, ByteBuffer(bytes: bytes))
             Self.expect(Self.frame(0xC2, try Self.zlib(bytes)), [binary])
         }
-        // The fault that comes first is the one that is reported, wherever reads end.
+        // The first fault is reported, wherever reads end.
         let broken = try Self.zlib([0x61, 0xFF, 0x61]) + [0x00, 0x00, 0xFF, 0xFF, 0x06]
         Self.expect(Self.frame(0xC1, broken), [], .textNotUTF8)
         let tooLong = try Self.zlib([0x61, 0xFF] + [UInt8](repeating: 0x61, count: 50))
@@ -518,7 +518,7 @@ import Testing
         let noise = (0..<2_400).map { _ in UInt8.random(in: .min ... .max, using: &random) }
         var lengths: Set<Int> = []
         for count in 0..<1_100 {
-            // As many new bytes as `count`, of which deflate makes as many.
+            // `count` new bytes, which deflate cannot shorten.
             let start = Int.random(in: 0...1_200, using: &random)
             let message =
                 noise[start..<start + count].map { $0 ^ UInt8(truncatingIfNeeded: count) }
@@ -579,7 +579,7 @@ import Testing
         }
     }
 
-    /// Whenever memory is freed: each message can be inflated that a peer sends who keeps its own, and the other way
+    /// Memory may be freed at any time: messages of a peer that keeps its own can still be inflated, and the other way
     /// round.
     @Test(arguments: 9...15, [true, false])
     func everythingComesBackAcrossPauses(_ windowBits: Int, keepsWindow: Bool) throws {
@@ -599,11 +599,11 @@ import Testing
                 inflaters[1].releaseUnlessUsed()
             }
         }
-        // What is not there is missed after a pause, too.
+        // Missing bytes of the window are detected after a pause, too.
         let forgetful = WebSocketInflater(direction)
         #expect(try Self.inflate(forgetful, Self.helloDeflated) == Self.hello)
         for _ in 0..<2 { forgetful.releaseUnlessUsed() }
-        // A letter, and then a reference to the seventh byte back, of which there are six.
+        // A letter, and then a reference to the seventh byte back, although there are only six.
         let tooFar: [UInt8] = [0xF2, 0x00, 0x51, 0x00, 0x00]
         #expect(throws: WebSocketViolation.notDeflate("invalid distance too far back")) {
             try Self.inflate(forgetful, tooFar)

@@ -65,7 +65,7 @@ import Testing
         #expect(inputs == [.close(WebSocketClose(code: 1_000, reason: String(repeating: "é", count: 61)))])
     }
 
-    /// Where characters begin in a row of flags is found from its front alone.
+    /// The boundaries in a sequence of flags can only be found from its front.
     @Test(.timeLimit(.minutes(1))) func veryLongReasonsAreCutInNoTime() throws {
         var encoder = WebSocketEncoder(role: .client)
         var bytes = ByteBuffer()

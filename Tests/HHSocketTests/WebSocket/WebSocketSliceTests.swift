@@ -6,11 +6,11 @@ import Testing
 
 @testable import HHSocket
 
-/// A few bytes may inflate to many: that is done in slices, and the result does not depend on them.
+/// A few bytes may inflate to many, which is done in slices that do not affect the result.
 @Suite struct WebSocketSliceTests {
     private typealias Decoded = (inputs: [WebSocketInput], violation: WebSocketViolation?)
 
-    /// A peer's messages as they are on the wire.
+    /// Encodes a peer's messages.
     private static func stream(_ messages: [WebSocketInput], from role: WebSocketRole) -> [UInt8] {
         var encoder = WebSocketEncoder(role: role, deflate: DeflateAgreement())
         var bytes = ByteBuffer()
@@ -37,8 +37,8 @@ import Testing
         ]
     }()
 
-    /// Decodes a stream that comes in these reads, with a budget. The budget is renewed when it has been spent, as late
-    /// as after all reads.
+    /// Decodes a stream that arrives in these reads, with a budget. The budget is renewed when it has been spent, as
+    /// late as after all reads.
     private static func decode(
         _ reads: [ArraySlice<UInt8>],
         role: WebSocketRole = .server,
@@ -145,7 +145,7 @@ import Testing
 
     // MARK: Carriage
 
-    /// The link behind a carriage.
+    /// The link above a carriage.
     private final class Receiver: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
         var bytes = ByteBuffer()
@@ -161,7 +161,7 @@ import Testing
         }
     }
 
-    /// The network below it: counts what is asked for.
+    /// The network below it, which counts requested reads.
     private final class Network: ChannelOutboundHandler {
         typealias OutboundIn = ByteBuffer
         var reads = 0
@@ -182,7 +182,7 @@ import Testing
         channel.pipeline.fireChannelReadComplete()
         let slice = WebSocketDecoder.inflatedPerTurn
         #expect(receiver.bytes.readableBytes == slice)
-        // The link wants more, and the client has nothing more to say.
+        // The link requests another read, but the client sends nothing more.
         channel.pipeline.read()
         channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
         #expect(network.reads == begun)

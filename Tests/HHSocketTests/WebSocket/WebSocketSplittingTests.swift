@@ -3,7 +3,7 @@ import HHSocket
 import NIOCore
 import Testing
 
-/// Frames that are cut where few networks cut them.
+/// Frames that are divided in unusual places.
 @Suite struct WebSocketSplittingTests {
     private static let key: UInt32 = 0x01FF_8000
 
@@ -27,7 +27,7 @@ import Testing
         for byte in text { bytes += Self.frame(0x00, [byte], to: role) }
         bytes += Self.frame(0x80, [], to: role)
         WebSocketDecoderTests.expect(bytes, role: role, [message])
-        // The fault shows in the byte that cannot follow, wherever reads and fragments end.
+        // The fault is detected at the byte that cannot follow, wherever reads and fragments end.
         let faulty = Self.frame(0x01, [0xF0], to: role) + Self.frame(0x00, [0x9F, 0x98], to: role)
         WebSocketDecoderTests.expect(faulty + Self.frame(0x80, [0x41], to: role), role: role, [], .textNotUTF8)
         WebSocketDecoderTests.expect(faulty + Self.frame(0x80, [], to: role), role: role, [], .textNotUTF8)
@@ -87,7 +87,7 @@ import Testing
         role == .server ? .unmaskedFrame : .maskedFrame
     }
 
-    /// The buffer of a read is released once all of it has been taken, and also where a cut header is left of it.
+    /// The buffer of a read is released once all of it has been taken, even if a part of a header remains.
     @Test func buffersOfReadsAreReleased() throws {
         for (role, rest) in [(WebSocketRole.server, 0), (.client, 0), (.server, 3), (.client, 1)] {
             var decoder = WebSocketDecoder(role: role, mode: .messages(WebSocketLimits()))
@@ -98,7 +98,7 @@ import Testing
             #expect(try decoder.next() == .message(.binary, ByteBuffer(bytes: [1, 2, 3])))
             #expect(try decoder.next() == nil)
             #expect(decoder.bufferedBytes == rest)
-            // Writing to a buffer that is shared moves it to another place.
+            // Writing to a shared buffer moves it.
             let place = read.withUnsafeReadableBytes { $0.baseAddress }
             read.writeInteger(UInt8(0))
             #expect(read.withUnsafeReadableBytes { $0.baseAddress } == place)

@@ -48,10 +48,10 @@ import Testing
         #endif
     }
 
-    /// Checksums to go on from: the first one, the largest, and some between.
+    /// Checksums to continue from: the initial one, the largest, and some in between.
     static let runningValues: [UInt32] = [1, 0xFFF0_FFF0, 0, 0xFFF0_0000, 0x0000_FFF0, 0x1234_5678]
 
-    /// Below and above 64, from which vectors are used, and every number of bytes that blocks of 64 leave.
+    /// Lengths below and above 64, from which vectors are used, and every remainder of blocks of 64.
     @Test(arguments: Adler32Tests.runningValues) func everyLength(value: UInt32) {
         var random = SeededGenerator(seed: 1)
         let inputs = [random.bytes(1_200), [UInt8](repeating: 0xFF, count: 1_200), [UInt8](repeating: 0, count: 1_200)]
@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    /// 5552, after which zlib reduces its sums, the lengths around 16 KiB, from which memory is aligned first, and
+    /// Lengths around 5552, after which zlib reduces its sums, around 16 KiB, from which memory is aligned first, and
     /// around 256 KiB, after which the vectors' sums are reduced.
     @Test(arguments: [5_551, 5_552, 5_553, 16_383, 16_384, 16_385, 65_536, 262_143, 262_144, 262_145, 1_000_003])
     func longPayloads(length: Int) {
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    /// Of three pages only the middle one can be read.
+    /// Only the middle one of three pages can be read.
     @Test func nothingOutsideTheBufferIsRead() throws {
         let page = Int(sysconf(Int32(_SC_PAGESIZE)))
         let memory = try #require(mmap(nil, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANON, -1, 0))
@@ -131,12 +131,12 @@ import Testing
         }
     }
 
-    /// Those that this processor has.
+    /// The implementations that this processor supports.
     static let implementations = (0..<UInt32(CHHSOCKET_ADLER32_IMPLEMENTATIONS))
         .map { chhsocket_adler32_implementation(rawValue: .init($0)) }
         .filter { chhsocket_adler32_supports($0) }
 
-    /// Expects the checksum of `bytes` behind `value` from every implementation, and from what chooses one.
+    /// Expects the checksum of `bytes` after `value` from every implementation, and from the function that chooses one.
     static func expect(_ bytes: UnsafeRawBufferPointer, _ value: UInt32, _ expected: UInt32) {
         // One comparison for each: #expect takes longer than a short checksum.
         var wrong: [String] = []
@@ -145,7 +145,7 @@ import Testing
         where chhsocket_adler32_with(implementation, value, bytes.baseAddress, bytes.count) != expected {
             wrong.append(String(cString: chhsocket_adler32_name(implementation)))
         }
-        #expect(wrong.isEmpty, "\(bytes.count) bytes behind \(value)")
+        #expect(wrong.isEmpty, "\(bytes.count) bytes after \(value)")
     }
 
     static func zlib(_ value: UInt32, _ bytes: UnsafeRawBufferPointer) -> UInt32 {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocket
 
-/// Formats whose frames a codec reads and writes: whatever the codec does, the stream goes on or ends with an error.
+/// Formats whose frames a codec reads and writes: whatever the codec does, the stream continues or ends with an error.
 @Suite struct FrameCodecTests {
     static let uses: [DecoderUse] = [.owned, .borrowed]
 
@@ -44,7 +44,7 @@ import Testing
         #expect(self.setup(format, .response).decode([bytes[...]]).frames == [frame])
     }
 
-    /// A large frame, of which the payload is a slice, with others behind it in pieces of any length.
+    /// A large frame, whose payload is a slice, followed by others in pieces of any length.
     @Test(arguments: uses, [1_000, 4_096, 100_000])
     func largeFramesInManyReads(use: DecoderUse, length: Int) throws {
         let format = try NetstringCodec.format()
@@ -64,7 +64,7 @@ import Testing
         #expect(frame == Frame(type: 16, serial: 50, payload: ByteBuffer(string: "no")))
     }
 
-    /// An incomplete frame is the codec's secret.
+    /// Only the codec knows an incomplete frame.
     @Test func framesThatArriveAreNotKnown() throws {
         var decoder = self.setup(try NetstringCodec.format()).decoder()
         decoder.append(ByteBuffer(string: "12:101 50 he"))
@@ -250,7 +250,7 @@ import Testing
         #expect(throws: EncodingError.self) { try JSONEncoder().encode(one) }
         let error = #expect(throws: WireFormatError.self) { try WireFormat(json: one.json.utf8) }
         #expect(error?.rule == .malformed)
-        // One whose rules are those of the standard format is not taken for it.
+        // A codec with the rules of the standard format is not equal to it.
         let standard = WireFormat.standard.layout
         let rules = WireFormat.Rules(
             name: "standard",

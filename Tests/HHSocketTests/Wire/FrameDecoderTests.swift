@@ -16,7 +16,7 @@ import Testing
         #expect(decoded == Decoded(outputs: frames.map { .frame($0) }))
     }
 
-    /// The error of a frame of type 77, serial 88 that announces too much.
+    /// The error of a frame of type 77, serial 88 that announces too long a payload.
     private static func tooLarge(
         _ setup: DecoderSetup,
         _ header: ArraySlice<UInt8>,
@@ -38,7 +38,7 @@ import Testing
             var decoder = setup.decoder(maximumPayloadLength: limit)
             var decoded = Decoded()
             for piece in pieces { decoder.feed(piece[...], by: setup.use, into: &decoded) }
-            // The frames before it have come out.
+            // The frames before it were returned.
             #expect(decoded == Decoded(outputs: good.map { .frame($0) }, error: error))
         }
     }
@@ -78,7 +78,7 @@ import Testing
         #expect(FrameDecoder(direction: .request, maximumPayloadLength: -1).maximumPayloadLength == 0)
     }
 
-    /// In formats whose headers say how long they are.
+    /// In formats whose headers have their own length.
     @Test func aHeaderThatIsNotHereYetCountsNothing() throws {
         var header = ByteBuffer()
         header.writeMultipleIntegers(64 as UInt32, 200 as UInt32, 1_000 as UInt32, 1 as UInt32, 500 as UInt32)
@@ -147,12 +147,12 @@ import Testing
 
     // MARK: Memory
 
-    /// A half-received frame may hold this much memory for `received` bytes: buffers double.
+    /// The memory that a partly received frame may hold for `received` bytes: buffers double.
     static func allowance(received: Int) -> Int { max(64, 2 * received) }
 
     @Test(arguments: DecoderSetup.all)
     func memoryGrowsWithTheBytesThatCameNotWithTheLengthAnnounced(_ setup: DecoderSetup) {
-        // The header announces 16 MiB, the most that is allowed.
+        // The header announces 16 MiB, the limit.
         let words = setup.direction == .request ? "000003E8 00000032" : "000003E8 00000032 000000C8"
         let header = bytes(hex: words + "01000000")
         var decoder = setup.decoder()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocket
 
-/// Nothing a peer sends may trap. A stream that makes no sense ends in a typed error; what looks like frames is frames.
+/// Nothing a peer sends may trap. A nonsensical stream ends in a typed error; bytes that look like frames are frames.
 @Suite struct FrameGarbageTests {
     static let amount = 1 << 20
 
@@ -25,7 +25,7 @@ import Testing
         var garbage: [UInt8] = []
         while garbage.count < Self.amount {
             let length = Int.random(in: 0...3_000, using: &random)
-            // After a wrong checksum a type must be one that somebody may use.
+            // After a wrong checksum a type must be in use.
             garbage += [random.bytes(1)[0] & 0x1F]
             garbage += random.bytes(setup.direction.headerLength - 5)
             garbage += [0, 0, UInt8(length >> 8), UInt8(length & 0xFF)]
@@ -86,7 +86,7 @@ import Testing
         var errors = 0
     }
 
-    /// Feeds everything in pieces of random sizes. Where the stream breaks, a new decoder goes on behind the piece.
+    /// Feeds all bytes in pieces of random sizes. After an error, a new decoder continues after the piece.
     static func run(_ setup: DecoderSetup, over bytes: [UInt8], random: inout SeededGenerator) -> Outcome {
         var outcome = Outcome()
         var decoder = setup.decoder()

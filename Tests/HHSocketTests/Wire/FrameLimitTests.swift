@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocket
 
-/// Limits that depend on what a frame is, and on who its sender is.
+/// Limits that depend on the type of a frame, and on its sender.
 @Suite struct FrameLimitTests {
     private static let limit = 128 << 10
 
@@ -27,7 +27,7 @@ import Testing
         self.frame(FrameType.hello, serial: FrameSerial.hello, length)
     }
 
-    /// Nothing but its header must have come, and it makes no difference if more has.
+    /// Only its header must have arrived; further bytes make no difference.
     @Test(arguments: FrameLimitTests.setups()) func helloThatIsTooLongIsRefusedByItsHeader(_ setup: DecoderSetup) {
         let encoder = FrameEncoder(direction: .request, format: setup.format)
         let before = Self.frame(100, serial: 50, 10)
@@ -53,7 +53,7 @@ import Testing
         #expect(decoded.error?.code == .payloadTooLarge)
     }
 
-    /// Hellos up to the limit, and all others of any length, whole in one read and in pieces.
+    /// Hellos up to the limit, and other frames of any length, in one read and in pieces.
     @Test(arguments: FrameLimitTests.setups()) func otherFramesPass(_ setup: DecoderSetup) {
         let frames = [
             Self.hello(Self.limit), Self.frame(100, serial: 50, Self.limit + 1), Self.frame(100, serial: 3, 200_000),
@@ -83,7 +83,7 @@ import Testing
         decoder.feed(encoder.encode([frames[1]])[...], by: setup.use, into: &decoded)
         #expect(decoded == Decoded(outputs: decoded.outputs))
         #expect(decoded.frames.map(\.serial) == [50, 51])
-        // And shrink.
+        // The limit may also shrink.
         decoder.accept(payloadsUpTo: 1_000)
         decoder.feed(encoder.encode([frames[1]])[...], by: setup.use, into: &decoded)
         #expect(decoded.error?.code == .payloadTooLarge)

@@ -6,9 +6,9 @@ import Testing
 
 @testable import HHSocket
 
-/// Wherever a stream is cut, the same frames come out.
+/// The decoded frames do not depend on the division of the stream.
 @Suite struct FrameSplittingTests {
-    /// Around the copy limit, around powers of two, and nothing at all.
+    /// Lengths around the copy limit, around powers of two, and zero.
     static let payloadLengths = [0, 1, 3, 0, 1_023, 1_024, 1_025, 2_048, 2, 700, 0]
 
     @Test(arguments: DecoderSetup.all)

@@ -139,7 +139,7 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
             hex: "00000000 00000000 000000C8 00000000 00000001"
         ),
 
-        // What is in these payloads is tested where that is made, with the same bytes.
+        // The tests of hello check the content of these payloads, with equal bytes.
         GoldenFrame(
             name: "hello",
             direction: .request,
@@ -264,7 +264,7 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
         #expect(setup.decode([stream[...]]).frames == golden.map(\.frame))
     }
 
-    /// A reader who writes a server from the description may rely on its examples.
+    /// Authors of servers may rely on the examples of the description.
     @Test func theFramesInTheProtocolsDescriptionAreGolden() throws {
         let package = (0..<4).reduce(URL(fileURLWithPath: #filePath)) { url, _ in url.deletingLastPathComponent() }
         let page = try String(contentsOf: package.appendingPathComponent("Docs/Protocol.md"), encoding: .utf8)
@@ -278,7 +278,7 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
         }
     }
 
-    /// Those of text, with their line ends escaped.
+    /// The text frames, with their line ends escaped.
     @Test func theTextFramesInTheProtocolsDescriptionAreGolden() throws {
         let golden = SeparatedGoldenTests.golden.map { $0.2.replacingOccurrences(of: "\r\n", with: "\\r\\n") }
         let lines = try DocumentationPage("Docs/Protocol.md").blocks("").flatMap { $0.components(separatedBy: "\n") }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// A value of JSON in which numbers and booleans are told apart.
+/// A value of JSON that distinguishes numbers and booleans.
 indirect enum JSONValue: Decodable, Equatable {
     case null
     case boolean(Bool)
@@ -49,11 +49,11 @@ indirect enum JSONValue: Decodable, Equatable {
     }
 }
 
-/// As much of JSON Schema, draft 2020-12, as Docs/WireFormat.schema.json uses.
+/// The part of JSON Schema, draft 2020-12, that Docs/WireFormat.schema.json uses.
 struct JSONSchema {
     let root: JSONValue
 
-    /// What is wrong with a value; empty if it is valid. A keyword that is unknown here is a complaint, too.
+    /// The faults of a value; empty if it is valid. An unknown keyword is a fault, too.
     func complaints(about value: JSONValue) -> [String] {
         self.complaints(value, self.root, "$")
     }
@@ -122,7 +122,7 @@ struct JSONSchema {
         }
     }
 
-    /// The names of all properties that the schema allows, wherever.
+    /// The names of all properties that the schema allows in any place.
     var propertyNames: Set<String> { Self.propertyNames(in: self.root) }
 
     private static func propertyNames(in schema: JSONValue) -> Set<String> {
@@ -130,7 +130,7 @@ struct JSONSchema {
         case .object(let keywords):
             keywords.reduce(into: []) { names, keyword in
                 if keyword.key == "properties" { names.formUnion(keyword.value.object.keys) }
-                // What is named by a user, such as a property called "properties", is a schema all the same.
+                // The value of a user-defined name, such as a property called "properties", is a schema, too.
                 names.formUnion(self.propertyNames(in: keyword.value))
             }
         case .list(let elements):

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HHSocket
 
-/// The memory that small payloads of one read share, which a client's decoder uses again.
+/// The memory that small payloads of one read share, which a client's decoder reuses.
 @Suite struct PayloadBlockTests {
     /// A read of this many frames, each with a number as its payload.
     private func read(_ numbers: Range<Int>, _ direction: FrameDirection) -> ByteBuffer {
@@ -32,7 +32,7 @@ import Testing
             decoder.append(self.read(numbers, direction))
             let payloads = try self.payloads(of: &decoder)
             #expect(self.numbers(payloads) == Array(numbers))
-            // Others are released, so that some blocks are free and some are not.
+            // Other payloads are released, so that some blocks are free and some are not.
             kept += payloads.enumerated().filter { $0.offset % 3 == round % 3 }.map(\.element)
             let expected = (0...round).flatMap { round in
                 (0..<[1, 2, 40, 99][round % 4]).filter { $0 % 3 == round % 3 }.map { round * 100 + $0 }

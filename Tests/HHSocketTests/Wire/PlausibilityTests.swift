@@ -11,7 +11,7 @@ import Testing
         DecoderSetup.all(format, .request) + DecoderSetup.all(format, .response)
     }
 
-    /// A frame's bytes with the last bit of its checksum turned over.
+    /// A frame's bytes with the last bit of its checksum inverted.
     static func corrupt(_ frame: Frame, _ setup: DecoderSetup) -> [UInt8] {
         var bytes = FrameEncoder(direction: setup.direction, format: setup.format).encode([frame])
         bytes[bytes.count - 1 - (setup.format == .tgcd ? 4 : 0)] ^= 1
@@ -22,7 +22,7 @@ import Testing
         FrameEncoder(direction: setup.direction, format: setup.format).encode([frame])
     }
 
-    /// What comes out, however the stream is cut.
+    /// Decodes a stream, and checks that its division does not matter.
     static func decode(_ stream: [UInt8], _ setup: DecoderSetup) -> Decoded {
         let whole = setup.decode([stream[...]])
         #expect(setup.decodeOneByOne(stream) == whole)
@@ -60,7 +60,7 @@ import Testing
         let frames = [Frame(type: 1000, serial: 50), Frame(type: .max, serial: 51), Frame(type: 17, serial: 52)]
         let decoded = Self.decode(frames.flatMap { Self.sound($0, setup) }, setup)
         #expect(decoded == Decoded(outputs: frames.map { .frame($0) }))
-        // And once a sound frame has shown that the stream is in step.
+        // The same holds after an intact frame.
         let later = Self.decode(
             Self.corrupt(frames[0], setup) + Self.sound(frames[2], setup) + Self.sound(frames[1], setup),
             setup
@@ -102,13 +102,13 @@ import Testing
         setup.maximumCorruptRun = limit
         let sound = Frame(type: 1001, serial: 99, payload: ByteBuffer(string: "hi"))
         let spoiled = (0..<limit).map { Frame(type: 1000, serial: 50 + UInt32($0)) }
-        // One less than the limit, twice, with a sound frame between: goes on.
+        // The stream continues after one less than the limit, twice, with an intact frame in between.
         let short = spoiled.dropLast().flatMap { Self.corrupt($0, setup) }
         let survivor = Self.decode(short + Self.sound(sound, setup) + short + Self.sound(sound, setup), setup)
         #expect(survivor.frames == [sound, sound])
         #expect(survivor.outputs.count == 2 * limit)
         #expect(survivor.error == nil)
-        // As many as the limit: the last one still comes out.
+        // At the limit, the last frame is still returned.
         let whole = spoiled.flatMap { Self.corrupt($0, setup) }
         let ended = Self.decode(Self.sound(sound, setup) + whole + Self.sound(sound, setup), setup)
         #expect(ended.outputs.count == 1 + limit)
@@ -129,7 +129,7 @@ import Testing
         var decoded = Decoded()
         let spoiled = Self.corrupt(Frame(type: 1000, serial: 50), setup)
         decoder.feed((spoiled + spoiled + spoiled)[...], by: setup.use, into: &decoded)
-        // The owned decoder tells with the call after the last frame, the borrowed one with the same.
+        // The owning decoder throws in the call after the last frame, the borrowing one in the call itself.
         for _ in 0..<3 {
             var later = Decoded()
             decoder.feed(Self.sound(Frame(type: 1000, serial: 51), setup)[...], by: setup.use, into: &later)
@@ -177,7 +177,7 @@ import Testing
             (Self.strictFrame(length: "00000016"), .frameTooShort),
             (Self.strictFrame(length: "00000000"), .frameTooShort),
             (Self.strictFrame(length: "FFFFFFFF"), .payloadTooLarge), (Self.strictFrame(tail: "000003E9"), .wrongTail),
-            // The tail says more than the checksum: the length was wrong.
+            // A wrong tail proves more than a wrong checksum: the length was wrong.
             (Self.strictFrame(checksum: "3610A687", tail: "000003E9"), .wrongTail),
         ] as [([UInt8], FrameError.Code)] {
             let decoded = Self.decode(good + bad, setup)
@@ -185,7 +185,7 @@ import Testing
             #expect(decoded.error?.code == code)
             #expect(decoded.error?.message.isEmpty == false)
         }
-        // A wrong checksum alone spoils the frame alone; what follows must be as the layout says.
+        // A wrong checksum invalidates only its frame; the next bytes must follow the layout.
         let corrupt = Self.strictFrame(checksum: "3610A687")
         #expect(Self.decode(corrupt + good, setup).frames == [frame])
         #expect(Self.decode(corrupt + Self.strictFrame(magic: "CAFF"), setup).error?.code == .wrongConstant)

@@ -240,7 +240,7 @@ extension GoldenFrame {
         #expect(WireFormat.standard.isPush(type: 100, serial: 1) && !WireFormat.standard.isPush(type: 100, serial: 0))
     }
 
-    /// Mars' clients read a head as long as it says it is.
+    /// Mars' clients read a head of the length that it states.
     @Test(arguments: DecoderUse.allCases)
     func aLongerHeadThanOursIsReadAndItsRestSkipped(use: DecoderUse) {
         let stream = bytes(

@@ -7,8 +7,8 @@ import Testing
 
 /// Public protocols, described in JSON. The bytes were made by hand from their specifications.
 @Suite struct PublicProtocolTests {
-    /// SMPP 3.4: four words, of which the first counts the frame. What the server sends unasked has a type without the
-    /// bit of responses, and a counter of the server's.
+    /// SMPP 3.4: four words, of which the first counts the frame. Unsolicited frames of the server have a type without
+    /// the response bit, and the server's own counter.
     static let smpp = """
         {
           "name": "smpp",
@@ -25,7 +25,8 @@ import Testing
         }
         """
 
-    /// SOME/IP: the length counts what is behind itself; the message type tells a notification from a response.
+    /// SOME/IP: the length counts the bytes after itself; the message type distinguishes a notification from a
+    /// response.
     static let someip = """
         {
           "name": "someip",
@@ -60,7 +61,7 @@ import Testing
         }
         """
 
-    /// Kafka: a length of what is behind it, and responses without a type.
+    /// Kafka: a length of the bytes after it, and responses without a type.
     static let kafka = """
         {
           "name": "kafka",

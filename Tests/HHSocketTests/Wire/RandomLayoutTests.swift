@@ -6,11 +6,11 @@ import Testing
 
 @testable import HHSocket
 
-/// Whatever the layout: what is encoded is decoded, at every split.
+/// Encoded frames of any layout are decoded at every split.
 @Suite struct RandomLayoutTests {
     static func randomLayout(_ random: inout SeededGenerator) -> WireFormat.Layout {
         func order() -> WireFormat.ByteOrder { Bool.random(using: &random) ? .big : .little }
-        /// How a number is written, and whether as many bytes as it needs, so that a separator follows.
+        /// A random notation of a number, and whether its length varies, so that a separator must follow.
         func number(least: Int) -> (WireFormat.Number, isOpen: Bool) {
             switch Int.random(in: 0..<10, using: &random) {
             case 0: (.decimal, true)
@@ -29,7 +29,7 @@ import Testing
             WireFormat.Field.custom("field \(number)", bytes: Int.random(in: 1...9, using: &random))
         }
         func header(status: Bool, type: Bool) -> [WireFormat.Field] {
-            // Each with what must follow it.
+            // Each field with the ones that must follow it.
             var fields: [[WireFormat.Field]] = []
             func add(_ make: (WireFormat.Number) -> WireFormat.Field, least: Int = 1) {
                 let (number, isOpen) = number(least: least)
@@ -107,7 +107,7 @@ import Testing
                 for setup in DecoderSetup.all(format, direction) {
                     #expect(setup.decode([stream[...]]) == expected, "seed \(seed)")
                     #expect(setup.decodeOneByOne(stream) == expected, "seed \(seed)")
-                    // The others differ in what is copied alone.
+                    // The others differ only in copying.
                     guard setup.copyLimit == FrameDecoder.defaultCopyLimit else { continue }
                     for cut in 0...stream.count {
                         let decoded = setup.decode([stream[..<cut], stream[cut...]])

@@ -64,14 +64,14 @@ import Testing
     }
 }
 
-/// Damaged frames of a format with separators cost themselves alone.
+/// In a format with separators, damage loses only the damaged frames.
 @Suite struct ResynchronisationTests {
     private static let good = Frame(type: 1000, serial: 77, payload: ByteBuffer(string: "fine"))
     private static let goodText = "1000-77-4-\r\nfine-\r\n"
 
     struct Damage: Sendable, CustomTestStringConvertible {
         var text: String
-        /// The code, type and serial of each stretch that is no frame.
+        /// The code, type and serial of each malformed stretch.
         var expected: [Expected]
         var testDescription: String { self.text.debugDescription }
 
@@ -98,7 +98,7 @@ import Testing
         Damage("1000-50-4-\r\nhello-\r\n", .init(.wrongEnd, 1000, 50)),
         Damage("1000-50-6-\r\nhello-\r\n", .init(.wrongEnd, 1000, 50)),
         Damage("1000-50-0-\r\nhello-\r\n", .init(.wrongEnd, 1000, 50)),
-        // The end is damaged: what follows up to the next separator belongs to the stretch.
+        // The end is damaged: the bytes up to the next separator belong to the stretch.
         Damage("1000-50-5-\r\nhello-\r\r1000-51-2-\r\nhi-\r\n", .init(.wrongEnd, 1000, 50), .init(.illegalNumber)),
         // A length over the limit, and one over 32 bits.
         Damage("1000-50-99999999-\r\nhello-\r\n", .init(.payloadTooLarge, 1000, 50)),
@@ -127,14 +127,14 @@ import Testing
             }
             #expect(found == damage.expected, "\(setup): \(whole)")
             #expect(whole.frames.filter { $0 == Self.good }.count == 3)
-            // However it is split.
+            // The division of the stream does not matter.
             #expect(setup.decodeOneByOne(stream) == whole)
             for cut in 0...stream.count {
                 guard setup.decode([stream[..<cut], stream[cut...]]) != whole else { continue }
                 Issue.record("\(setup): cut at \(cut)")
                 break
             }
-            // However the decoder is used: borrowed and owned frames agree.
+            // Borrowed and owned frames agree.
             if let reference { #expect(whole == reference) } else { reference = whole }
         }
     }
@@ -192,7 +192,7 @@ import Testing
     @Test func aFrameThatIsGivenUpReleasesWhatItsLengthWithheld() throws {
         for setup in DecoderSetup.all(.separated, .request) where setup.use == .owned {
             var decoder = setup.decoder()
-            // Its length swallows two frames.
+            // Its wrong length includes two frames.
             decoder.append(ByteBuffer(string: "1000-50-500-\r\nhello-\r\n\(Self.goodText)\(Self.goodText)"))
             #expect(try decoder.next() == nil)
             #expect(decoder.arriving()?.serial == 50)
@@ -213,7 +213,7 @@ import Testing
         }
     }
 
-    /// Whatever is damaged in a long stream, what comes out are frames that were sent, in their order.
+    /// Random damage in a long stream: the decoded frames are sent ones, in order.
     @Test func randomDamageLosesLittle() throws {
         for seed in 0..<UInt64(scaled(300)) {
             var random = SeededGenerator(seed: seed)
@@ -235,7 +235,7 @@ import Testing
                 var rest = known[...]
                 for frame in frames where rest.first == frame { rest = rest.dropFirst() }
                 #expect(rest.isEmpty, "seed \(seed): not in order: \(decoded)")
-                // Neither type nor serial is protected, and what is in a body may look like a frame.
+                // Neither type nor serial is protected, and a part of a body may look like a frame.
                 #expect(decoded.frames.count - known.count <= 2, "seed \(seed): \(decoded)")
             }
         }

@@ -25,13 +25,13 @@ import Testing
         #expect(map.decoded(2) == .unknown)
         #expect(map.decoded(3) == Status(rawValue: 3))
         #expect(map.encoded(.ok) == 0)
-        // The smallest of those with this meaning.
+        // The smallest number with this meaning.
         #expect(map.encoded(.noPermission) == 1)
         #expect(map.encoded(.unknown) == 2)
         #expect(map.encoded(.draining) == 504)
     }
 
-    /// A status of the server's own is not taken for one of ours that has its number.
+    /// A server's own status is not confused with one of ours that has its number.
     @Test func whatIsTakenTakesWhatBecameFree() throws {
         let map = try self.format(ok: 0, [1: .unknown])
         #expect(map.decoded(404) == Status(rawValue: 1))

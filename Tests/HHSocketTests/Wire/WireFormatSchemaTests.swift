@@ -14,7 +14,7 @@ enum FormatSchema {
         try self.schema.complaints(about: JSONValue(json))
     }
 
-    /// Whether a text is no JSON, or none that the schema allows.
+    /// Whether a text is not JSON, or not valid by the schema.
     static func refuses(_ json: String) -> Bool {
         (try? self.complaints(about: json)) != []
     }
@@ -27,8 +27,8 @@ enum FormatSchema {
     ]
 }
 
-/// The schema allows what the decoder reads. That it refuses what the decoder refuses, `WireFormatTests` say of each of
-/// their examples.
+/// The schema allows the descriptions that the decoder reads. `WireFormatTests` check for each of their examples that
+/// it rejects what the decoder rejects.
 @Suite struct WireFormatSchemaTests {
     @Test func presetsAreValid() throws {
         for format in WireFormat.presets.values {
@@ -51,7 +51,7 @@ enum FormatSchema {
                 else { continue }
                 count += 1
                 #expect(try FormatSchema.complaints(about: json) == [], "\(path)")
-                // One shows what is refused.
+                // One example shows a rejected description.
                 let rule = json.contains(#""serials": [0, 65535]"#) ? WireFormatError.Rule.pushIsResponse : nil
                 do {
                     _ = try WireFormat(json: json.utf8)
@@ -74,7 +74,7 @@ enum FormatSchema {
 
     // MARK: Every key
 
-    /// Formats that have, together, every key there is.
+    /// Formats that together have every key.
     static let everyKey = [
         """
         {
@@ -137,7 +137,7 @@ enum FormatSchema {
         #expect(names.list.count == Status.named.count)
     }
 
-    /// What the schema calls a default is the value of what is left out.
+    /// The schema's defaults are the values of omitted keys.
     @Test func defaultsAreThoseOfTheDecoder() throws {
         func format(_ member: String) throws -> WireFormat {
             let header = #"["type", "serial", "status", "length"]"#

@@ -4,12 +4,12 @@ import Testing
 
 @testable import HHSocket
 
-/// A layout that cannot work is refused when it is made, and the error names the rule.
+/// A layout that cannot work is rejected when it is created, and the error names the rule.
 @Suite struct WireFormatRuleTests {
     typealias Layout = WireFormat.Layout
     typealias Field = WireFormat.Field
 
-    /// A layout that works, to be broken.
+    /// A valid layout, in which tests break rules.
     static let sound = Layout(
         name: "sound",
         request: [.custom("token", bytes: 8), .type(), .serial(), .length()],
@@ -199,7 +199,7 @@ import Testing
         #expect(tried.count == 32)
     }
 
-    /// What looks odd and works.
+    /// Unusual layouts that are valid.
     @Test(
         arguments: [
             Nonsense(.malformed) { $0.checksum = .init(.crc32c, width: 8, .little) },
@@ -458,7 +458,7 @@ import Testing
         #expect(error?.rule == .malformed)
         #expect(error?.message.contains(text) == true, "\(error?.message ?? "")")
         #expect(FormatSchema.refuses(json) != FormatSchema.cannotRefuse.contains(json))
-        // An operator who edits JSON knows no types of Swift's.
+        // Errors for an operator who edits JSON must not name Swift types.
         for name in ["Swift", "Array", "Dictionary", "LengthScope", "ByteOrder", "String", "Int", "initialize"] {
             #expect(error?.message.contains(name) == false, "\(error?.message ?? "")")
         }

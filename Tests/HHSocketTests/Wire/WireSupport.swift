@@ -73,7 +73,7 @@ struct DecoderSetup: CustomStringConvertible, Sendable {
             }
     }
 
-    /// What a new decoder makes of `bytes` that come one by one.
+    /// Decodes `bytes` that arrive one by one with a new decoder.
     func decodeOneByOne(_ bytes: [UInt8]) -> Decoded { self.decode(bytes.indices.map { bytes[$0...$0] }) }
 
     func decoder(maximumPayloadLength: Int = Frame.defaultMaximumPayloadLength) -> FrameDecoder {
@@ -86,7 +86,7 @@ struct DecoderSetup: CustomStringConvertible, Sendable {
         )
     }
 
-    /// What a new decoder makes of a stream that arrives in `pieces`.
+    /// Decodes a stream that arrives in `pieces` with a new decoder.
     func decode(_ pieces: [ArraySlice<UInt8>]) -> Decoded {
         var decoder = self.decoder()
         var decoded = Decoded()
@@ -98,7 +98,7 @@ struct DecoderSetup: CustomStringConvertible, Sendable {
     }
 }
 
-/// What came out of a decoder.
+/// The output of a decoder.
 struct Decoded: Equatable {
     var outputs: [FrameDecoder.Output] = []
     var error: FrameError?
@@ -111,7 +111,7 @@ struct Decoded: Equatable {
 }
 
 extension FrameDecoder {
-    /// Feeds one piece and collects what it completes.
+    /// Feeds one piece and collects the completed frames.
     mutating func feed(_ piece: ArraySlice<UInt8>, by use: DecoderUse, into decoded: inout Decoded) {
         do throws(FrameError) {
             switch use {

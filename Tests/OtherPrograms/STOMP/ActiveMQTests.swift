@@ -63,7 +63,7 @@ struct ActiveMQTests {
         try await client.disconnect()
     }
 
-    /// With `content-length` they would be binary for a client of JMS, and come with that header.
+    /// With `content-length` the messages would be binary for a JMS client, and be delivered with that header.
     @Test(arguments: STOMPVersion.allCases, [false, true])
     func textsMayBeTextMessages(version: STOMPVersion, omitsContentLength: Bool) async throws {
         let (client, _) = try self.connect(version) { $0.omitsContentLengthOfText = omitsContentLength }
@@ -95,7 +95,7 @@ struct ActiveMQTests {
         let subscription = try client.subscribe(to: self.queue.destination, ack: mode)
         let messages = try await subscription.next(5)
         try await messages[2].ack(receipt: true)
-        // It is covered by the first, or acknowledged by itself.
+        // The message is covered by the first ACK, or acknowledged separately.
         try await messages[1].ack(receipt: true)
         try await subscription.unsubscribe()
         let left = mode == .client ? ["4", "5"] : ["1", "4", "5"]
@@ -127,7 +127,7 @@ struct ActiveMQTests {
         let one = try client.subscribe(to: self.queue.destination, ack: .clientIndividual, window: 2)
         let held = try await one.next(2)
         let other = try client.subscribe(to: self.queue.destination, ack: .clientIndividual, window: 100)
-        // All others go there.
+        // All other messages are delivered there.
         let rest = try await other.next(48)
         #expect(held.map(\.text) + rest.map(\.text) == texts)
         for message in held + rest { try await message.ack() }

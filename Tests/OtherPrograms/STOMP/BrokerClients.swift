@@ -7,14 +7,13 @@ import TestSupport
 import Testing
 
 extension Broker {
-    /// The settings of a client that speaks with this broker by one of its doors. Time is no matter of the test unless
-    /// it says so.
+    /// The settings of a client of this broker at one of its doors, with timeouts that do not matter by default.
     func configuration(_ door: Door = .stomp, _ version: STOMPVersion? = nil) throws -> STOMPClient.Configuration {
         var configuration = try STOMPClient.Configuration(url: self.url(door))
         configuration.host = self.host
         configuration.credentials = { STOMPCredentials(login: "guest", passcode: "guest") }
         if let version { configuration.versions = [version] }
-        // Under load RabbitMQ 3.10 ends WebSockets that have heart-beats: its process for them does not expect to be
+        // Under load RabbitMQ 3.10 ends WebSockets that have heart-beats: its process for them does not handle being
         // resumed.
         if door == .webSocket || door == .webSocketTLS { configuration.heartbeats = .off }
         configuration.timeout = patience
@@ -39,7 +38,7 @@ extension Broker {
         try self.clientWithEvents(door, version, change).client
     }
 
-    /// A client that is connecting, and all of its events.
+    /// A connecting client, and all of its events.
     func clientWithEvents(
         _ door: Door = .stomp,
         _ version: STOMPVersion? = nil,
@@ -53,7 +52,7 @@ extension Broker {
         return (client, events)
     }
 
-    /// Waits until a queue is so.
+    /// Waits until a queue has these figures.
     func waitUntil(
         _ queue: TestQueue,
         _ what: String,
@@ -134,7 +133,7 @@ final class ClientEvents: Sendable {
         }
     }
 
-    /// Waits for the event of the connection that there is: events may be seen after what happened on the connection.
+    /// Waits for the event of the current connection, since events may be seen later than their effects.
     func waitUntilOpen(fileID: String = #fileID, line: Int = #line) async throws {
         try await self.wait("one opening more than ends", fileID: fileID, line: line) { seen in
             seen.agreements.count == seen.ends.count + 1
@@ -177,7 +176,7 @@ extension STOMPSubscription {
         try await self.next(1, fileID: fileID, line: line)[0]
     }
 
-    /// The error with which it ends.
+    /// Waits for the error with which the subscription ends.
     func failure(fileID: String = #fileID, line: Int = #line) async throws -> SocketError {
         try await withDeadline("the failure of \(self.destination)", fileID: fileID, line: line) {
             do {
@@ -201,7 +200,7 @@ extension STOMPClient {
 }
 
 extension STOMPClient {
-    /// Aborts a transaction, commits another one, and expects the messages of that alone; disconnects.
+    /// Aborts a transaction, commits another one, and expects only the latter's messages; disconnects.
     func commitsAndAborts(_ queue: TestQueue) async throws {
         struct Regret: Error {}
         let subscription = try self.subscribe(to: queue.destination)
@@ -221,6 +220,6 @@ extension STOMPClient {
 }
 
 extension SocketError {
-    /// What the broker has said.
+    /// The broker's ERROR.
     var brokersWord: STOMPServerError? { self.underlying as? STOMPServerError }
 }

@@ -6,10 +6,10 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// `STOMPClient` with PyPI's coilmq: what that knows of STOMP.
+/// `STOMPClient` with PyPI's coilmq, in the part of STOMP that it supports.
 ///
-/// It takes no line ends between frames, so there are no heart-beats; wants `destination` in UNSUBSCRIBE, and `id` in
-/// ACK of 1.0; knows no NACK, and no header `ack` in messages of 1.2, which can therefore not be acknowledged; and
+/// It accepts no line ends between frames, so there are no heart-beats; requires `destination` in UNSUBSCRIBE, and `id`
+/// in ACK of 1.0; has no NACK, and no header `ack` in messages of 1.2, which can therefore not be acknowledged; and
 /// delivers one message at a time in ack mode `client`.
 @Suite(.tags(.io), .serialized, .timeLimit(.minutes(5)), .enabled(if: CoilMQ.isInstalled, CoilMQ.howToGetIt))
 struct CoilMQTests {
@@ -41,7 +41,7 @@ struct CoilMQTests {
         #expect(message.headers["unicode-ä"] == "ß€😀")
         try await subscription.unsubscribe(headers: ["destination": self.queue.destination])
         try await client.disconnect()
-        // Events come by a stream of their own.
+        // Events have a separate stream.
         try await eventually("the end") { events.current.ends.count == 1 }
         #expect(events.current.agreements.count == 1)
     }
@@ -75,7 +75,7 @@ struct CoilMQTests {
         }
         let (client, _) = try await self.connect(version, server)
         let subscription = try client.subscribe(to: self.queue.destination)
-        // What comes again comes last.
+        // Redelivered messages come last.
         #expect(try await subscription.next(2).map(\.text) == ["3", "2"])
         try await client.disconnect()
     }
@@ -106,7 +106,7 @@ struct CoilMQTests {
             try await events.opened(number)
             for subscription in subscriptions { try await subscription.waitUntilConfirmed() }
             for place in [self.queue.destination, topic] {
-                // Each comes once: the second is no copy of the first.
+                // Each arrives once: the second is not a copy of the first.
                 try await client.send("\(number)", to: place, receipt: true)
                 try await client.send("end of \(number)", to: place, receipt: true)
             }
@@ -126,7 +126,7 @@ struct CoilMQTests {
         try await client.disconnect()
     }
 
-    /// It answers with ERROR, and reads nothing more.
+    /// The broker answers with ERROR, and stops reading.
     @Test func errorIsToldAndTheConnectionMadeAnew() async throws {
         let (client, events) = try await self.connect(.v1_1, Self.server.value)
         let subscription = try client.subscribe(to: self.queue.destination, ack: .client)

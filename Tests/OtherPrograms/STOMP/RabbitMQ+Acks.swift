@@ -7,11 +7,11 @@ import TestSupport
 import Testing
 
 extension RabbitMQTests {
-    /// Which messages come again, and which do not.
+    /// The redelivery of messages.
     @Suite(.tags(.io)) struct RabbitMQAcks {
         private let texts = ["1", "2", "3", "4", "5"]
 
-        /// Five messages of a queue, as a new client gets them.
+        /// Five messages of a queue, delivered to a new client.
         private func five(
             _ way: Way,
             _ ack: STOMPAckMode
@@ -25,7 +25,7 @@ extension RabbitMQTests {
             return (queue, client, subscription, messages)
         }
 
-        /// Expects that these messages come again, and no others.
+        /// Expects that exactly these messages are redelivered.
         private func expect(
             again: [String],
             _ queue: TestQueue,
@@ -48,12 +48,12 @@ extension RabbitMQTests {
             let (queue, client, subscription, messages) = try await self.five(way, .clientIndividual)
             try await messages[3].ack()
             try await messages[1].ack(receipt: true)
-            // The second time does nothing, where RabbitMQ would end the connection.
+            // The client ignores the second call, since RabbitMQ would end the connection.
             try await messages[1].ack(receipt: true)
             try await subscription.unsubscribe()
             let error = try await socketError { () async throws(SocketError) in try await messages[0].ack() }
             #expect(error.code == .invalidArgument)
-            // RabbitMQ takes back what was not acknowledged when the connection ends.
+            // RabbitMQ requeues unacknowledged messages when the connection ends.
             try await client.disconnect()
             try await self.expect(again: ["1", "3", "5"], queue, way)
         }
@@ -61,7 +61,7 @@ extension RabbitMQTests {
         @Test(arguments: Way.all) func acksCoverAllBefore(way: Way) async throws {
             let (queue, client, subscription, messages) = try await self.five(way, .client)
             try await messages[3].ack()
-            // Those before it are acknowledged by that.
+            // This also acknowledges the earlier ones.
             try await messages[1].ack(receipt: true)
             try await subscription.unsubscribe()
             try await client.disconnect()
@@ -104,7 +104,7 @@ extension RabbitMQTests {
             #expect(try await RabbitMQ.shared.queues()[queue.name] == Broker.Queue())
         }
 
-        /// As if its process had died: there is no UNSUBSCRIBE and no DISCONNECT by which it would take its leave.
+        /// As if its process had died: no UNSUBSCRIBE and no DISCONNECT is sent.
         @Test(arguments: Broker.Door.allCases) func whatAReleasedClientHadNotAcknowledgedComesAgain(
             door: Broker.Door
         ) async throws {
@@ -119,7 +119,7 @@ extension RabbitMQTests {
             try await self.expect(again: ["1", "2", "4", "5"], queue, way)
         }
 
-        /// An old acknowledgement would be one of another message.
+        /// An old acknowledgement would apply to another message.
         @Test func acksOfAnOldConnectionAreRefused() async throws {
             let (queue, client, subscription, messages) = try await self.five(
                 Way(door: .stomp, version: .v1_2),
@@ -139,7 +139,7 @@ extension RabbitMQTests {
             #expect(try await RabbitMQ.shared.queues()[queue.name] == Broker.Queue())
         }
 
-        /// There are never more on their way.
+        /// There are never more messages in transit.
         @Test(arguments: [Broker.Door.stomp, .webSocketTLS]) func windowIsKept(door: Broker.Door) async throws {
             let queue = TestQueue()
             let node = try await RabbitMQ.shared
@@ -161,7 +161,7 @@ extension RabbitMQTests {
             #expect(try await node.queues()[queue.name] == Broker.Queue())
         }
 
-        /// What one subscription's reader holds does not keep the others from theirs.
+        /// Messages held by the reader of one subscription do not block the others.
         @Test(arguments: [Broker.Door.stomp, .webSocket]) func fullWindowHoldsUpNothingElse(
             door: Broker.Door
         ) async throws {
@@ -183,7 +183,7 @@ extension RabbitMQTests {
             try await client.disconnect()
         }
 
-        /// A broker that sends as many as it likes: reading ends before there are more.
+        /// With a broker that ignores windows, the client suspends reading before there are more.
         @Test func windowOfABrokerThatKnowsNoneSuspendsReading() async throws {
             let queue = TestQueue()
             let node = try await RabbitMQ.shared

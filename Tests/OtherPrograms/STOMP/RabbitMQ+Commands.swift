@@ -7,10 +7,10 @@ import TestSupport
 import Testing
 
 extension RabbitMQTests {
-    /// `hhsocket stomp send` and `hhsocket stomp subscribe`: what programs that call them rely on.
+    /// `hhsocket stomp send` and `hhsocket stomp subscribe`: the behaviour on which calling programs rely.
     @Suite(.tags(.io)) struct RabbitMQCommands {
         private static let user = ["--login", "guest", "--passcode", "guest", "--vhost", "/"]
-        /// What SUBSCRIBE and SEND need for the node's certificate.
+        /// The options that the commands require for the node's certificate.
         private static let authority = packageFolder.appendingPathComponent("Tests/Certificates/authority.pem").path
 
         private static func arguments(_ command: String, _ door: Broker.Door, _ queue: TestQueue) async throws
@@ -43,7 +43,7 @@ extension RabbitMQTests {
             let sent = try await self.send(queue, by: door, "--body", "--hello", "--receipt")
             #expect(sent.exitCode == 0 && sent.text == "" && sent.errors == "", "\(sent)")
             #expect(try await self.send(queue, by: door, "--receipt").exitCode == 0)
-            // Without a receipt it has left.
+            // Without a receipt the message was only sent.
             #expect(try await self.send(queue, by: door, "--body", "ä\nb").exitCode == 0)
             let outcome = try await self.subscribe(queue, by: door, "--count", "3").outcome()
             #expect(outcome.exitCode == 0 && outcome.errors == "", "\(outcome)")
@@ -148,7 +148,7 @@ extension RabbitMQTests {
             #expect(outcome.exitCode == 0 && outcome.text == "one\n" && outcome.errors == "", "\(outcome)")
         }
 
-        /// Wherever it stands.
+        /// The signal may come at any message.
         @Test(arguments: ["client", "client-individual"]) func whatWasPrintedBeforeASignalIsAcknowledged(
             ack: String
         ) async throws {
@@ -169,7 +169,7 @@ extension RabbitMQTests {
             try await client.disconnect()
         }
 
-        /// Nobody has read it.
+        /// Messages that could not be printed are not acknowledged.
         @Test func closedOutputAcknowledgesNothing() async throws {
             let queue = TestQueue()
             let shell = try await ([Command.hhsocket.path] + Self.arguments("subscribe", .stomp, queue)).map {
@@ -179,7 +179,7 @@ extension RabbitMQTests {
             let command = try Command(["-c", script], of: URL(fileURLWithPath: "/bin/sh"))
             #expect(try await self.send(queue, "--body", "one", "--receipt").exitCode == 0)
             #expect(try await command.lines() == ["one"])
-            // The shell does not go on before both have ended.
+            // The shell continues once both have ended.
             try await RabbitMQ.shared.waitUntil(queue, "the first is acknowledged") { $0 == Broker.Queue(consumers: 1) }
             try await eventually("it ends by a message that it cannot write") {
                 _ = try await self.send(queue, "--body", "two", "--receipt")
@@ -191,7 +191,7 @@ extension RabbitMQTests {
             #expect(try await RabbitMQ.shared.queues()[queue.name]?.unacknowledged == 0)
         }
 
-        /// It goes on with another connection.
+        /// The command continues with another connection.
         @Test func subscriptionSurvivesARestart() async throws {
             let node = try await RabbitMQ.shared
             let queue = TestQueue()

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 extension RabbitMQTests {
-    /// How connections begin and end, and what RabbitMQ refuses.
+    /// The beginning and end of connections, and rejections by RabbitMQ.
     @Suite(.tags(.io)) struct RabbitMQConnecting {
         @Test(arguments: Way.all) func versionIsAgreedOn(way: Way) async throws {
             let (client, events) = try await RabbitMQ.shared.clientWithEvents(way.door) { configuration in
@@ -22,7 +22,7 @@ extension RabbitMQTests {
 
         // MARK: Refusals of CONNECT
 
-        /// Attempts stop, and what waits fails by the broker's word.
+        /// Expects that attempts stop, and that waiting work fails with the broker's ERROR.
         private func expectRefusal(
             _ door: Broker.Door,
             saying text: String,
@@ -120,8 +120,8 @@ extension RabbitMQTests {
 
         // MARK: Refusals of what follows
 
-        /// The subscription fails alone, however many there are and whenever it was made, and the connection comes to
-        /// rest. On a WebSocket RabbitMQ gives no reason.
+        /// Only the rejected subscription fails, regardless of the number of others and of its time, and the connection
+        /// stays. On a WebSocket RabbitMQ gives no reason.
         @Test func whatAUserMayNotDoFailsAlone() async throws {
             let node = try await RabbitMQ.shared
             let user = "restricted-\(UUID())"
@@ -144,7 +144,7 @@ extension RabbitMQTests {
                 }
                 #expect(late.code == .brokerError)
 
-                // One that is made while there is a connection.
+                // A subscription that is made on an open connection.
                 try await first.waitUntilConfirmed()
                 let another = try client.subscribe(to: TestQueue("forbidden").destination)
                 #expect(try await another.failure().code == .brokerError)
@@ -155,7 +155,7 @@ extension RabbitMQTests {
                     #expect(try await subscription.next().text == "hello")
                 }
 
-                // A message that may not be sent: RabbitMQ does not say which.
+                // A forbidden message: RabbitMQ does not say which one it was.
                 let refused = try await socketError { () async throws(SocketError) in
                     try await client.send("x", to: "/topic/forbidden", receipt: true)
                 }
@@ -229,7 +229,7 @@ extension RabbitMQTests {
                     if case .success = result { confirmed.withLockedValue { $0 += 1 } }
                 }
             }
-            // Those without a receipt are behind them.
+            // Messages without a receipt follow them.
             try await client.send("last", to: queue.destination)
             try await client.disconnect()
             try await confirmed.wait("all receipts") { $0 == 100 }

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 extension RabbitMQTests {
-    /// What is sent is what arrives.
+    /// Messages arrive as they were sent.
     @Suite(.tags(.io)) struct RabbitMQMessages {
         private static let bodies: [ByteBuffer] = [
             ByteBuffer(string: "hello"),
@@ -74,7 +74,7 @@ extension RabbitMQTests {
             try await client.disconnect()
         }
 
-        /// Each has one frame in STOMP 1.0 to 1.1, and is refused before it would.
+        /// STOMP 1.0 cannot express these headers, so the frames are rejected before they are sent.
         @Test func whatAVersionCannotCarryIsRefusedAndHarmsNothing() async throws {
             let queue = TestQueue()
             let (client, events) = try await RabbitMQ.shared.clientWithEvents(.stomp, .v1_0)
@@ -109,7 +109,7 @@ extension RabbitMQTests {
             try await sender.disconnect()
         }
 
-        /// Subscriptions and sends of before the connection, in their order.
+        /// Subscriptions and messages from before the connection, in order.
         @Test(arguments: Broker.Door.allCases) func thousandsArriveInOrder(door: Broker.Door) async throws {
             let queue = TestQueue()
             let node = try await RabbitMQ.shared
@@ -191,7 +191,7 @@ extension RabbitMQTests {
             try await client.disconnect()
         }
 
-        /// What is confirmed may stand behind messages that nobody reads: they wait here then.
+        /// A receipt may follow unread messages, which then wait at the client.
         @Test(arguments: [Broker.Door.stomp, .webSocket])
         func messagesMayBeSentOnWithReceiptsWhileThousandsWait(door: Broker.Door) async throws {
             let (source, target) = (TestQueue("source"), TestQueue("target"))

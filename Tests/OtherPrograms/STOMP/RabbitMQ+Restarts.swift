@@ -8,12 +8,12 @@ import TestSupport
 import Testing
 
 extension RabbitMQTests {
-    /// A node that goes and comes back, under load and idle.
+    /// A node that stops and restarts, under load and idle.
     @Suite(.tags(.io)) struct RabbitMQRestarts {
-        /// Short enough for a test, and long enough for a machine that is slow.
+        /// Short enough for a test, and long enough for a slow machine.
         private static let heartbeats = STOMPHeartbeats(send: .seconds(2), receive: .seconds(2))
 
-        /// What happened to the messages of a sender.
+        /// The outcomes of a sender's messages.
         private struct Sent: Sendable {
             var confirmed: Set<String> = []
             var failures: [SocketError] = []
@@ -45,12 +45,12 @@ extension RabbitMQTests {
                 )
             }
 
-            /// How often its clients have been connected.
+            /// The number of connections of its clients.
             var openings: Int {
                 self.senderEvents.current.agreements.count + self.receiverEvents.current.agreements.count
             }
 
-            /// Sends messages until it is over, some at a time, each with a receipt.
+            /// Sends messages until the load ends, some at a time, each with a receipt.
             func send() async {
                 await withTaskGroup(of: Void.self) { group in
                     for task in 0..<4 {
@@ -81,7 +81,7 @@ extension RabbitMQTests {
                     do throws(SocketError) {
                         try await message.ack()
                     } catch {
-                        // It comes again.
+                        // The message is redelivered.
                         #expect(error.code == .connectionLost, "\(error)")
                     }
                 }
@@ -101,14 +101,14 @@ extension RabbitMQTests {
             let before = loads.map { $0.sent.current.confirmed.count }
             try await node.start()
             for (load, count) in zip(loads, before) {
-                try await load.sent.wait("it goes on by \(load.door)") { $0.confirmed.count >= count + 50 }
+                try await load.sent.wait("progress at \(load.door)") { $0.confirmed.count >= count + 50 }
             }
             for load in loads { load.isOver.withLockedValue { $0 = true } }
             for sender in senders { try await withDeadline("the senders' end") { await sender.value } }
             for load in loads {
                 let sent = load.sent.current
                 for error in sent.failures {
-                    // What had left is not sent again; all else waits.
+                    // Sent messages are not sent again; all others wait.
                     #expect(error.code == .connectionLost && error.delivery == .sentUnknown, "\(error)")
                 }
                 #expect(sent.failures.count <= 4)
@@ -127,7 +127,7 @@ extension RabbitMQTests {
                 let lines = consumers.split(separator: "\n").filter { $0.hasPrefix("\(load.queue.name)\t") }
                 #expect(lines == ["\(load.queue.name)\tT_\(load.subscription.id)"])
             }
-            // The heart-beats go on.
+            // The heart-beats continue.
             let openings = loads.map(\.openings)
             try await self.waitUntilASilentClientIsCut(node)
             for (load, count) in zip(loads, openings) {
@@ -148,8 +148,8 @@ extension RabbitMQTests {
             #expect(outcome.errors.contains("the broker has closed the connection"), "\(outcome)")
         }
 
-        /// Also one from which nothing is read, because too many messages are not acknowledged: the broker is not taken
-        /// for lost.
+        /// This also holds for a connection that is not read, because too many messages are unacknowledged: the broker
+        /// is not considered lost.
         @Test func heartbeatsKeepAnIdleConnection() async throws {
             let node = try await RabbitMQ.shared
             let queue = TestQueue()
@@ -173,7 +173,7 @@ extension RabbitMQTests {
             for (client, _) in clients { try await client.disconnect() }
         }
 
-        /// Its kernel accepts what is sent; only heart-beats tell.
+        /// Its kernel still accepts bytes; only heart-beats show that it stopped.
         @Test func stoppedNodeIsFoundDeadAndComesBack() async throws {
             let node = try await RabbitMQ.shared
             let queue = TestQueue()
@@ -210,7 +210,7 @@ extension RabbitMQTests {
             for (client, _) in clients { try await client.disconnect() }
         }
 
-        /// What is sent while there is no broker waits, in order, or fails visibly.
+        /// Messages sent while there is no broker wait, in order, or fail visibly.
         @Test func messagesWaitForTheNode() async throws {
             let node = try await RabbitMQ.shared
             let queue = TestQueue()

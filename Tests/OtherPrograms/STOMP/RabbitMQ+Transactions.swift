@@ -17,7 +17,7 @@ extension RabbitMQTests {
             let texts = ["1", "2", "3"]
             let result = try await client.transaction { transaction in
                 for text in texts { try await transaction.send(text, to: queue.destination) }
-                // It has a receipt behind them: they have been read.
+                // Its receipt follows them: they have been read.
                 try await client.send("outside", to: queue.destination, receipt: true)
                 let state = try await node.queues()[queue.name]
                 #expect(state == Broker.Queue(ready: 1))

@@ -3,9 +3,9 @@ import HHSocketSTOMP
 import TestSupport
 import Testing
 
-/// `STOMPClient` with RabbitMQ, by each of its doors.
+/// `STOMPClient` with RabbitMQ, at each of its doors.
 ///
-/// The suites in it share a node, some stop it: they run in one process, one after another.
+/// The suites in it share a node, which some of them stop, so they run in one process, one after another.
 @Suite(
     .tags(.io),
     .serialized,
@@ -21,7 +21,7 @@ struct RabbitMQTests {
         static let all = Broker.Door.allCases.flatMap { door in
             STOMPVersion.allCases.map { Way(door: door, version: $0) }
         }
-        /// Those that know NACK and `client-individual`.
+        /// The ways with NACK and `client-individual`.
         static let withNACK = Self.all.filter { $0.version > .v1_0 }
 
         var testDescription: String { "\(self.door) \(self.version.rawValue)" }

@@ -9,7 +9,7 @@ import SwiftUI
     }
 }
 #else
-/// Where there is no SwiftUI, there is only the model, and its tests.
+/// Without SwiftUI, the package has only the model and its tests.
 @main enum ChatApp {
     static func main() {
         print("The views of this app require SwiftUI. `make test-app` tests its model.")

@@ -12,8 +12,8 @@ extension SocketClient.Configuration {
         configuration.socket.tls = tls
         // Tells each new connection who the user is, before anything else is sent.
         configuration.hello = HelloPolicy(isRequired: true) { try await tokens.forConnection() }
-        // For a token that expires while the connection lasts: all calls that are refused get one new token, and are
-        // made again.
+        // For a token that expires while the connection lasts: all rejected calls get one new token, and are made
+        // again.
         configuration.interceptors = [
             TokenInterceptor {
                 try await tokens.forCalls()

@@ -81,7 +81,7 @@ import Observation
         await self.sendUnsent()
     }
 
-    /// Sends a message again that had failed.
+    /// Sends a failed message again.
     package func retry(_ message: UnsentMessage) async {
         guard let index = self.unsent.firstIndex(where: { $0.id == message.id }) else { return }
         self.unsent[index].failure = nil
@@ -96,7 +96,7 @@ import Observation
         self.isSending = true
         defer { self.isSending = false }
         var served: Int
-        // A call that fails on the old connection may have been asked for again by the new one.
+        // A call may fail on the old connection after the new one has requested another pass.
         repeat {
             served = self.sendingRequests
             await self.sendWaiting()
@@ -120,7 +120,7 @@ import Observation
         }
     }
 
-    /// Whether the message fails with the error for good, which is then shown; otherwise it stays.
+    /// Whether the message fails permanently with the error, which is then shown; otherwise it stays.
     private func hasFailed(_ message: UnsentMessage, with error: SocketError) -> Bool {
         switch Advice(error) {
         case .ignore, .waitForConnection:

@@ -42,7 +42,7 @@ import HHSocketRPC
         await self.client.close()
     }
 
-    /// Forgets a token that a server has refused: a later attempt gets another one.
+    /// Forgets a token that a server has rejected: a later attempt gets another one.
     private func followRefusals(in events: AsyncStream<SocketEvent>) async {
         for await event in events {
             if case .connectFailed(let error) = event, error.code == .handshakeRefused {

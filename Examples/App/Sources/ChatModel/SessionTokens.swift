@@ -18,7 +18,7 @@ package actor SessionTokens {
 
     private let fetch: @Sendable () async throws -> Token
     private var token: Token?
-    /// The token that the calls have; the next that they ask for is another one.
+    /// The last token given to the calls; their next request gets another one.
     private var lastForCalls: Token?
     private var fetching: Task<Token, any Error>?
 
@@ -41,7 +41,7 @@ package actor SessionTokens {
         }
     }
 
-    /// The token for calls. Asked for before the first call, and when the server has refused the one before.
+    /// The token for calls. Requested before the first call, and when the server has rejected the previous token.
     ///
     /// - Throws: A `SocketError` with the code `noPermission` if there is none, which the calls then fail with.
     package func forCalls() async throws -> String {
@@ -55,7 +55,7 @@ package actor SessionTokens {
         }
     }
 
-    /// Forgets the token, which a server has refused although it has not expired.
+    /// Forgets the token, which a server has rejected although it has not expired.
     package func invalidate() { self.token = nil }
 
     private func valid() async throws -> Token {

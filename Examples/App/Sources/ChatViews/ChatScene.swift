@@ -4,7 +4,7 @@
 import ChatModel
 import SwiftUI
 
-/// The chat, for an app's `body`. It notifies the client of the app's way into the background and back.
+/// The chat, for an app's `body`. It notifies the client when the app enters the background or returns.
 public struct ChatScene: Scene {
     @Environment(\.scenePhase) private var phase
     private let session = ChatSession.shared

@@ -5,7 +5,7 @@ import Foundation
 import HHSocketRPC
 
 extension ChatSession {
-    /// The app's one session: with the server of `swift run chat-example serve 7000`, which asks nobody for a token.
+    /// The app's one session: with the server of `swift run chat-example serve 7000`, which requires no token.
     static let shared: ChatSession = {
         let tokens = SessionTokens { SessionTokens.Token("anybody", expires: .distantFuture) }
         let folder = try? FileManager.default.url(

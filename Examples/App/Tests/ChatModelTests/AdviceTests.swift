@@ -4,7 +4,7 @@ import Foundation
 import HHSocketRPC
 import Testing
 
-/// The table of errors in `Docs/Apps.md`: which reaction has which codes.
+/// The table of errors in `Docs/Apps.md`: the codes of each reaction.
 @Suite struct AdviceTests {
     /// The rows of the table, each with its reaction and its codes.
     private func rows() throws -> [(advice: String, codes: [String])] {

@@ -6,7 +6,7 @@ import HHSocketRPC
 import HHSocketTesting
 import Testing
 
-/// The app over real TCP, with a server that does what each test tells it.
+/// The app over real TCP, with a server that each test configures.
 @MainActor @Suite(.timeLimit(.minutes(5))) struct ChatSessionTests {
     @Test func lostConnectionShowsABannerUntilTheNextOne() async throws {
         let server = try await MockServer()
@@ -19,7 +19,7 @@ import Testing
         try await eventually("offline") { app.model.status == .offline }
         #expect(app.model.status.banner != nil)
 
-        // What was said meanwhile is loaded, since no push brings it again.
+        // Messages sent meanwhile are loaded, since their pushes are not repeated.
         server.on(Types.recall, try .answer(Chat_History(Chat_Note(1, "missed"))))
         try await server.acceptConnections()
         try await eventually("online again") { app.model.status == .online && app.model.notes.count == 1 }
@@ -73,7 +73,7 @@ import Testing
         try await eventually("online") { app.model.status == .online }
         await app.model.send()
         try await eventually("the history") { app.model.notes.count == 1 && app.model.unsent.isEmpty }
-        // The first for hello and the calls, the second for all that were refused.
+        // The first token for hello and the calls, the second for all rejected calls.
         #expect(await source.count == 2)
         #expect(app.model.status == .online)
         await app.close()
@@ -96,7 +96,7 @@ import Testing
     @Test func tokenThatHelloRefusesIsReplaced() async throws {
         let server = try await MockServer()
         server.on(Types.recall, try .answer(Chat_History()))
-        // The second attempt may begin before the app has learnt of the first one's end.
+        // The second attempt may begin before the app is notified of the first one's end.
         for _ in 0..<4 { server.once(Types.hello, .status(.noPermission)) }
         let source = TokenSource()
         let app = TestedApp.open(server, source: source)
@@ -133,7 +133,7 @@ import Testing
         }
         let app = TestedApp.open(server, tokens: tokens)
         try await eventually("signed out") { app.model.status == .signedOut }
-        // The connection is there: only its calls are refused.
+        // The connection is ready: only its calls are rejected.
         guard case .ready = app.session.client.state else {
             Issue.record("\(app.session.client.state)")
             return

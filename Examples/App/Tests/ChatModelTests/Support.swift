@@ -10,7 +10,7 @@ struct Unfulfilled: Error, CustomStringConvertible {
     var description: String
 }
 
-/// Waits until a condition holds, for a minute at most.
+/// Waits until a condition holds, at most for a minute.
 @MainActor func eventually(_ what: String, _ condition: @MainActor () -> Bool) async throws {
     let end = ContinuousClock.now + .seconds(60)
     while !condition() {
@@ -40,7 +40,7 @@ actor TokenSource {
     let session: ChatSession
     var model: ChatModel { self.session.model }
 
-    /// - Parameter server: Its rules are those of the test; hello is accepted.
+    /// - Parameter server: The server, with the rules of the test; it accepts hello.
     static func open(
         _ server: MockServer,
         source: TokenSource = TokenSource(),

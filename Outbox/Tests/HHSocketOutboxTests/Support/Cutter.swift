@@ -7,7 +7,7 @@ import NIOCore
 import NIOPosix
 import TestSupport
 
-/// Stands between clients and a server, and cuts connections at random: with what was on its way, most of it answers.
+/// A proxy between clients and a server that cuts connections at random, with the bytes in transit, mostly answers.
 final class Cutter: Sendable {
     private struct State {
         var generator: SeededGenerator
@@ -17,9 +17,9 @@ final class Cutter: Sendable {
     private let state: NIOLockedValueBox<State>
     private let listener: any Channel
 
-    /// Where clients connect.
+    /// The port to which clients connect.
     var port: Int { self.listener.localAddress?.port ?? 0 }
-    /// How many connections it has cut.
+    /// The number of connections that it has cut.
     var cuts: Int { self.state.withLockedValue { $0.cuts } }
 
     init(before server: Endpoint, seed: UInt64) async throws {

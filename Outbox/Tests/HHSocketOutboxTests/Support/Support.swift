@@ -18,11 +18,11 @@ func number(_ variable: String, or standard: Int) -> Int {
     max(1, ProcessInfo.processInfo.environment[variable].flatMap { Int($0) } ?? standard)
 }
 
-/// What happened, as text.
+/// A record of events, as text.
 final class EventRecord: Sendable {
     private let texts = NIOLockedValueBox<[String]>([])
 
-    /// Follows `outbox`, from now on.
+    /// Records the events of `outbox` from now on.
     init(_ outbox: Outbox) {
         let events = outbox.events
         Task { [texts] in
@@ -47,7 +47,7 @@ final class EventRecord: Sendable {
     }
 }
 
-/// A transport that answers as a test says, without a socket.
+/// A transport whose answers a test determines, without a socket.
 final class FakeTransport: OutboxTransport {
     typealias Answer = Result<SocketResponse, SocketError>
 
@@ -60,7 +60,7 @@ final class FakeTransport: OutboxTransport {
     }
 
     private let state: Watched<State>
-    /// What a request is answered; nil: nothing, until ``answer(_:_:)``.
+    /// Returns the answer to a request; nil for none until ``answer(_:_:)``.
     private let react: @Sendable (SocketRequest) -> Answer?
 
     init(isConnected: Bool = true, _ react: @escaping @Sendable (SocketRequest) -> Answer? = { _ in nil }) {

@@ -86,7 +86,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         self.loop.counters.count(\.proxyHeaderFailures)
         self.core.peerLog.write(
             .warning,
-            "a proxy's PROXY header makes no sense",
+            "a proxy sent no valid PROXY header",
             [
                 "remote": "\(context.remoteAddress.map { "\($0)" } ?? "unknown")",
                 "listener": "\(self.listener.endpoint)",

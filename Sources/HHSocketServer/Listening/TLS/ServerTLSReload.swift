@@ -93,9 +93,9 @@ final class ServerTLSReload: Sendable {
     private func filesHaveChanged() {
         do throws(SocketError) {
             try self.reload(nil)
-            self.logger.notice("certificates were read anew")
+            self.logger.notice("certificates were reloaded")
         } catch {
-            self.logger.error("certificates cannot be read anew", metadata: ["error": "\(error.message)"])
+            self.logger.error("certificates cannot be reloaded", metadata: ["error": "\(error.message)"])
         }
     }
 

@@ -44,7 +44,7 @@ final class GetRival {
     // MARK: Events
 
     func doWork(_ now: NIODeadline) {
-        // Work on the local file is done in its order.
+        // Work on the local file is done in order.
         switch self.work.removeFirst() {
         case .prepare:
             let begun = self.file.map { BegunFile(file: $0, length: UInt64(self.bytes.count)) }
@@ -121,7 +121,7 @@ final class GetRival {
     }
 }
 
-/// A stream of a get, and the server's end of it, which does what ``TransferService`` does.
+/// A stream of a get, and the server's end of it, which acts like ``TransferService``.
 final class GetRivalStream {
     enum Down {
         case begin(TransferFile, offset: UInt64)
@@ -141,7 +141,7 @@ final class GetRivalStream {
         self.begun = begun
     }
 
-    /// Whether the server has anything to do here: a client takes some parts before it asks for more.
+    /// Whether the server has work on this stream: a client takes some parts before it asks for more.
     var isDue: Bool { !self.isOver && self.down.count < 4 }
 
     /// The server sends an item.
@@ -171,7 +171,7 @@ final class GetRivalStream {
             return self.down.append(.end(nil))
         }
         let count = TransferService.pieceLength(sent: self.offset - self.first, left: size - self.offset)
-        // What is visible now may be another file.
+        // The visible file may be another one now.
         let source = fault == .mixesFiles ? try await store.open(TransferRivals.id) : reader
         let isThere = source.stored.file.size >= self.offset + UInt64(count)
         let bytes = try await (isThere ? source : reader).read(at: self.offset, count: count)

@@ -11,7 +11,7 @@ import TestSupport
 final class PutRival {
     typealias Machine = PutMachine<SeededGenerator>
 
-    /// Work of which the machine is told when it is done.
+    /// Work whose end is reported to the machine.
     private enum Work {
         case describe, rehash, open, reconnect, room
         case read(Machine.Piece)
@@ -23,7 +23,7 @@ final class PutRival {
     private(set) var machine: Machine
     private var work: [Work] = []
     private(set) var stream: PutRivalStream?
-    /// The streams that it has given up, of which the server has not heard yet.
+    /// The abandoned streams, of which the server was not notified yet.
     private(set) var abandoned: [PutRivalStream] = []
     private(set) var outcomes: [Result<TransferFile, TransferError>] = []
     private(set) var attempts = 0
@@ -46,7 +46,7 @@ final class PutRival {
     var hasWork: Bool { !self.work.isEmpty }
     var hasMail: Bool { self.stream?.down.isEmpty == false }
 
-    /// The streams that it has given up since it was last asked.
+    /// Returns the streams that were abandoned since the last call.
     func takeAbandoned() -> [PutRivalStream] {
         defer { self.abandoned = [] }
         return self.abandoned
@@ -146,7 +146,7 @@ final class PutRival {
     }
 }
 
-/// A stream of a put, with what is on its way, and the server's end of it, which does what ``TransferService`` does.
+/// A stream of a put, with the items in transit, and the server's end of it, which acts like ``TransferService``.
 final class PutRivalStream {
     enum Down {
         case item(ByteBuffer)
@@ -165,13 +165,13 @@ final class PutRivalStream {
         self.up = [begin]
     }
 
-    /// Whether the server has anything to do here.
+    /// Whether the server has work on this stream.
     var isDue: Bool { !self.isOver && (!self.up.isEmpty || self.end.error != nil) }
 
-    /// The server takes an item.
+    /// Has the server take an item.
     ///
-    /// - Parameter fault: A mistake of the server's.
-    /// - Returns: The file that it has made visible, or has found to be; nil if it has not.
+    /// - Parameter fault: A fault of the server.
+    /// - Returns: The file that the server has published, or has found to be visible; nil if there is none.
     func serve(_ store: FolderTransferStore, fault: TransferRivals.Fault?) async -> TransferFile? {
         do {
             if let error = self.end.error { throw error }
@@ -227,7 +227,7 @@ final class PutRivalStream {
         self.down.append(.end(SocketError(SocketError.Code(status), message: "\(error)", delivery: .answered)))
     }
 
-    /// The server ends its work on it.
+    /// Ends the server's work on the stream.
     func close() async {
         self.isOver = true
         await self.writer.take()?.close()

@@ -6,15 +6,15 @@ import TestSupport
 @testable import HHSocketRPC
 @testable import HHSocketServer
 
-/// Rival puts of one id and a get beside them, by chance: the machines of clients against the sessions and the store of
-/// a server, over connections that are cut, while processes of both sides end. In virtual time.
+/// Random rival puts of one id with a concurrent get, in virtual time: the machines of clients with the sessions and
+/// the store of a server, over connections that are cut, while processes of both sides die.
 struct TransferRivals {
-    /// A deliberate mistake, which must break a promise.
+    /// A deliberate fault, which must break a promise.
     enum Fault {
         case damagesContent, tellsNoFailure, mixesFiles, losesContent
     }
 
-    /// How often each thing happens, in a thousand steps.
+    /// The frequency of each event in a thousand steps.
     private struct Chances {
         var cut: Int
         var clientDeath: Int
@@ -24,9 +24,9 @@ struct TransferRivals {
 
     static let id: TransferID = "a"
     static let lost = SocketError(.connectionLost, message: "cut", delivery: .sentUnknown)
-    /// Long enough for all that interferes.
+    /// Long enough for all interference.
     static let timeout = Duration.seconds(3_600)
-    /// Small, but more than a server takes before it reports.
+    /// A small window, but larger than the content between two reports of a server.
     private static let window: UInt64 = PutSession.reportInterval + (64 << 10)
 
     private let fault: Fault?
@@ -39,13 +39,13 @@ struct TransferRivals {
 
     private var puts: [PutRival] = []
     private var get: GetRival?
-    /// Streams of which the client knows nothing any more, and the server still does.
+    /// Streams that the client has forgotten, but the server has not.
     private var lostStreams: [PutRivalStream] = []
     private var writers: UInt64 = 0
     /// The files that were visible, in their order.
     private var published: [TransferFile] = []
     private var interruptions = 0
-    /// What the processes have sent that were killed.
+    /// The number of bytes that the killed processes have sent.
     private var formerlySent: UInt64 = 0
     private var broken: String?
 
@@ -73,7 +73,7 @@ struct TransferRivals {
             try await history.interfere()
             await history.step()
         }
-        // From now on nothing interferes.
+        // There is no interference from now on.
         for _ in 0..<20_000 where history.broken == nil && !history.isOver { await history.step() }
         return await history.end()
     }
@@ -116,7 +116,7 @@ struct TransferRivals {
         }
     }
 
-    /// The server's process is killed, perhaps with the power, and another one begins.
+    /// The server's process dies, perhaps in a power cut, and another one begins.
     private mutating func endServer() throws {
         self.interruptions += self.puts.count
         for index in self.puts.indices {
@@ -151,7 +151,7 @@ struct TransferRivals {
         }
     }
 
-    /// - Returns: False if nobody can make this move.
+    /// - Returns: False if this move is impossible now.
     private mutating func make(_ move: Move) async -> Bool {
         switch move {
         case .work:
@@ -168,7 +168,7 @@ struct TransferRivals {
             await self.serve(stream)
         case .lostStream:
             guard let index = self.lostStreams.indices.randomElement(using: &self.random) else { return false }
-            // What had come before the connection was lost may be taken before that is noticed.
+            // Items that arrived before the loss of the connection may be taken before the loss is noticed.
             if self.lostStreams[index].isDue, self.happens(700) {
                 await self.serve(self.lostStreams[index])
             } else {
@@ -235,7 +235,7 @@ struct TransferRivals {
         return self.contents.contains(get.bytes) && TransferFile(of: get.bytes) == file ? nil : "the get has a mixture"
     }
 
-    /// What a server has when all is over, and its limits of time have passed.
+    /// The remains at a server after the end of all transfers and of its time limits; nil if there are none.
     private var leftovers: String? {
         get async {
             self.files.advance(by: .seconds(8 * 86_400))
@@ -245,7 +245,7 @@ struct TransferRivals {
         }
     }
 
-    /// Where nobody else puts, no more is sent twice than is under way when something is lost.
+    /// The excess of repeated content; nil if a single writer repeats at most the content in transit at each loss.
     private var repetitions: String? {
         guard self.chances.serverDeath == 0, Set(self.puts.map(\.file)).count == 1, let file = self.puts.first?.file
         else {

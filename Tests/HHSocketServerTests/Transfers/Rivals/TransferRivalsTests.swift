@@ -2,9 +2,9 @@
 import TestSupport
 import Testing
 
-/// The promises that hold whatever is cut, killed or put beside: every put and get ends once and well, unless another
-/// writer has come; what is visible, and what is fetched, is one content whole; what was reported as whole is there;
-/// nothing is left; and nothing is sent twice but what was under way.
+/// The promises of transfers despite cut connections, killed processes and rival puts: every put and get ends once and
+/// successfully, unless another writer has superseded it; visible and fetched files are one content, complete; a file
+/// that was reported as complete is visible; nothing unfinished is left; and only content in transit is sent twice.
 @Suite(.timeLimit(.minutes(5))) struct TransferRivalsTests {
     @Test func promisesAreKept() async throws {
         for seed in 1...UInt64(scaled(40)) {
@@ -15,7 +15,7 @@ import Testing
         }
     }
 
-    /// From the first seed on whose history shows it: others take long.
+    /// Begins with the first seed whose history shows the fault: others take long.
     @Test(arguments: [
         (TransferRivals.Fault.damagesContent, 1), (.tellsNoFailure, 21), (.mixesFiles, 79), (.losesContent, 1),
     ])
@@ -23,6 +23,6 @@ import Testing
         for seed in first..<first + 50 {
             if try await TransferRivals.run(seed: UInt64(seed), fault: fault) != nil { return }
         }
-        Issue.record("nobody has noticed")
+        Issue.record("the fault was not detected")
     }
 }

@@ -78,7 +78,7 @@ import Testing
         inbox.finish()
         for number in 128..<256 { #expect(await messages.next(isolation: #isolation)?.text == "\(number)") }
         #expect(await messages.next(isolation: #isolation) == nil)
-        // A connection that ends cannot hold back what it has.
+        // A connection that ends delivers its remaining messages.
         let last = WebSocketInbox {}
         for _ in 0..<65_536 { last.append(self.message(""), isLast: true) }
         last.append(self.message("dropped"), isLast: true)
@@ -93,7 +93,7 @@ import Testing
 
     private struct Rest: InboxRest {
         var texts: [String]
-        /// Bytes that are no message.
+        /// Trailing bytes that are not a message.
         var tail = 1
 
         var length: Int { self.texts.map(\.utf8.count).reduce(self.tail, +) }
@@ -121,14 +121,14 @@ import Testing
         }
         first = nil
         #expect(!isRead.withLockedValue { $0 })
-        // The reader that waits finds that nothing is left.
+        // The waiting reader finds that no message is left.
         let reader = Task {
             var messages = WebSocketMessages(inbox).makeAsyncIterator()
             return await messages.next(isolation: nil)?.text
         }
         try await eventually("room") { !inbox.isFull }
         #expect(calls.withLockedValue { $0 } == 2 && isRead.withLockedValue { $0 })
-        // One that waits is served at once.
+        // A waiting reader is served immediately.
         inbox.append(rest: Rest(texts: ["f", "g"]))
         #expect(await reader.value == "f")
         #expect(inbox.isFull)

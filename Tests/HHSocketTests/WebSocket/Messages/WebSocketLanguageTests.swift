@@ -4,8 +4,8 @@ import Testing
 
 @testable import HHSocket
 
-/// How a link of messages closes: the server ends TCP first, so that the port that lingers is not a client's; a client
-/// leaves that to the server while it may be expected, and each side waits for the other for five seconds at most.
+/// The close of a link of messages: the server ends TCP first, so that the lingering port is not a client's; a client
+/// leaves that to the server while it can be expected, and each side waits for the other for at most five seconds.
 @Suite struct WebSocketLanguageTests {
     private func language(_ role: WebSocketRole) -> WebSocketLanguage {
         WebSocketLanguage(role: role, limits: WebSocketLimits(), deflate: nil, compression: nil, buffers: BufferPool())
@@ -49,7 +49,7 @@ import Testing
         var (language, bytes) = (self.language(role), SendBytes())
         #expect(language.close(.done, into: &bytes) == self.patience)
         #expect(try self.written(&bytes, by: role) == WebSocketClose(code: code))
-        // A second one is not written.
+        // A second close frame is not written.
         let length = bytes.count
         _ = language.close(.done, into: &bytes)
         #expect(bytes.count == length)

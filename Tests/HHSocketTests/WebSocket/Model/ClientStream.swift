@@ -3,10 +3,10 @@ import NIOCore
 
 @testable import HHSocket
 
-/// All that a client writes on one connection: the request that opens a WebSocket, then frames, by the rules that
-/// RFC 6455 has for clients.
+/// The bytes that a client writes on one connection: the request that opens a WebSocket, then frames, by RFC 6455's
+/// rules for clients.
 struct ClientStream {
-    /// A rule that was broken.
+    /// A broken rule.
     struct Fault: Error {
         var description: String
     }
@@ -14,7 +14,7 @@ struct ClientStream {
     enum Item {
         /// The head of the request.
         case request(String)
-        /// The number stands at the front of the payload, where that can be read.
+        /// The beginning of a message. The number is the first part of the payload, if it can be read.
         case begins(number: Int?)
         case message(WebSocketMessageKind, ByteBuffer)
         case ping(ByteBuffer)
@@ -45,7 +45,7 @@ struct ClientStream {
         if self.input.readerIndex > 1 << 20 { self.input.discardReadBytes() }
     }
 
-    /// The next thing that is whole, or begins; nil where more bytes are needed.
+    /// Takes the next item that is complete, or begins; nil if more bytes are required.
     mutating func next() throws(Fault) -> Item? {
         guard self.hasRequest else { return self.nextRequest() }
         guard self.input.readableBytes > 0 else { return nil }
@@ -85,7 +85,7 @@ struct ClientStream {
         var length: Int
     }
 
-    /// Of the frame at the front; nil if it is incomplete.
+    /// The header of the frame at the front; nil if it is incomplete.
     private var header: Header? {
         let start = self.input.readerIndex
         guard let first = self.input.getInteger(at: start, as: UInt8.self),

@@ -4,30 +4,30 @@ import TestSupport
 
 @testable import HHSocket
 
-/// Something that happens to a link.
+/// A step of a link's history.
 enum LinkStep: Sendable, CustomStringConvertible {
     case connect
     case disconnect(code: UInt16, hasReason: Bool)
     case send(length: Int, isText: Bool, SentMessage.Style, count: Int)
-    /// One of the senders that wait is cancelled; `choice` picks which.
+    /// Cancels a waiting sender, which `choice` selects.
     case cancel(choice: Int)
     case ping
-    /// From now on servers are of this mood.
+    /// Servers have this mood from now on.
     case mood(ServerMood)
-    /// Answers the request that waits, and what follows comes in the same read.
+    /// Answers the waiting request, with these items in the same read.
     case acceptOpening([ServerItem])
-    /// The server sends this, in one read as a rule.
+    /// The server sends these items, usually in one read.
     case server([ServerItem])
-    /// It sends many short messages.
+    /// The server sends many short messages.
     case flood(Int)
     case end(SimulatedPeer.End)
     case stopReading
-    /// The server reads a number of bytes; nil: everything from now on.
+    /// The server reads a number of bytes; nil for all from now on.
     case read(Int?)
     case cut(Bool)
     case network(Bool)
     case background, foreground
-    /// The reader of messages takes no more; a number of them; all.
+    /// The reader of messages takes none, a number of them, or all.
     case hold
     case receive(Int?)
     case switchServer
@@ -60,7 +60,7 @@ enum LinkStep: Sendable, CustomStringConvertible {
     }
 }
 
-/// Histories of a link, as chance writes them.
+/// Random histories of a link.
 enum LinkHistory {
     static func script(seed: UInt64) -> [LinkStep] {
         var generator = SeededGenerator(seed: seed)
@@ -103,10 +103,10 @@ enum LinkHistory {
 
     private static func send(_ seed: UInt64, _ choice: Int, _ generator: inout SeededGenerator) -> LinkStep {
         var length = 6 + choice % 400
-        // Long ones leave in fragments; they are rare, for they take time.
+        // Long messages are sent in fragments; they are rare, since they take time.
         if seed % 5 == 0, choice % 6 == 0 { length = 60_000 + choice * 200 }
         if seed % 5 == 3 { length = 6 + choice * 2 }
-        // With these it is not known what has room.
+        // With these settings the test does not know which messages have room.
         var styles: [SentMessage.Style] = [.awaited, .completion]
         if seed % 4 == 2 { styles.append(.forgotten) }
         let style = styles[Int.random(in: 0..<styles.count, using: &generator)]

@@ -32,7 +32,7 @@ extension LinkWorld {
         if let number = box.withLockedValue({ $0 }) { self.senders[number] = task }
     }
 
-    /// Notes a message that is sent now.
+    /// Records a message that is sent now.
     func submit(_ length: Int, _ isText: Bool, _ style: SentMessage.Style) -> Int {
         self.beginAnew()
         let number = self.sent.count
@@ -52,7 +52,7 @@ extension LinkWorld {
     func expectation(_ length: Int) -> SentMessage.Expectation {
         if self.life == .closed { return .closed }
         let unsettled = self.unsettled.map { self.sent[$0] }
-        // What becomes of others is not known.
+        // The outcomes of other messages are unknown.
         let isKnown = unsettled.allSatisfy { $0.style != .forgotten || $0.expectation != .unknown }
         guard isKnown, !self.isSwitching else { return .unknown }
         let kept = unsettled.filter { $0.outcome == nil && $0.expectation != .refused }
@@ -61,7 +61,7 @@ extension LinkWorld {
         if let peer = self.openPeer {
             let state = self.states[peer.number]
             if state.deliveredClose != nil || state.ownClose != nil || peer.isOver { return .unknown }
-            // Those of this step may leave at once.
+            // Messages of this step may be sent immediately.
             let queued = waiting.filter { $0.step < self.stepNumber }
             let queuedBytes = queued.reduce(0) { $0 + $1.length }
             if !queued.isEmpty, length > self.settings.maximumBytes - queuedBytes { return .refused }
@@ -97,13 +97,13 @@ extension LinkWorld {
 
     func failed(_ number: Int, _ message: SentMessage, _ error: SocketError) {
         if error.delivery == .sentUnknown {
-            // One that is compressed shows its number at its end.
+            // A compressed message shows its number at its end.
             let unnamed = self.begunWithoutNumber.map { self.peers[$0] }
             self.begunWithoutNumber = nil
             guard let peer = message.peer ?? unnamed else {
                 return self.fail("message \(number) has not begun to leave, and fails with sentUnknown")
             }
-            // It closes in this moment.
+            // The connection closes at this moment.
             self.lost.append((number, peer))
             return
         }
@@ -114,7 +114,7 @@ extension LinkWorld {
         case .cancelled where message.isCancelled:
             break
         default:
-            // The end of attempts is told in the same turn.
+            // The end of attempts is reported in this turn.
             if self.unexplained == nil { self.unexplained = "message \(number) fails with \(error)" }
         }
     }
@@ -140,7 +140,7 @@ extension LinkWorld {
         self.pings[number].outcomes += 1
         switch result {
         case .success:
-            // A later pong stands for those before.
+            // A later pong also answers earlier pings.
             let isAnswered = self.pings[number...].contains { self.pongs.contains($0.payload) }
             if !isAnswered { self.fail("ping \(number) was answered by nobody") }
         case .failure(let error):
@@ -200,7 +200,7 @@ extension LinkWorld {
             let code = ServerItem.violations[violation].code
             guard close.code != code else { return }
         }
-        // The connection is left by the link's own choice.
+        // The link leaves the connection by itself.
         if self.isSwitching || self.isInBackground || self.link == nil { allowed.append(WebSocketClose(code: 1_000)) }
         if !allowed.contains(close) { self.fail("the close frame is \(close), and should be one of \(allowed)") }
     }
@@ -208,11 +208,11 @@ extension LinkWorld {
     // MARK: What comes
 
     func willRead(_ peer: SimulatedPeer) {
-        // A link that closes reads on, and drops what is too much.
+        // A closing link continues to read, and drops the excess.
         guard !self.settings.usesHandler, self.states[peer.number].ownClose == nil, peer === self.openPeer,
             !self.isSwitching
         else { return }
-        // Those that the reader has taken are not in the inbox.
+        // Messages that the reader has taken are not in the inbox.
         let backlog = self.expected[self.nextExpected...].filter { !$0.isOptional }
         if backlog.count > 260 || backlog.reduce(0, { $0 + $1.message.payload.readableBytes }) > 1 << 20 + 300_000 {
             self.fail("more is read, although \(backlog.count) messages wait")

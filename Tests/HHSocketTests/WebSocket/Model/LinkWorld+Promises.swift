@@ -3,7 +3,7 @@ import NIOCore
 
 @testable import HHSocket
 
-/// What all histories promise, and how they end.
+/// The promises of all histories, and their end.
 extension LinkWorld {
     // MARK: Promises
 
@@ -40,7 +40,7 @@ extension LinkWorld {
                 return message.expectation != .refused || self.checkRefusal(number, message)
             }
             if message.style == .forgotten {
-                // Nobody is told of others.
+                // The outcomes of others are not reported.
                 return self.life == .closed && !hasChannel || message.expectation == .refused
                     || message.expectation == .closed
             }
@@ -52,7 +52,7 @@ extension LinkWorld {
             if message.isCancelled, message.peer == nil { self.fail("message \(number) is cancelled, and still waits") }
             if let peer = message.peer {
                 if peer.isOver { self.fail("message \(number) has no outcome, and connection \(peer.number) is over") }
-                // It may be told together with those behind it.
+                // Its outcome may be reported together with later ones.
                 if message.end != nil, peer.channel.bufferedBytes == 0 {
                     self.fail("message \(number) has left, and nobody is told")
                 }
@@ -108,7 +108,7 @@ extension LinkWorld {
         if let time = state.deliveredCloseAt, now > time + patience + patience + patience {
             self.fail("connection \(peer.number) is there \(now - time) after the server's close frame")
         }
-        // The server is silent, and our side asks and listens.
+        // The server is silent, while our side pings and reads.
         let isExcused =
             peer !== self.openPeer || !peer.channel.isAutoReading || !peer.channel.isWritable
             || self.isInBackground || state.deliveredBytes != peer.deliveredBytes || state.ownClose != nil
@@ -120,7 +120,7 @@ extension LinkWorld {
         {
             self.fail("connection \(peer.number) is silent for \(now - state.aliveAt), and taken for alive")
         }
-        // The server takes nothing, or next to nothing.
+        // The server takes almost no bytes.
         let isMoving = peer.channel.isWritable || peer !== self.openPeer || state.takenBytes != peer.takenBytes
         self.states[peer.number].takenBytes = peer.takenBytes
         if isMoving { self.states[peer.number].progressAt = now }
@@ -131,18 +131,18 @@ extension LinkWorld {
 
     // MARK: The end
 
-    /// Ends the history: after a while in which all is well, or at once.
+    /// Ends the history: after a period without faults, or immediately.
     func end(heals: Bool) -> String? {
         if heals { self.heal() }
         self.release()
         return self.broken
     }
 
-    /// Everything is well from now on: what waits leaves.
+    /// Ends all faults: waiting messages are sent.
     func heal() {
         self.stepNumber += 1
         self.mood = ServerMood()
-        // They may be of a mood that answers nothing.
+        // The mood of these servers may be not to answer.
         for peer in self.peers where !peer.isOver { peer.finishWell() }
         for step: LinkStep in [.network(true), .foreground, .receive(nil), .time(15_000), .connect, .time(1_000)] {
             if self.take(step) != nil { return }
@@ -178,7 +178,7 @@ extension LinkWorld {
             self.loop.advanceTime(by: .milliseconds(500))
             self.settle()
             guard round == 200 else { continue }
-            // A ping may wait for ever where there is no heartbeat.
+            // A ping may wait forever without a heartbeat.
             for peer in self.peers where !peer.isOver { peer.finishWell() }
         }
         self.loop.advanceTime(by: .seconds(1))

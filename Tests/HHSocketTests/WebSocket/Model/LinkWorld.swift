@@ -7,10 +7,10 @@ import TestSupport
 
 @testable import HHSocket
 
-/// A link in virtual time, the network and the servers around it, and what all of them have promised.
+/// A link in virtual time, the network and the servers around it, and their promises.
 ///
 /// Everything of the link is real: its public face, the session, the driver and its machine, the dialer, the opening,
-/// the language, the loop. The channels, the clock and chance are the history's.
+/// the language, the loop. The channels, the clock and the random numbers are the history's.
 final class LinkWorld: PeerObserver, @unchecked Sendable {
     // Proof of Sendable: a history runs on one thread, Swift's tasks included, which run on the link's executor.
     let settings: LinkWorldSettings
@@ -29,41 +29,41 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
     var dials: [Int: EventLoopPromise<any Channel>] = [:]
     var isReachable = true
     var isInBackground = false
-    /// When servers that have said so want to be tried again.
+    /// The times at which servers have asked to be tried again.
     var returns: [String: NIODeadline] = [:]
 
-    /// What is known of a connection beside what its peer knows.
+    /// The state of a connection beside that of its peer.
     struct PeerState {
         let host: String
-        /// The first thing behind which nothing counts.
+        /// The delivered close frame, after which nothing counts.
         var deliveredClose: WebSocketClose?
         var deliveredViolation: Int?
         var deliveredCloseAt: NIODeadline?
-        /// The user's close, while it was open.
+        /// The user's close of the open connection.
         var ownClose: WebSocketClose?
         var ownCloseAt: NIODeadline?
         var closeWrittenAt: NIODeadline?
         var wasOpened = false
-        /// When its silence, or its refusal to take bytes, began to count.
+        /// The time at which its silence, or its refusal to take bytes, began to count.
         var aliveAt: NIODeadline
         var progressAt: NIODeadline
         var takenBytes = 0
         var deliveredBytes = 0
     }
 
-    // The link as it should be.
+    // The expected state of the link.
     enum Life { case idle, wanted, closed }
     var life = Life.idle {
         didSet { if self.life == .closed { self.wasClosed = true } }
     }
-    /// Whether attempts have stopped because all that were allowed have failed: a message begins them anew.
+    /// Whether attempts have stopped because all allowed ones have failed; a message starts them again.
     var hasRunOut = false
     /// Whether attempts have stopped in this step, and a failure that nothing else explains.
     var wasClosed = false
     var unexplained: String?
     /// The messages that were lost in this step.
     var lost: [(number: Int, peer: SimulatedPeer)] = []
-    /// The number of attempts that are made for the user, though there is no network.
+    /// The number of attempts requested by the user despite the missing network.
     var insisted = 0
     var idleSince: NIODeadline?
     var openPeer: SimulatedPeer?
@@ -71,7 +71,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
     var isSwitching = false
     var hasEverOpened = false
 
-    // What was sent.
+    // Sent messages.
     var sent: [SentMessage] = []
     var unsettled: [Int] = []
     var senders: [Int: Task<Void, Never>] = [:]
@@ -82,7 +82,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
     var pings: [(payload: ByteBuffer, outcomes: Int)] = []
     var pongs: Set<ByteBuffer> = []
 
-    // What was received.
+    // Received messages.
     var expected: [(message: WebSocketMessage, isOptional: Bool)] = []
     var nextExpected = 0
     var serverCount = 0
@@ -126,9 +126,9 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
         self.begin(link)
     }
 
-    /// What the link's driver knows of this world, which has the link.
+    /// The link driver's reference to this world, which holds the link.
     final class Unowned: @unchecked Sendable {
-        // Proof of Sendable: touched on the history's thread alone.
+        // Proof of Sendable: only accessed on the history's thread.
         weak var world: LinkWorld?
     }
 
@@ -225,7 +225,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
         }
     }
 
-    /// Lets everything happen that needs no time.
+    /// Runs all work that takes no time.
     func settle() {
         for _ in 0..<10_000 {
             self.loop.run()
@@ -324,14 +324,14 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
         }
     }
 
-    /// The round that is under way is given up, and begins anew.
+    /// Abandons the current round, and starts over.
     func restartRound() {
         let isTrying = self.peers.contains { $0.channel.isOpen && !self.states[$0.number].wasOpened }
         if isTrying, self.insisted > 0 { self.insisted = self.settings.serverCount + 1 }
     }
 
     func connect(_ link: WebSocketLink) {
-        // One that is ready, and stays, is enough.
+        // A ready connection that stays is enough.
         if self.openPeer.map({ self.states[$0.number].ownClose != nil }) ?? true {
             self.insisted = self.settings.serverCount
             self.returns = [:]
@@ -341,7 +341,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
         link.connect()
     }
 
-    /// The link begins anew if its attempts have run out.
+    /// Starts the link's attempts again if they have run out.
     func beginAnew() {
         guard self.hasRunOut else { return }
         self.hasRunOut = false
@@ -398,7 +398,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
             self.closed(closure, peer, self.states[peer.number])
         case .connection(.gaveUp(let error)):
             self.life = .closed
-            // Where a close frame ends the link, nothing begins it anew but connect().
+            // After a close frame has ended the link, only connect() starts it again.
             self.hasRunOut = !(error.underlying is WebSocketClosure) && error.code != .protocolViolation
         case .connection(.closed):
             self.life = .closed
@@ -418,13 +418,13 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
         if let close = state.ownClose {
             let isClean = state.deliveredClose != nil
             allowed.append(Self.text(close.code ?? 0, self.settings.expectsReason ? close.reason : "", isClean, false))
-            // It ends by itself in this moment.
+            // The connection ends by itself at this moment.
             if state.deliveredClose == nil, state.closeWrittenAt != nil { allowed.removeFirst() }
         }
-        // It is closed with the link.
+        // The connection is closed with the link.
         if self.link == nil { allowed.append(Self.text(1_000, "", state.deliveredClose != nil, false)) }
         if !allowed.contains(told) { self.fail("closed with \(told), and should be one of \(allowed)") }
-        // A link that is left by choice is left whatever the server says.
+        // A connection that the link leaves by itself is left regardless of the server.
         guard closure.error != nil, !self.isInBackground, !self.isSwitching else { return }
         let code = state.deliveredViolation.map { ServerItem.violations[$0].code } ?? state.deliveredClose?.code
         if let code, !WebSocketLink.Configuration.reconnectsByDefault(after: code) { self.mustHaveEnded = true }

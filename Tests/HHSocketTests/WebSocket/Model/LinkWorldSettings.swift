@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 @testable import HHSocket
 
-/// The settings of a history's link, and what is expected of it.
+/// The settings of a history's link, and the expectations of it.
 struct LinkWorldSettings {
     var maximumWaiting = 10_000
     var maximumBytes = 64 << 20
@@ -13,7 +13,7 @@ struct LinkWorldSettings {
     var serverCount = 1
     var maximumRounds: Int?
 
-    // Changed where the harness itself is tested.
+    // Changed by tests of the harness itself.
     var expectedWaiting: Int?
     var patience = 5
     var ignoresEachTenth = false

@@ -3,20 +3,20 @@ import NIOCore
 
 @testable import HHSocket
 
-/// A message of the client's, and what has become of it.
+/// A message of the client, and its outcome.
 struct SentMessage {
     enum Style: Sendable {
-        /// By the method that waits.
+        /// Sent by the method that waits.
         case awaited
         case completion
-        /// Nobody is told.
+        /// The outcome is not reported.
         case forgotten
     }
 
     enum Expectation {
         case accepted
         case refused
-        /// There is nobody who would make a connection.
+        /// No connection will be made.
         case closed
         case unknown
     }
@@ -48,13 +48,13 @@ struct SentMessage {
     var outcome: Outcome?
     /// Whether its sender was cancelled.
     var isCancelled = false
-    /// The connection by which its first byte has left.
+    /// The connection on which its first byte was sent.
     var peer: SimulatedPeer?
-    /// The offset behind its last byte.
+    /// The offset after its last byte.
     var end: Int?
 
     var length: Int { self.message.payload.readableBytes }
-    /// Whether nothing of it has left, and it still may.
+    /// Whether no byte of it was sent yet, but still may be.
     var isWaiting: Bool { self.outcome == nil && self.peer == nil }
 
     /// - Parameter length: At least ``prefixLength``.

@@ -6,16 +6,16 @@ import TestSupport
 
 @testable import HHSocket
 
-/// The mood of the servers, by which they treat connections that are made.
+/// The mood of the servers, which determines their treatment of new connections.
 struct ServerMood: CustomStringConvertible {
     enum Opening: CustomStringConvertible {
         case accepts
-        /// Only when it is told to.
+        /// Accepts only on request.
         case acceptsLater
         case refusesConnections
         /// The connection is never made.
         case isAway
-        /// HTTP's answer, and the value of `Retry-After`.
+        /// Rejects with this HTTP status, and the value of `Retry-After`.
         case refuses(Int, retryAfter: Int?)
         case talksNonsense
         /// Ends TCP without an answer.
@@ -38,7 +38,7 @@ struct ServerMood: CustomStringConvertible {
     var answersPings = true
     /// Whether it answers a close frame, and ends TCP.
     var answersCloses = true
-    /// The number of bytes that the kernels hold while nobody reads.
+    /// The number of bytes that the kernels hold while the server does not read.
     var capacity = 200_000
 
     var description: String {
@@ -47,10 +47,10 @@ struct ServerMood: CustomStringConvertible {
     }
 }
 
-/// Something that a server sends.
+/// An item that a server sends.
 enum ServerItem: Hashable, CustomStringConvertible {
     case message(isText: Bool, length: Int, fragments: Int)
-    /// Has the client's handler send messages, where there is a handler.
+    /// Has the client's handler send messages, if there is a handler.
     case request(count: Int)
     case ping
     case pong
@@ -75,13 +75,13 @@ enum ServerItem: Hashable, CustomStringConvertible {
     ]
 }
 
-/// What the worlds are told of their connections.
+/// The observer of a world's connections.
 protocol PeerObserver: AnyObject {
     func messageBegins(_ number: Int?, _ peer: SimulatedPeer)
     func messageIsWhole(_ kind: WebSocketMessageKind, _ payload: ByteBuffer, _ peer: SimulatedPeer)
     func closeWasWritten(_ close: WebSocketClose, _ peer: SimulatedPeer)
     func wasDelivered(_ item: SimulatedPeer.Sent, _ peer: SimulatedPeer)
-    /// Something is read, for the pipeline has asked for it.
+    /// Called before a read that the pipeline has requested.
     func willRead(_ peer: SimulatedPeer)
     func hasClosed(_ peer: SimulatedPeer)
     func fail(_ promise: String)
@@ -90,18 +90,18 @@ protocol PeerObserver: AnyObject {
 /// A server's end of one connection, with the network in between.
 final class SimulatedPeer: SimulatedRemote {
     struct Sent {
-        /// The offset behind its last byte.
+        /// The offset after its last byte.
         var end: Int
         var item: ServerItem
-        /// Of a message, its payload; of a pong, the ping's.
+        /// The payload of a message, or of a pong's ping.
         var payload = ByteBuffer()
     }
 
     enum End {
         case fin
-        /// Whether what the client has not read is lost.
+        /// A reset; `loses` is whether unread bytes are lost.
         case reset(loses: Bool)
-        /// Found out by the client's next write.
+        /// The client's next write fails.
         case onWrite
     }
 
@@ -113,14 +113,14 @@ final class SimulatedPeer: SimulatedRemote {
 
     // From the client.
     private var stream: ClientStream
-    /// The offsets of what was written, what the kernel has taken, and what the server has read.
+    /// The offsets of the bytes written, taken by the kernel, and read by the server.
     private(set) var writtenBytes = 0
     private(set) var takenBytes = 0
     private var readBytes = 0
     private var unseen: [(end: Int, item: ClientStream.Item)] = []
     private(set) var isInMessage = false
     var isReading = true
-    /// The number of bytes that it reads although it does not read.
+    /// The number of bytes that it still reads while reading is suspended.
     var allowance = 0
 
     // To the client.
@@ -190,7 +190,7 @@ final class SimulatedPeer: SimulatedRemote {
         }
     }
 
-    /// The number of bytes that the client has written of frames that are whole.
+    /// The number of bytes of complete frames that the client has written.
     var wholeBytes: Int { self.stream.offset }
 
     func kernelTook(_ bytes: ByteBuffer) { self.takenBytes += bytes.readableBytes }
@@ -210,9 +210,9 @@ final class SimulatedPeer: SimulatedRemote {
 
     // MARK: What the network does
 
-    /// Brings what there is to bring.
+    /// Delivers pending bytes.
     ///
-    /// - Returns: Whether there was anything.
+    /// - Returns: Whether there were any.
     func settle() -> Bool {
         guard !self.isOver, !self.isCut else { return false }
         var hasMoved = self.readFromClient()
@@ -244,7 +244,7 @@ final class SimulatedPeer: SimulatedRemote {
         }
     }
 
-    /// The violation of which the first bytes were delivered, and the others not yet.
+    /// The violation whose first bytes were delivered, but not yet the others.
     var begunViolation: Int? {
         guard case .violation(let number)? = self.sent.first?.item, let end = self.sent.first?.end,
             end - ServerItem.violations[number].bytes.count < self.deliveredBytes
@@ -296,7 +296,7 @@ final class SimulatedPeer: SimulatedRemote {
             if self.serverClose == nil { self.send(.close(close.code)) }
             self.finish(.fin)
         case .message(_, let payload):
-            // A heartbeat is answered with something.
+            // A heartbeat is answered with a pong.
             if self.mood.answersPings, payload == SentMessage.beat { self.send(.pong, payload) }
         case .begins, .pong:
             break
@@ -315,7 +315,7 @@ final class SimulatedPeer: SimulatedRemote {
         }
     }
 
-    /// Answers 101, where a request is open.
+    /// Answers 101, if a request is open.
     func accept() {
         let name = "Sec-WebSocket-Key: "
         guard self.isOpening, !self.isOpen, !self.isOver,
@@ -341,7 +341,7 @@ final class SimulatedPeer: SimulatedRemote {
         self.sentBytes += bytes.readableBytes
     }
 
-    /// Sends frames, unless it has closed; what it has closed with may be followed by what means nothing.
+    /// Sends frames, unless it has closed; meaningless bytes may follow its close frame.
     func send(_ item: ServerItem, _ payload: ByteBuffer = ByteBuffer()) {
         guard self.isOpen, !self.isOver, self.end == nil else { return }
         var bytes = ByteBuffer()
@@ -383,7 +383,7 @@ final class SimulatedPeer: SimulatedRemote {
         }
     }
 
-    /// Ends TCP, behind what was sent.
+    /// Ends TCP, after the sent bytes.
     func finish(_ end: End) {
         guard !self.isOver, self.end == nil else { return }
         self.end = end
@@ -396,6 +396,6 @@ final class SimulatedPeer: SimulatedRemote {
         self.end = .fin
     }
 
-    /// The server can be reached no more, and the client is not told.
+    /// Makes the server unreachable without notifying the client.
     func release() { self.channel = nil }
 }

@@ -4,8 +4,8 @@ import Testing
 
 @testable import HHSocket
 
-/// A whole `WebSocketLink` in virtual time, through histories that chance writes: no message is lost silently, doubled
-/// or out of order; each has one outcome, and the right one; there are never two connections; every wait is bounded.
+/// A whole `WebSocketLink` in virtual time, in random histories: no message is lost silently, duplicated or out of
+/// order; each has one outcome, and the right one; there are never two connections; every wait is bounded.
 ///
 /// 400 times `HHSOCKET_EFFORT`; `make soak` runs 20,000.
 @Suite struct WebSocketLinkModelTests {
@@ -22,8 +22,7 @@ import Testing
         if let broken { Issue.record("\(broken)") }
     }
 
-    /// A harness that cannot fail proves nothing: each of these expects something else in one place, and must be found
-    /// out.
+    /// Checks that the harness can fail: each of these has a fault in one place, which must be detected.
     @Test(arguments: 0..<6)
     func worldThatExpectsSomethingElseIsFoundOut(number: Int) async {
         let found = await onItsOwnThread {
@@ -43,7 +42,7 @@ import Testing
         #expect((found ?? .max) <= 12)
     }
 
-    /// Input has no end, and each message that finds no room is refused at once.
+    /// Input has no end, and each message without room is rejected immediately.
     @Test(arguments: [2, 3, 13] as [UInt64], 0..<5)
     func waitingIsBoundedWhileServersAreDead(seed: UInt64, number: Int) async {
         let broken = await onItsOwnThread { () -> String? in
@@ -76,7 +75,7 @@ import Testing
 
     struct History: Sendable, CustomTestStringConvertible {
         var testDescription: String
-        /// Decides on the settings.
+        /// The seed of the settings.
         var seed: UInt64
         var steps: [LinkStep]
     }

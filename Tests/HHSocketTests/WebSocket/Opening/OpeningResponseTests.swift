@@ -144,7 +144,7 @@ import Testing
         #expect(try self.outcome(longer).failure == .headTooLong)
         #expect(try self.outcome("HTTP/1.1 101 " + String(repeating: "x", count: 16_370)) == .waiting)
         #expect(try self.outcome("HTTP/1.1 101 " + String(repeating: "x", count: 16_371)).failure == .headTooLong)
-        // All heads share the limit, so that interim ones have an end.
+        // All heads share the limit, so that the number of interim ones is bounded.
         let interim = String(repeating: "HTTP/1.1 100 x\r\n\r\n", count: 911)
         #expect(try self.outcome(interim).failure == .headTooLong)
         let many = OpeningSample.response(String(repeating: "A:\n", count: 5_300) + "B: ")
@@ -217,7 +217,7 @@ import Testing
         ("Transfer-Encoding: chunked", "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nA: b\r\n\r\n", "abcde"),
         ("transfer-encoding: gzip, Chunked", "3\nabc\n0\n", "abc"), ("Transfer-Encoding: chunked", "0\r\n\r\n", ""),
         ("Transfer-Encoding: chunked\r\nContent-Length: 1", "A \r\n0123456789\r\n0\r\n", "0123456789"),
-        // Where the framing is faulty, what came before is the body.
+        // If the framing is faulty, the bytes before the fault are the body.
         ("Transfer-Encoding: chunked", "3\r\nabcd\r\n", "abc"), ("Transfer-Encoding: chunked", "x\r\nabc", ""),
         ("Transfer-Encoding: chunked", "-3\r\nabc", ""), ("Transfer-Encoding: chunked", "\r\nabc", ""),
         ("Transfer-Encoding: chunked", "3\r\nabc\r\nFFFFFFFFF\r\n", "abc"),
@@ -311,7 +311,7 @@ import Testing
             ("Tue, 29 Feb 2000 00:00:00 GMT", 951_782_400), ("Thu, 29 Feb 2024 12:00:00 GMT", 1_709_208_000),
             ("Tue, 19 Jan 2038 03:14:08 GMT", 2_147_483_648), ("Sat, 31 Dec 2016 23:59:60 GMT", 1_483_228_800),
             ("Wed, 31 Dec 1969 23:59:59 GMT", -1), ("Fri, 31 Dec 9999 23:59:59 GMT", 253_402_300_799),
-            // Two digits: 44 is ahead of 1994 by 50 years, and 45 is of the century before.
+            // Two digits: 44 is 50 years after 1994, and 45 is in the previous century.
             ("Sunday, 06-Nov-44 00:00:00 GMT", -793_756_800), ("Sunday, 06-Nov-00 00:00:00 GMT", -2_182_291_200),
         ] as [(String, Int64)]
     )

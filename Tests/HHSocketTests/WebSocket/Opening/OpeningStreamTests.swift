@@ -95,7 +95,7 @@ import Testing
         }
     }
 
-    /// Whatever is changed in an opening: nothing traps, and no split changes the outcome.
+    /// Random changes of openings: nothing traps, and no split changes the outcome.
     @Test func mutatedOpeningsNeitherTrapNorDependOnSplits() throws {
         let request = try OpeningSample.request(subprotocols: ["a"], deflate: DeflatePolicy())
         let rules = try OpeningRules(subprotocols: ["a"], deflate: DeflatePolicy())

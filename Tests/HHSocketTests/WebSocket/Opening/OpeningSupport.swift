@@ -29,7 +29,7 @@ enum OpeningSample {
         )
     }
 
-    /// A 101 that is right, with more lines.
+    /// A valid 101, with more lines.
     static func response(_ more: String..., accept: String = OpeningSample.accept) -> String {
         ([
             "HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade",
@@ -37,7 +37,7 @@ enum OpeningSample {
         ] + more).joined(separator: "\r\n") + "\r\n\r\n"
     }
 
-    /// An opening request that is right, after the named lines are left out and others are added.
+    /// A valid opening request, from which the named lines are removed, and to which others are added.
     static func opening(
         _ more: String...,
         line: String = "GET /chat HTTP/1.1",
@@ -51,7 +51,7 @@ enum OpeningSample {
     }
 }
 
-/// The end of a client's opening, the bytes behind a 101 included, whatever read they came with.
+/// The end of a client's opening, including the bytes after a 101, whatever read contained them.
 enum ClientOutcome: Equatable {
     case waiting
     case result(OpeningResult)
@@ -93,7 +93,7 @@ enum ClientOutcome: Equatable {
     var refusal: OpeningRefusal? { if case .result(.refused(let refusal)) = self { refusal } else { nil } }
 }
 
-/// The end of a request at a server, the bytes behind its head included, whatever read they came with.
+/// The end of a request at a server, including the bytes after its head, whatever read contained them.
 enum ServerOutcome: Equatable {
     case waiting
     case head(OpeningRequestHead, rest: ByteBuffer)
@@ -128,7 +128,7 @@ enum ServerOutcome: Equatable {
     var head: OpeningRequestHead? { if case .head(let head, _) = self { head } else { nil } }
     var rejection: OpeningRejection? { if case .rejection(let rejection) = self { rejection } else { nil } }
 
-    /// The decision of `rules`, or the rejection of a head that is none.
+    /// The decision of `rules`, or the rejection of bytes that are not a head.
     func decision(_ rules: OpeningRules) throws -> OpeningDecision {
         if let rejection = self.rejection { return .reject(rejection) }
         return rules.decide(try #require(self.head))

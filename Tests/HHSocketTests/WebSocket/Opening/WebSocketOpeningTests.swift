@@ -6,10 +6,9 @@ import Testing
 
 @testable import HHSocket
 
-/// The handler of a client's opening: what comes behind the answer reaches those who speak on the WebSocket, whichever
-/// read it came with.
+/// The handler of a client's opening: bytes after the answer reach the link, whatever read contained them.
 @Suite struct WebSocketOpeningTests {
-    /// Takes what comes for the link.
+    /// Collects the bytes for the link.
     private final class Link: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
@@ -20,7 +19,7 @@ import Testing
         }
     }
 
-    /// The end of an opening whose answer came in these pieces: the result, and the bytes for the link.
+    /// Runs an opening whose answer arrives in these pieces. Returns the result, and the bytes for the link.
     private func open(_ pieces: [ArraySlice<UInt8>]) throws -> (outcome: String, received: [UInt8]) {
         let channel = EmbeddedChannel()
         let link = Link()
@@ -57,7 +56,7 @@ import Testing
         let frames: [UInt8] = [0x82, 3, 1, 2, 3, 0x89, 1, 9, 0x02, 1, 4, 0x80, 1, 5]
         let bytes = Array(answer.utf8) + frames
         let end = bytes.count - frames.count
-        // In three where the answer ends.
+        // In three pieces, cut near the end of the answer.
         let late = (max(0, end - 8)...bytes.count).flatMap { first in
             (first...bytes.count).map { [bytes[..<first], bytes[first..<$0], bytes[$0...]] }
         }

@@ -2,7 +2,7 @@
 import HHSocketRPC
 import HHSocketServer
 
-// `Common_Shelf` is there without an import of Common, for the .proto imports its file publicly.
+// `Common_Shelf` is available without an import of Common, because the .proto imports its file publicly.
 struct Seller: Sales_SalesRPC.ServiceProtocol {
     func sell(_ request: Common_Shelf, context: ServerContext) async throws -> Sales_Sale {
         Sales_Sale.with { $0.shelf = request }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import GRPCCore
 
-// Items go over the wire as they are: no Protobuf, so this is a little less work than gRPC C++ does.
+// Items are sent as they are, without Protobuf, so this is a little less work than that of gRPC C++.
 
 struct RawSerializer: MessageSerializer {
     func serialize<Bytes: GRPCContiguousBytes>(_ message: [UInt8]) throws -> Bytes { Bytes(message) }

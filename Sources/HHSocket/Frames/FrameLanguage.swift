@@ -208,7 +208,7 @@ extension Link where Language == FrameLanguage {
         type: UInt32,
         serial: UInt32,
         status: Status,
-        _ payload: ByteBuffer,
+        _ payload: UnsafeRawBufferPointer,
         in turn: inout Turn
     ) {
         self.hot.out.bytes.prepare()
@@ -225,7 +225,9 @@ extension Link where Language == FrameLanguage {
 
     /// Sends a request of the standard format, without making a frame, which ``canSendOnFastPath(length:)`` allows.
     package func sendOnFastPath(_ type: UInt32, serial: UInt32, _ payload: ByteBuffer, in turn: inout Turn) {
-        self.sendOnFastPath(type: type, serial: serial, status: .ok, payload, in: &turn)
+        payload.withUnsafeReadableBytes {
+            self.sendOnFastPath(type: type, serial: serial, status: .ok, $0, in: &turn)
+        }
     }
 
     /// The state that a receiver considers when a read has ended.

@@ -65,7 +65,9 @@ public struct FrameEncoder: Sendable {
         into buffer: inout ByteBuffer
     ) {
         assert(self.plan == nil)
-        Self.encode(type: type, serial: serial, status: status, payload, self.direction, into: &buffer)
+        payload.withUnsafeReadableBytes {
+            Self.encode(type: type, serial: serial, status: status, $0, self.direction, into: &buffer)
+        }
     }
 
     /// Encodes without an encoder, which would have to be retained.
@@ -74,11 +76,11 @@ public struct FrameEncoder: Sendable {
         type: UInt32,
         serial: UInt32,
         status: Status,
-        _ payload: ByteBuffer,
+        _ payload: UnsafeRawBufferPointer,
         _ direction: FrameDirection,
         into buffer: inout ByteBuffer
     ) {
-        let length = payload.readableBytes
+        let length = payload.count
         let headerLength = direction.headerLength
         let end = headerLength + length
         let header = FrameHeader(
@@ -91,14 +93,12 @@ public struct FrameEncoder: Sendable {
         let total = end + Frame.trailerLength
         // Reserving capacity costs another check of whether the buffer is shared.
         if buffer.writableBytes < total { buffer.reserveCapacity(minimumWritableBytes: total) }
-        payload.withUnsafeReadableBytes { payload in
-            buffer.withUnsafeMutableWritableBytes { target in
-                header.write(to: target, direction: direction)
-                if let body = payload.baseAddress, let start = target.baseAddress {
-                    (start + headerLength).copyMemory(from: body, byteCount: length)
-                }
-                target.storeBigEndian(Adler32.checksum(payload), at: end)
+        buffer.withUnsafeMutableWritableBytes { target in
+            header.write(to: target, direction: direction)
+            if let body = payload.baseAddress, let start = target.baseAddress {
+                (start + headerLength).copyMemory(from: body, byteCount: length)
             }
+            target.storeBigEndian(Adler32.checksum(payload), at: end)
         }
         buffer.moveWriterIndex(forwardBy: total)
     }

@@ -32,4 +32,16 @@ extension ByteBuffer {
     ) throws -> Message {
         try self.withUnsafeReadableBytes { bytes in try Message(messageBytes: bytes, limits: limits) }
     }
+
+    /// Creates a buffer with these bytes, in fewer steps than the initialiser for any sequence takes.
+    @inlinable
+    init(copying bytes: UnsafeRawBufferPointer) {
+        guard !bytes.isEmpty else {
+            self.init()
+            return
+        }
+        self = ByteBufferAllocator().buffer(capacity: bytes.count)
+        self.withUnsafeMutableWritableBytes { $0.copyMemory(from: bytes) }
+        self.moveWriterIndex(forwardBy: bytes.count)
+    }
 }

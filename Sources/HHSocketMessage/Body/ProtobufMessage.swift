@@ -107,13 +107,23 @@ extension ProtobufMessage {
     }
 
     public func withMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
-        try self.messageBuffer().withUnsafeReadableBytes(body)
+        try self.withBytes(isCanonical: false, body)
     }
 
     public func withCanonicalMessageBytes<Result>(
         _ body: (UnsafeRawBufferPointer) throws -> Result
     ) throws -> Result {
-        try self.buffer(isCanonical: true).withUnsafeReadableBytes(body)
+        try self.withBytes(isCanonical: true, body)
+    }
+
+    /// Internal, for the reason of ``buffer(isCanonical:)``.
+    func withBytes<Value>(
+        isCanonical: Bool,
+        _ body: (UnsafeRawBufferPointer) throws -> Value
+    ) throws -> Value {
+        let short = self.encodeIfShort(isCanonical: isCanonical) { bytes in Result { try body(bytes) } }
+        if let short { return try short.get() }
+        return try self.longBuffer(isCanonical: isCanonical).withUnsafeReadableBytes(body)
     }
 
     public func messageBuffer() throws -> ByteBuffer { try self.buffer(isCanonical: false) }
@@ -124,7 +134,7 @@ extension ProtobufMessage {
     ///   encoding would have 2 GiB or more.
     @inlinable
     public func serializedBuffer() throws(MessageError) -> ByteBuffer {
-        if let short = self.encodeIfShort({ ByteBuffer(bytes: $0) }) { return short }
+        if let short = self.encodeIfShort({ ByteBuffer(copying: $0) }) { return short }
         return try self.longBuffer(isCanonical: false)
     }
 
@@ -133,7 +143,7 @@ extension ProtobufMessage {
     /// Internal, so that it cannot be inlined in other modules: it would be compiled for each type that conforms to
     /// ``MessageBody``, whether or not it is encoded.
     func buffer(isCanonical: Bool) throws(MessageError) -> ByteBuffer {
-        if let short = self.encodeIfShort(isCanonical: isCanonical, { ByteBuffer(bytes: $0) }) { return short }
+        if let short = self.encodeIfShort(isCanonical: isCanonical, { ByteBuffer(copying: $0) }) { return short }
         return try self.longBuffer(isCanonical: isCanonical)
     }
 

@@ -34,10 +34,18 @@ public struct Router: Sendable {
     /// Answers a request at once, on the connection's event loop.
     public typealias SynchronousHandler = @Sendable (ServerRequest, ServerContext) throws -> ByteBuffer
 
+    /// A synchronous handler that need not put a short body into a buffer: it calls the function once with the body's
+    /// bytes, which are valid until that returns, after it has handed the context to the application for the last time,
+    /// and returns nil; or it returns the body.
+    @usableFromInline
+    typealias DirectHandler = @Sendable (
+        ServerRequest, inout ServerContext, _ answer: (UnsafeRawBufferPointer, inout ServerContext) -> Void
+    ) throws -> ByteBuffer?
+
     /// A handler with its middleware, admissions and rules.
     struct Route: Sendable {
         enum Handling: Sendable {
-            case synchronous(SynchronousHandler)
+            case synchronous(SynchronousHandler, DirectHandler?)
             case asynchronous(Handler, HandlerExecutor)
             case stream(Handler, HandlerExecutor, StreamKind)
         }
@@ -47,12 +55,17 @@ public struct Router: Sendable {
 
         /// The handler, if it is synchronous and only the connection decides whether it runs.
         var openHandler: SynchronousHandler? {
-            if self.rules.isOpen, case .synchronous(let handler) = self.handling { handler } else { nil }
+            if self.rules.isOpen, case .synchronous(let handler, _) = self.handling { handler } else { nil }
+        }
+
+        /// The same handler, where it can answer without a buffer for the body.
+        var openDirectHandler: DirectHandler? {
+            if self.rules.isOpen, case .synchronous(_, let handler) = self.handling { handler } else { nil }
         }
     }
 
     enum Registration: Sendable {
-        case synchronous(SynchronousHandler)
+        case synchronous(SynchronousHandler, DirectHandler?)
         case asynchronous(Handler)
         case blocking(SynchronousHandler)
         case stream(Handler, StreamKind)
@@ -65,6 +78,8 @@ public struct Router: Sendable {
         var observers: [any RefusalObserver] = []
         var mapping = ErrorMapping()
         var limits = RouteLimits()
+
+        var mapsErrors: Bool { !self.mapping.maps.isEmpty }
     }
 
     private struct Entry: Sendable {
@@ -128,7 +143,18 @@ public struct Router: Sendable {
         limits: RouteLimits = RouteLimits(),
         _ handler: @escaping SynchronousHandler
     ) {
-        self.register(.synchronous(handler), limits, for: type)
+        self.register(.synchronous(handler, nil), limits, for: type)
+    }
+
+    /// Registers a synchronous handler in two forms that do the same.
+    @usableFromInline
+    mutating func handleSynchronously(
+        _ type: UInt32,
+        limits: RouteLimits,
+        _ handler: @escaping SynchronousHandler,
+        direct: @escaping DirectHandler
+    ) {
+        self.register(.synchronous(handler, direct), limits, for: type)
     }
 
     /// Answers requests of `type` on a thread that may block, for example in a library that waits for a database.
@@ -298,12 +324,12 @@ public struct Router: Sendable {
         var handler: Handler
         var kind: StreamKind?
         switch entry.registration {
-        case .synchronous(let synchronous):
+        case .synchronous(let synchronous, let direct):
             guard scopes.contains(where: { !$0.middleware.isEmpty }) else {
                 // Not `reduce`: a closure that has passed through generic code is called through two others.
                 var mapped = synchronous
                 for scope in scopes { mapped = scope.mapping.around(mapped) }
-                return .synchronous(mapped)
+                return .synchronous(mapped, scopes.contains(where: \.mapsErrors) ? nil : direct)
             }
             handler = { try synchronous($0, $1) }
         case .asynchronous(let asynchronous):
@@ -337,7 +363,7 @@ public struct Router: Sendable {
             limits: self.scope.limits.or(defaults)
         )
         guard !middleware.isEmpty else {
-            return Route(handling: .synchronous { _, _ in throw StatusError(.undefinedType) }, rules: rules)
+            return Route(handling: .synchronous({ _, _ in throw StatusError(.undefinedType) }, nil), rules: rules)
         }
         let handler = middleware.chain { _, _ in throw StatusError(.undefinedType) }
         return Route(handling: .asynchronous(self.scope.mapping.around(handler), self.handlerExecutor), rules: rules)

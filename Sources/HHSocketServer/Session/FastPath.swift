@@ -79,6 +79,7 @@ extension ServerConnection {
             let handler = self.hot.cachedRoute.openHandler,
             let serials = self.hot.machine.serialsOnFastPath, let session = self.hot.serverContext?.session
         else { return }
+        let directHandler = self.hot.cachedRoute.openDirectHandler
         let (type, largestAnswer) = (self.hot.cachedRoute.type, self.hot.fastPath.largestAnswer)
         var context = ServerContext(session: session, extras: self.hot.fastPath.takeExtras())
         var count = 0
@@ -87,8 +88,16 @@ extension ServerConnection {
             if count % Self.requestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
             let request = ServerRequest(type: header.type, serial: header.serial, body: batch.takePayload(of: header))
             do {
-                let body = try handler(request, context)
-                self.answer(header, .ok, body, &context, largest: largestAnswer, in: &turn)
+                if let directHandler {
+                    let body = try directHandler(request, &context) { body, context in
+                        self.answer(header, body, &context, largest: largestAnswer, in: &turn)
+                    }
+                    guard let body else { continue }
+                    self.answer(header, .ok, body, &context, largest: largestAnswer, in: &turn)
+                } else {
+                    let body = try handler(request, context)
+                    self.answer(header, .ok, body, &context, largest: largestAnswer, in: &turn)
+                }
             } catch {
                 let (status, body) = self.verdict(of: error, request, context)
                 self.answer(header, status, body, &context, largest: largestAnswer, in: &turn)
@@ -117,12 +126,37 @@ extension ServerConnection {
         in turn: inout Turn
     ) {
         guard body.readableBytes <= largest, context.isAsNew() else {
-            let answer = Frame(type: header.type, serial: header.serial, status: status, payload: body)
-            self.finish(answer, context, run: nil, in: &turn)
-            context = ServerContext(session: context.session, extras: self.extras(nil, now: turn.now))
-            return
+            return self.answerOnSlowPath(header, status, body, &context, in: &turn)
         }
-        self.link.sendOnFastPath(type: header.type, serial: header.serial, status: status, body, in: &turn)
+        body.withUnsafeReadableBytes {
+            self.link.sendOnFastPath(type: header.type, serial: header.serial, status: status, $0, in: &turn)
+        }
+    }
+
+    /// Answers with a body that is only lent.
+    private func answer(
+        _ header: FrameHeader,
+        _ body: UnsafeRawBufferPointer,
+        _ context: inout ServerContext,
+        largest: Int,
+        in turn: inout Turn
+    ) {
+        guard body.count <= largest, context.isAsNew() else {
+            return self.answerOnSlowPath(header, .ok, ByteBuffer(bytes: body), &context, in: &turn)
+        }
+        self.link.sendOnFastPath(type: header.type, serial: header.serial, status: .ok, body, in: &turn)
+    }
+
+    private func answerOnSlowPath(
+        _ header: FrameHeader,
+        _ status: Status,
+        _ body: ByteBuffer,
+        _ context: inout ServerContext,
+        in turn: inout Turn
+    ) {
+        let answer = Frame(type: header.type, serial: header.serial, status: status, payload: body)
+        self.finish(answer, context, run: nil, in: &turn)
+        context = ServerContext(session: context.session, extras: self.extras(nil, now: turn.now))
     }
 
     /// Answers a request, with or without data beside its body.

@@ -240,7 +240,7 @@ extension ServerConnection {
         case .runSynchronously(let number):
             // In this case the route is that of unknown types, and refuses.
             if !arrival.hasHandler { self.refused(arrival, route.rules, .undefinedType) }
-            if case .synchronous(let handler) = route.handling {
+            if case .synchronous(let handler, _) = route.handling {
                 self.run(handler, arrival.frame, arrival.extras, number, in: &turn)
             }
         case .start(let run):
@@ -260,7 +260,7 @@ extension ServerConnection {
                     exchange: exchange,
                     now: turn.now
                 )
-            case .synchronous(let handler):
+            case .synchronous(let handler, _):
                 self.start(
                     { try handler($0, $1) },
                     on: .connection,

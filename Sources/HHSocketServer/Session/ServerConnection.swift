@@ -52,11 +52,13 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         let route: Router.Route?
         /// The handler for the fast path.
         let openHandler: Router.SynchronousHandler?
+        let openDirectHandler: Router.DirectHandler?
 
         init(type: UInt32, route: Router.Route?) {
             self.type = type
             self.route = route
             self.openHandler = route?.openHandler
+            self.openDirectHandler = route?.openDirectHandler
         }
     }
 

@@ -37,8 +37,14 @@ extension Router {
         _ handler: @escaping @Sendable (Request, ServerContext) throws -> Response
     ) {
         let messageLimits = self.messageLimits
+        let expectation = LengthExpectation(of: Response.self)
         self.handleSynchronously(method.type, limits: limits) { request, context in
             try ByteBuffer(message: handler(context.message(of: request, messageLimits), context))
+        } direct: { request, context, answer in
+            let response = try handler(context.message(of: request, messageLimits), context)
+            guard expectation.isShort else { return try ByteBuffer(message: response) }
+            try response.withMessageBytes { answer($0, &context) }
+            return nil
         }
     }
 

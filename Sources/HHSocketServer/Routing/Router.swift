@@ -38,9 +38,10 @@ public struct Router: Sendable {
     /// bytes, which are valid until that returns, after it has handed the context to the application for the last time,
     /// and returns nil; or it returns the body.
     @usableFromInline
-    typealias DirectHandler = @Sendable (
-        ServerRequest, inout ServerContext, _ answer: (UnsafeRawBufferPointer, inout ServerContext) -> Void
-    ) throws -> ByteBuffer?
+    typealias DirectHandler =
+        @Sendable (
+            ServerRequest, inout ServerContext, _ answer: (UnsafeRawBufferPointer, inout ServerContext) -> Void
+        ) throws -> ByteBuffer?
 
     /// A handler with its middleware, admissions and rules.
     struct Route: Sendable {
@@ -58,7 +59,7 @@ public struct Router: Sendable {
             if self.rules.isOpen, case .synchronous(let handler, _) = self.handling { handler } else { nil }
         }
 
-        /// The same handler, where it can answer without a buffer for the body.
+        /// The direct form of ``openHandler``; nil if that has none.
         var openDirectHandler: DirectHandler? {
             if self.rules.isOpen, case .synchronous(_, let handler) = self.handling { handler } else { nil }
         }

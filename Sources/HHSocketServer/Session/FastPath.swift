@@ -67,7 +67,8 @@ struct FastPath {
 /// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsOnFastPath``), as do
 ///   a hello or an identity that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
 /// - An answer is encoded immediately only if it has no metadata, cannot be compressed, is not too large, and does not
-///   have to wait behind others. Any other answer is sent on the slow path.
+///   have to wait behind others. Any other answer is sent on the slow path. A handler's direct form
+///   (``Router/DirectHandler``) differs from the handler only in that a short answer has no buffer.
 ///
 /// Handlers run here, inside the batch, while the connection and its link are in use. This is safe because nothing that
 /// a handler can call acts immediately: a push or a close only submits, and submitted work runs once the batch is over.

@@ -80,6 +80,8 @@ import Testing
                 try await client.data(for: SocketRequest(type: 100, body: "x"))
             }
             #expect(error?.code == .connectionLost || error?.code == .protocolViolation, "\(String(describing: error))")
+            // A call in the moment before the client connects again fails.
+            try await client.connected()
             let answer = try await client.data(for: SocketRequest(type: 101, body: "again"))
             #expect(answer.string == "again")
         }

@@ -153,7 +153,7 @@ extension ProtobufMessage {
     ///
     /// - Returns: The result of `body`; nil if the message is longer, or expected to be, or cannot be encoded.
     @inlinable
-    func encodeIfShort<Value>(isCanonical: Bool = false, _ body: (UnsafeRawBufferPointer) -> Value) -> Value? {
+    package func encodeIfShort<Value>(isCanonical: Bool = false, _ body: (UnsafeRawBufferPointer) -> Value) -> Value? {
         guard Self.messageDescriptor.expectsShortMessages else { return nil }
         return withUnsafeTemporaryAllocation(byteCount: MessageEncoding.shortLength, alignment: 1) { memory in
             var encoder = MessageEncoder(memory, isCanonical: isCanonical)

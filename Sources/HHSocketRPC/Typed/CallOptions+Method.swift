@@ -20,6 +20,21 @@ extension CallOptions {
         }
     }
 
+    /// Returns the request for a call of `method`. For generated messages, whose encoder is compiled into the caller.
+    ///
+    /// - Throws: ``/HHSocket/SocketError`` with the code `invalidArgument` if the message cannot be written.
+    @inlinable
+    func request<Request: ProtobufMessage, Response>(
+        _ method: MethodDescriptor<Request, Response>,
+        _ message: Request
+    ) throws(SocketError) -> SocketRequest {
+        do {
+            return SocketRequest(type: method.type, body: try message.serializedBuffer(), options: self.of(method))
+        } catch {
+            throw Self.cannotBeWritten(method.name, error)
+        }
+    }
+
     /// These options, completed by the method's `.proto`.
     @inlinable
     package func of<Request, Response>(_ method: MethodDescriptor<Request, Response>) -> CallOptions {

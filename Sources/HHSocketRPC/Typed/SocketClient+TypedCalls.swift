@@ -23,6 +23,17 @@ extension SocketClient {
         return try response.message(answering: method, self.messageLimits)
     }
 
+    /// Calls a method and waits for its answer. For generated messages, whose encoder is compiled into the caller.
+    @inlinable
+    public nonisolated(nonsending) func call<Request: ProtobufMessage, Response>(
+        _ method: MethodDescriptor<Request, Response>,
+        _ message: Request,
+        options: CallOptions = CallOptions()
+    ) async throws(SocketError) -> Response {
+        let response = try await self.data(for: options.request(method, message))
+        return try response.message(answering: method, self.messageLimits)
+    }
+
     /// Calls a method and waits for its answer, and returns not only the message but also the metadata and the server.
     ///
     /// ```swift

@@ -37,14 +37,25 @@ extension Router {
         _ handler: @escaping @Sendable (Request, ServerContext) throws -> Response
     ) {
         let messageLimits = self.messageLimits
-        let expectation = LengthExpectation(of: Response.self)
         self.handleSynchronously(method.type, limits: limits) { request, context in
             try ByteBuffer(message: handler(context.message(of: request, messageLimits), context))
+        }
+    }
+
+    /// Answers calls of `method` on the event loop. For generated messages, whose encoder is compiled into the handler.
+    @inlinable
+    public mutating func handleSynchronously<Request: MessageBody, Response: ProtobufMessage>(
+        _ method: MethodDescriptor<Request, Response>,
+        limits: RouteLimits = RouteLimits(),
+        _ handler: @escaping @Sendable (Request, ServerContext) throws -> Response
+    ) {
+        let messageLimits = self.messageLimits
+        self.handleSynchronously(method.type, limits: limits) { request, context in
+            try handler(context.message(of: request, messageLimits), context).serializedBuffer()
         } direct: { request, context, answer in
             let response = try handler(context.message(of: request, messageLimits), context)
-            guard expectation.isShort else { return try ByteBuffer(message: response) }
-            try response.withMessageBytes { answer($0, &context) }
-            return nil
+            if response.encodeIfShort({ answer($0, &context) }) != nil { return nil }
+            return try response.serializedBuffer()
         }
     }
 

@@ -24,6 +24,7 @@ extension SocketClient {
     }
 
     /// Calls a method and waits for its answer. For generated messages, whose encoder is compiled into the caller.
+    @_documentation(visibility: internal)
     @inlinable
     public nonisolated(nonsending) func call<Request: ProtobufMessage, Response>(
         _ method: MethodDescriptor<Request, Response>,

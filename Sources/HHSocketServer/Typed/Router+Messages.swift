@@ -43,6 +43,7 @@ extension Router {
     }
 
     /// Answers calls of `method` on the event loop. For generated messages, whose encoder is compiled into the handler.
+    @_documentation(visibility: internal)
     @inlinable
     public mutating func handleSynchronously<Request: MessageBody, Response: ProtobufMessage>(
         _ method: MethodDescriptor<Request, Response>,

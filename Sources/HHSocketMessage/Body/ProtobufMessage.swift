@@ -107,23 +107,13 @@ extension ProtobufMessage {
     }
 
     public func withMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
-        try self.withBytes(isCanonical: false, body)
+        try self.messageBuffer().withUnsafeReadableBytes(body)
     }
 
     public func withCanonicalMessageBytes<Result>(
         _ body: (UnsafeRawBufferPointer) throws -> Result
     ) throws -> Result {
-        try self.withBytes(isCanonical: true, body)
-    }
-
-    /// Internal, for the reason of ``buffer(isCanonical:)``.
-    func withBytes<Value>(
-        isCanonical: Bool,
-        _ body: (UnsafeRawBufferPointer) throws -> Value
-    ) throws -> Value {
-        let short = self.encodeIfShort(isCanonical: isCanonical) { bytes in Result { try body(bytes) } }
-        if let short { return try short.get() }
-        return try self.longBuffer(isCanonical: isCanonical).withUnsafeReadableBytes(body)
+        try self.buffer(isCanonical: true).withUnsafeReadableBytes(body)
     }
 
     public func messageBuffer() throws -> ByteBuffer { try self.buffer(isCanonical: false) }

@@ -54,14 +54,13 @@ public struct Router: Sendable {
         let handling: Handling
         let rules: RouteRules
 
-        /// The handler, if it is synchronous and only the connection decides whether it runs.
-        var openHandler: SynchronousHandler? {
-            if self.rules.isOpen, case .synchronous(let handler, _) = self.handling { handler } else { nil }
-        }
-
-        /// The direct form of ``openHandler``; nil if that has none.
-        var openDirectHandler: DirectHandler? {
-            if self.rules.isOpen, case .synchronous(_, let handler) = self.handling { handler } else { nil }
+        /// The handler and its direct form, if it is synchronous and only the connection decides whether it runs.
+        var openHandlers: (handler: SynchronousHandler, direct: DirectHandler?)? {
+            if self.rules.isOpen, case .synchronous(let handler, let direct) = self.handling {
+                (handler, direct)
+            } else {
+                nil
+            }
         }
     }
 
@@ -79,8 +78,6 @@ public struct Router: Sendable {
         var observers: [any RefusalObserver] = []
         var mapping = ErrorMapping()
         var limits = RouteLimits()
-
-        var mapsErrors: Bool { !self.mapping.maps.isEmpty }
     }
 
     private struct Entry: Sendable {
@@ -330,7 +327,7 @@ public struct Router: Sendable {
                 // Not `reduce`: a closure that has passed through generic code is called through two others.
                 var mapped = synchronous
                 for scope in scopes { mapped = scope.mapping.around(mapped) }
-                return .synchronous(mapped, scopes.contains(where: \.mapsErrors) ? nil : direct)
+                return .synchronous(mapped, scopes.contains { !$0.mapping.maps.isEmpty } ? nil : direct)
             }
             handler = { try synchronous($0, $1) }
         case .asynchronous(let asynchronous):

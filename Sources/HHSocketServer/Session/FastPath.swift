@@ -77,10 +77,9 @@ extension ServerConnection {
     /// Answers requests as long as they qualify for the fast path.
     func answerOnFastPath(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) {
         guard batch.mayHaveSoundHeader, self.hot.fastPath.isOpen,
-            let handler = self.hot.cachedRoute.openHandler,
+            let (handler, direct) = self.hot.cachedRoute.openHandlers,
             let serials = self.hot.machine.serialsOnFastPath, let session = self.hot.serverContext?.session
         else { return }
-        let directHandler = self.hot.cachedRoute.openDirectHandler
         let (type, largestAnswer) = (self.hot.cachedRoute.type, self.hot.fastPath.largestAnswer)
         var context = ServerContext(session: session, extras: self.hot.fastPath.takeExtras())
         var count = 0
@@ -89,16 +88,15 @@ extension ServerConnection {
             if count % Self.requestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
             let request = ServerRequest(type: header.type, serial: header.serial, body: batch.takePayload(of: header))
             do {
-                if let directHandler {
-                    let body = try directHandler(request, &context) { body, context in
-                        self.answer(header, body, &context, largest: largestAnswer, in: &turn)
+                let body: ByteBuffer? =
+                    if let direct {
+                        try direct(request, &context) { body, context in
+                            self.answer(header, body, &context, largest: largestAnswer, in: &turn)
+                        }
+                    } else {
+                        try handler(request, context)
                     }
-                    guard let body else { continue }
-                    self.answer(header, .ok, body, &context, largest: largestAnswer, in: &turn)
-                } else {
-                    let body = try handler(request, context)
-                    self.answer(header, .ok, body, &context, largest: largestAnswer, in: &turn)
-                }
+                if let body { self.answer(header, .ok, body, &context, largest: largestAnswer, in: &turn) }
             } catch {
                 let (status, body) = self.verdict(of: error, request, context)
                 self.answer(header, status, body, &context, largest: largestAnswer, in: &turn)

@@ -50,15 +50,13 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     struct CachedRoute {
         let type: UInt32
         let route: Router.Route?
-        /// The handler for the fast path.
-        let openHandler: Router.SynchronousHandler?
-        let openDirectHandler: Router.DirectHandler?
+        /// The handler for the fast path, and its direct form.
+        let openHandlers: (handler: Router.SynchronousHandler, direct: Router.DirectHandler?)?
 
         init(type: UInt32, route: Router.Route?) {
             self.type = type
             self.route = route
-            self.openHandler = route?.openHandler
-            self.openDirectHandler = route?.openDirectHandler
+            self.openHandlers = route?.openHandlers
         }
     }
 

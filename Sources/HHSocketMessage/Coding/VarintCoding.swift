@@ -30,11 +30,25 @@ extension VarintCoding {
 
     @inlinable
     public static func decodePacked(_ values: inout [Value], from decoder: inout MessageDecoder) {
+        // Few numbers are read into the stack, and the array is allocated when their number is known.
+        if decoder.end - decoder.cursor <= 32 {
+            withUnsafeTemporaryAllocation(of: Value.self, capacity: 32) { memory in
+                var count = 0
+                while decoder.cursor < decoder.end {
+                    memory.initializeElement(at: count, to: Self.decode(from: &decoder))
+                    count += 1
+                }
+                decoder.charge(count * MemoryLayout<Value>.stride)
+                if decoder.hasFailed { return }
+                let numbers = UnsafeBufferPointer(rebasing: memory[..<count])
+                if values.isEmpty { values = [Value](numbers) } else { values.append(contentsOf: numbers) }
+            }
+            return
+        }
         let count = decoder.countOfVarints()
         decoder.charge(count * MemoryLayout<Value>.stride)
         if decoder.hasFailed { return }
-        // What an array without elements costs more is worth it for many.
-        guard values.isEmpty, count > 16 else {
+        guard values.isEmpty else {
             values.reserveCapacity(values.count + count)
             for _ in 0..<count { values.append(Self.decode(from: &decoder)) }
             return

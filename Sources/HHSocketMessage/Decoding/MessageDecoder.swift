@@ -148,6 +148,11 @@ public struct MessageDecoder: ~Copyable {
     @usableFromInline
     @inline(never)
     mutating func longVarint() -> UInt64 {
+        // Most numbers that have more than one byte have two.
+        if self.end - self.cursor >= 2, self.cursor[0] >= 0x80, self.cursor[1] < 0x80 {
+            defer { self.cursor += 2 }
+            return UInt64(self.cursor[0] & 0x7F) | UInt64(self.cursor[1]) << 7
+        }
         var value: UInt64 = 0
         var shift: UInt64 = 0
         var next = self.cursor

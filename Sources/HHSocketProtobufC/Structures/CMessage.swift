@@ -14,19 +14,21 @@ public import NIOCore
 /// try receipt.withStructure { receipt in print(receipt.pointee.number) }
 /// ```
 public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
-    private enum Content {
-        case packed(ByteBuffer)
-        case unpacked(UnpackedStructure<Structure>)
-    }
-
-    private let content: Content
+    /// The decoded structure; nil if the message was encoded here.
+    ///
+    /// Not the payload of an enumeration beside `packed`: it would be stored with a tag in the pointer, and the leak
+    /// sanitizer would take what a message holds for leaked.
+    private let unpacked: UnpackedStructure<Structure>?
+    /// The encoded message; empty if the message was decoded.
+    private let packed: ByteBuffer
 
     /// Encodes a structure, which remains the caller's.
     ///
     /// - Throws: ``/HHSocketMessage/MessageError`` if a required field is missing, or the encoded message would have 2
     ///   GiB or more.
     public init(packing structure: UnsafePointer<Structure>) throws(MessageError) {
-        self.content = .packed(try Self.packed(structure))
+        self.packed = try Self.packed(structure)
+        self.unpacked = nil
     }
 
     /// Decodes a message. Strings are UTF-8, but may contain a NUL, at which C believes them to end.
@@ -39,7 +41,8 @@ public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
 
     /// Decodes a message within limits, otherwise as ``init(messageBytes:)``.
     public init(messageBytes: UnsafeRawBufferPointer, limits: MessageLimits) throws {
-        self.content = .unpacked(try UnpackedStructure(messageBytes, limits))
+        self.unpacked = try UnpackedStructure(messageBytes, limits)
+        self.packed = ByteBuffer()
     }
 
     public static var protoMessageName: String { String(cString: Structure.descriptor.pointee.name) }
@@ -49,12 +52,9 @@ public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
     /// - Throws: Any error of `body`. ``/HHSocketMessage/MessageError`` for a message that was packed here and cannot
     ///   be unpacked, such as one with a string that is not UTF-8.
     public func withStructure<Result>(_ body: (UnsafePointer<Structure>) throws -> Result) throws -> Result {
-        switch self.content {
-        case .unpacked(let structure): return try structure.withPointer(body)
-        case .packed(let bytes):
-            return try bytes.withUnsafeReadableBytes { bytes in
-                try UnpackedStructure<Structure>(bytes, .standard).withPointer(body)
-            }
+        if let unpacked = self.unpacked { return try unpacked.withPointer(body) }
+        return try self.packed.withUnsafeReadableBytes { bytes in
+            try UnpackedStructure<Structure>(bytes, .standard).withPointer(body)
         }
     }
 
@@ -63,10 +63,7 @@ public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
     }
 
     public func messageBuffer() throws -> ByteBuffer {
-        switch self.content {
-        case .packed(let bytes): bytes
-        case .unpacked(let structure): try structure.withPointer { try Self.packed($0) }
-        }
+        try self.unpacked?.withPointer { try Self.packed($0) } ?? self.packed
     }
 
     private static func packed(_ structure: UnsafePointer<Structure>) throws(MessageError) -> ByteBuffer {

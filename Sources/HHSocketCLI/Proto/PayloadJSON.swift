@@ -23,7 +23,8 @@ struct PayloadJSON: Sendable {
 
     init(_ schema: ProtoSchema, emitsDefaults: Bool = false) {
         self.schema = schema
-        let types = MessageTypes { schema.messages[$0]?.descriptor }
+        let extensions = schema.extensions.map(\.declaration)
+        let types = MessageTypes(extensions: extensions) { schema.messages[$0]?.descriptor }
         var encoding = MessageJSON.EncodingOptions()
         encoding.alwaysPrintFieldsWithNoPresence = emitsDefaults
         encoding.types = types

@@ -32,4 +32,13 @@ public struct MessageExtension: Sendable {
         self.field = declaration.fields()[0]
         self.isMessageSetItem = isMessageSetItem
     }
+
+    /// An extension whose types are known only at run time.
+    ///
+    /// - Parameter field: The declaration; its name is the extension's full name, which has brackets in JSON.
+    package init(ofMessage extendedName: String, _ field: FieldDescriptor, isMessageSetItem: Bool) {
+        self.extendedName = extendedName
+        self.field = field
+        self.isMessageSetItem = isMessageSetItem
+    }
 }

@@ -60,9 +60,12 @@ public struct MessageTypes: Sendable {
     }
 
     /// - Parameter find: Returns the descriptor with a full name.
-    package init(find: @escaping @Sendable (String) -> MessageDescriptor?) {
+    package init(
+        extensions: [MessageExtension] = [],
+        find: @escaping @Sendable (String) -> MessageDescriptor?
+    ) {
         self.find = find
-        self.extensions = ExtensionTable()
+        self.extensions = ExtensionTable(extensions)
     }
 
     /// Returns the message of an `Any`'s type URL, such as `type.googleapis.com/chat.Note`.

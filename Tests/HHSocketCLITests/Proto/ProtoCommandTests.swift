@@ -201,7 +201,7 @@ import Testing
             method.text == #"{"services":[{"name":"test.Echo","file":"everything.proto","methods":[{"name":"#
                 + #""test.Echo/Watch","type":1006,"kind":"serverStream","request":"test.Leaf","#
                 + #""response":"test.Leaf"}]}],"#
-                + #""messages":[],"enums":[]}"# + "\n"
+                + #""messages":[],"enums":[],"extensions":[]}"# + "\n"
         )
         let unknown = try await Command.run(describe + ["test.Leav"])
         #expect(unknown.exitCode == 64)

@@ -7,17 +7,17 @@ struct DescribeCommand: AsyncParsableCommand {
         commandName: "describe",
         abstract: "Describe the declarations of a .proto: methods, pushes and messages.",
         discussion: """
-            Prints services with the type of each method, then messages, including pushes, then enumerations, with their \
-            full names. Without a symbol these are all declarations of the file, but not those that it imports.
+            Prints services with the type of each method, then messages, including pushes, then enumerations and \
+            extensions, with their full names. Without a symbol these are all declarations of the file, but not those that it imports.
             """
     )
 
     @OptionGroup var proto: ProtoOptions
 
-    @Argument(help: "The full name of a service, method, message or enumeration, to describe only that.")
+    @Argument(help: "The full name of a service, method, message, enumeration or extension, to describe only that.")
     var symbol: String?
 
-    @Flag(help: "Print a JSON object: services, messages and enums.")
+    @Flag(help: "Print a JSON object: services, messages, enums and extensions.")
     var json = false
 
     func validate() throws {

@@ -14,6 +14,7 @@ struct SchemaJSON {
             "services": .array(selection.services.map(Self.service)),
             "messages": .array(selection.messages.map(self.message)),
             "enums": .array(selection.enums.map(Self.enumeration)),
+            "extensions": .array(selection.extensions.map(self.`extension`)),
         ])
     }
 
@@ -50,6 +51,18 @@ struct SchemaJSON {
             "file": .string(message.file),
             "pushType": message.pushType.map { .number($0) },
             "fields": .array(fields),
+        ])
+    }
+
+    private func `extension`(_ extension: ProtoExtension) -> JSONValue {
+        let field = `extension`.field
+        return .object([
+            "name": .string(field.name),
+            "extends": .string(`extension`.extended),
+            "file": .string(`extension`.file),
+            "number": .number(field.number),
+            "type": .string(field.typeText(in: self.schema)),
+            "presence": .string(Self.presence(field)),
         ])
     }
 

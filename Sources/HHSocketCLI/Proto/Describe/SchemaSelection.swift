@@ -6,6 +6,7 @@ struct SchemaSelection {
     var services: [ProtoService] = []
     var messages: [ProtoMessage] = []
     var enums: [ProtoEnum] = []
+    var extensions: [ProtoExtension] = []
 
     /// - Parameter symbol: The full name of one declaration; nil for all declarations of the requested files.
     init(_ schema: ProtoSchema, symbol: String?) throws(ProtoError) {
@@ -15,6 +16,8 @@ struct SchemaSelection {
             self.messages = schema.messages.values.filter { files.contains($0.file) && !$0.isMapEntry }
                 .sorted { $0.name < $1.name }
             self.enums = schema.enums.values.filter { files.contains($0.file) }.sorted { $0.name < $1.name }
+            self.extensions = schema.extensions.filter { files.contains($0.file) }
+                .sorted { ($0.extended, $0.field.number) < ($1.extended, $1.field.number) }
             return
         }
         self.services = schema.services.compactMap { service in
@@ -25,9 +28,11 @@ struct SchemaSelection {
         }
         self.messages = schema.messages[symbol].map { [$0] } ?? []
         self.enums = schema.enums[symbol].map { [$0] } ?? []
-        guard self.services.isEmpty, self.messages.isEmpty, self.enums.isEmpty else { return }
+        self.extensions = schema.extensions.filter { $0.field.name == symbol }
+        guard self.services.isEmpty, self.messages.isEmpty, self.enums.isEmpty, self.extensions.isEmpty else { return }
         let names =
             schema.services.flatMap { [$0.name] + $0.methods.map(\.name) } + schema.messages.keys + schema.enums.keys
+            + schema.extensions.map(\.field.name)
         throw ProtoError("There is no \(symbol)\(NearestNames.hint(for: symbol, among: names)).")
     }
 }

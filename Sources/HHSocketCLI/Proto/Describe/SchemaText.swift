@@ -13,7 +13,7 @@ struct SchemaText {
     func text(_ selection: SchemaSelection) -> String {
         let blocks =
             selection.services.map(Self.service) + selection.messages.map(self.message)
-            + selection.enums.map(Self.enumeration)
+            + selection.enums.map(Self.enumeration) + self.extensions(selection.extensions)
         return blocks.joined(separator: "\n")
     }
 
@@ -44,6 +44,13 @@ struct SchemaText {
             text += "  }\n"
         }
         return text + "}\n"
+    }
+
+    /// Returns a block for each extended message.
+    private func extensions(_ extensions: [ProtoExtension]) -> [String] {
+        Dictionary(grouping: extensions, by: \.extended).sorted { $0.key < $1.key }.map { extended, extensions in
+            "extend \(extended) {\n" + extensions.map { self.field($0.field, indent: "  ") }.joined() + "}\n"
+        }
     }
 
     private func field(_ field: ProtoField, indent: String) -> String {

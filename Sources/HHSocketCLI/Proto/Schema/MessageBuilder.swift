@@ -28,8 +28,13 @@ struct MessageBuilder {
         self.oneofs = Dictionary(uniqueKeysWithValues: zip(written, 0...))
     }
 
-    func field(_ field: Google_Protobuf_FieldDescriptorProto, comment: String) throws(ProtoError) -> ProtoField {
-        guard (1...536_870_911).contains(field.number) else {
+    func field(
+        _ field: Google_Protobuf_FieldDescriptorProto,
+        comment: String,
+        isMessageSetItem: Bool = false
+    ) throws(ProtoError) -> ProtoField {
+        // The numbers of a message set's items are no numbers of fields on the wire.
+        guard (1...(isMessageSetItem ? .max - 1 : 536_870_911)).contains(field.number) else {
             throw self.error(field, "cannot have the number \(field.number)")
         }
         let features = self.features.overridden(by: field.options.features)
@@ -68,7 +73,7 @@ struct MessageBuilder {
         return MessageDescriptor(self.name, oneofs: oneofs, descriptors, isMapEntry: self.message.options.mapEntry)
     }
 
-    private static func descriptor(_ field: ProtoField, _ table: DescriptorTable) -> FieldDescriptor {
+    static func descriptor(_ field: ProtoField, _ table: DescriptorTable) -> FieldDescriptor {
         let name = field.typeName ?? ""
         let type: (@Sendable () -> TypeDescriptor)? =
             switch field.kind {

@@ -8,6 +8,8 @@ struct ProtoSchema: Sendable {
     /// The messages, by their full names.
     var messages: [String: ProtoMessage] = [:]
     var enums: [String: ProtoEnum] = [:]
+    /// The extensions of the messages, in the order of their files.
+    var extensions: [ProtoExtension] = []
     var services: [ProtoService] = []
 
     /// Returns the method with a name such as `chat.Chat/Send`.
@@ -73,6 +75,16 @@ struct ProtoField: Sendable {
     var oneof: String?
 
     var isRepeated: Bool { self.presence == .repeated || self.presence == .packed }
+}
+
+/// A field that is declared for a message elsewhere.
+struct ProtoExtension: Sendable {
+    /// The full name of the extended message.
+    var extended: String
+    var file: String
+    /// The field; its name is the extension's full name.
+    var field: ProtoField
+    var declaration: MessageExtension
 }
 
 struct ProtoEnum: Sendable {

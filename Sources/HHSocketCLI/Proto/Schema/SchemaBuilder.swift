@@ -10,6 +10,8 @@ struct SchemaBuilder {
     private let descriptors = DescriptorTable()
     /// The names of map entries, which are synthetic messages.
     private var mapEntries: Set<String> = []
+    /// The names of messages whose extensions have proto1's encoding.
+    private var messageSets: Set<String> = []
 
     /// - Parameter onlyLast: Whether only the last file was requested, and the others are its imports.
     static func schema(of descriptorSet: Data, onlyLast: Bool) throws(ProtoError) -> ProtoSchema {
@@ -23,21 +25,23 @@ struct SchemaBuilder {
         }
         guard let last = set.file.last else { throw ProtoError("it holds no files") }
         var builder = Self()
-        // Maps first, since a field's kind depends on them.
-        for file in set.file { builder.findMapEntries(file.messageType, in: file.package) }
+        // First, since the kinds of fields depend on them.
+        for file in set.file { builder.findSpecialMessages(file.messageType, in: file.package) }
         for file in set.file {
             let isOwn = !file.name.hasPrefix("google/protobuf/") && file.name != "hhsocket/options.proto"
             try builder.add(file, isAskedFor: onlyLast ? file.name == last.name : isOwn)
         }
         try builder.checkReferences()
+        try builder.checkExtensions()
         return builder.schema
     }
 
-    private mutating func findMapEntries(_ messages: [Google_Protobuf_DescriptorProto], in scope: String) {
+    private mutating func findSpecialMessages(_ messages: [Google_Protobuf_DescriptorProto], in scope: String) {
         for message in messages {
             let name = Self.join(scope, message.name)
             if message.options.mapEntry { self.mapEntries.insert(name) }
-            self.findMapEntries(message.nestedType, in: name)
+            if message.options.messageSetWireFormat { self.messageSets.insert(name) }
+            self.findSpecialMessages(message.nestedType, in: name)
         }
     }
 
@@ -60,6 +64,9 @@ struct SchemaBuilder {
         }
         for (index, declaration) in file.enumType.enumerated() {
             try self.add(declaration, in: file.package, origin, features, comments, [5, Int32(index)])
+        }
+        for (index, field) in file.extension.enumerated() {
+            try self.add(field, in: file.package, origin, features, comment: comments[[7, Int32(index)]])
         }
         for (index, service) in file.service.enumerated() {
             self.schema.services.append(Self.service(service, in: file, comments, [6, Int32(index)]))
@@ -85,6 +92,9 @@ struct SchemaBuilder {
         }
         for (index, declaration) in message.enumType.enumerated() {
             try self.add(declaration, in: name, file, features, comments, path + [4, Int32(index)])
+        }
+        for (index, field) in message.extension.enumerated() {
+            try self.add(field, in: name, file, features, comment: comments[path + [6, Int32(index)]])
         }
         let builder = MessageBuilder(message, name, file, features, mapEntries: self.mapEntries)
         var fields: [ProtoField] = []
@@ -128,6 +138,33 @@ struct SchemaBuilder {
         self.descriptors.add(EnumDescriptor(name, values, isClosed: type.isClosed))
     }
 
+    private mutating func add(
+        _ extension: Google_Protobuf_FieldDescriptorProto,
+        in scope: String,
+        _ file: ProtoFile,
+        _ features: ProtoFeatures,
+        comment: String
+    ) throws(ProtoError) {
+        let extended = Self.fullName(`extension`.extendee)
+        let isItem = self.messageSets.contains(extended)
+        // It is a field of no message here.
+        let builder = MessageBuilder(.init(), extended, file, features, mapEntries: self.mapEntries)
+        var field = try builder.field(`extension`, comment: comment, isMessageSetItem: isItem)
+        field.name = Self.join(scope, `extension`.name)
+        field.jsonName = "[\(field.name)]"
+        // Extensions have presence in proto3, too.
+        if field.presence == .implicit { field.presence = .explicit }
+        let descriptor = MessageBuilder.descriptor(field, self.descriptors)
+        self.schema.extensions.append(
+            ProtoExtension(
+                extended: extended,
+                file: file.name,
+                field: field,
+                declaration: .init(ofMessage: extended, descriptor, isMessageSetItem: isItem)
+            )
+        )
+    }
+
     private static func service(
         _ service: Google_Protobuf_ServiceDescriptorProto,
         in file: Google_Protobuf_FileDescriptorProto,
@@ -165,6 +202,32 @@ struct SchemaBuilder {
         for method in self.schema.services.flatMap(\.methods) {
             for type in [method.request, method.response] where self.schema.messages[type] == nil {
                 throw Self.missing(type, method.name)
+            }
+        }
+    }
+
+    /// Checks that the extensions of a message are unlike, and leaves out those of messages that are not in the set, as
+    /// of protobuf's own options in a set without imports.
+    private mutating func checkExtensions() throws(ProtoError) {
+        self.schema.extensions.removeAll { self.schema.messages[$0.extended] == nil }
+        var names: Set<String> = []
+        var numbers: [String: Set<UInt32>] = [:]
+        for `extension` in self.schema.extensions {
+            let (field, extended) = (`extension`.field, `extension`.extended)
+            guard names.insert(field.name).inserted else {
+                throw ProtoError("\(`extension`.file): \(field.name) is declared twice")
+            }
+            let isUsed = self.schema.messages[extended]?.fields.contains { $0.number == field.number } == true
+            guard !isUsed, numbers[extended, default: []].insert(field.number).inserted else {
+                throw ProtoError(
+                    "\(`extension`.file): \(field.name): \(extended) has another field with the number \(field.number)"
+                )
+            }
+            if let type = field.typeName {
+                let isThere =
+                    field.kind == .enum ? self.schema.enums[type] != nil : self.schema.messages[type] != nil
+                guard isThere else { throw Self.missing(type, field.name) }
+                guard !field.isMap else { throw ProtoError("\(field.name): an extension cannot be a map") }
             }
         }
     }

@@ -19,9 +19,10 @@ struct FileServer {
         var router = Router()
         router.register(
             TransferService(store: self.store) { [store] request, _ in
-                guard let file = request.file, let there = try await store.find(request.id) else { return }
-                // A client whose last answer was lost sends the same content again.
-                guard there.file == file else { throw TransferError(.denied, "\(request.id) is there already") }
+                guard request.method == .put, let there = try await store.find(request.id) else { return }
+                // A client whose last answer was lost sends the same content again. It may know the hash only later.
+                let isSame = request.size == there.file.size && [nil, there.file.sha256].contains(request.sha256)
+                guard isSame else { throw TransferError(.denied, "\(request.id) is there already") }
             }
         )
         let server = SocketServer(configuration: .init(listeners: [ServerListener(port: port)]), router: router)

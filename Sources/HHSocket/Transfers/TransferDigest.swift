@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 
 /// The SHA-256 of a file's content.
@@ -40,6 +40,9 @@ public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
     /// The digest of content that is in memory.
     package init(of content: UnsafeRawBufferPointer) { self.bytes = SHA256.hash(of: content) }
 
+    /// The digest as it is sent.
+    package var data: Data { Data(self.bytes) }
+
     /// 64 hexadecimal digits, lower case.
     public var description: String {
         let digits = Array("0123456789abcdef".utf8)
@@ -74,7 +77,7 @@ public struct TransferFile: Hashable, Sendable {
     package var message: Hhsocket_TransferFile {
         var message = Hhsocket_TransferFile()
         message.size = self.size
-        message.sha256 = Data(self.sha256.bytes)
+        message.sha256 = self.sha256.data
         return message
     }
 }

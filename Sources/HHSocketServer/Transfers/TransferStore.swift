@@ -54,6 +54,8 @@ public struct TransferPut: Hashable, Sendable {
     public var writer: UInt64
     /// The owner whose limits apply: the identity of the client, or its network if it has none.
     public var owner: String
+    /// The state of the client's file, if the client has sent one.
+    var source: TransferDigest?
 
     public init(id: TransferID, file: TransferFile, writer: UInt64, owner: String) {
         self.id = id
@@ -112,6 +114,38 @@ public protocol TransferWriter: Sendable {
     /// Ends the work on the file. The received part is kept for the next attempt, unless the file is complete or was
     /// discarded.
     func close() async
+}
+
+/// A store that takes content before the hash of the whole file is known.
+protocol EarlyTransferStore: TransferStore {
+    /// Begins to receive a file, or continues an earlier attempt, like ``TransferStore/begin(_:onEnd:)``.
+    ///
+    /// - Parameter put: The file, whose hash is that of ``TransferPut/early``.
+    /// - Returns: Nil if the hash is required: there is a complete file of this size, or an unfinished one of this size
+    ///   with another source.
+    func beginEarly(
+        _ put: TransferPut,
+        onEnd: @escaping @Sendable (any Error) -> Void
+    ) async throws -> (any EarlyTransferWriter, isChanged: Bool)?
+}
+
+protocol EarlyTransferWriter: TransferWriter {
+    /// Records the hash of the whole file. ``finish()`` comes later.
+    func identify(as sha256: TransferDigest) async throws
+}
+
+extension TransferPut {
+    /// The put with a hash of its source instead of that of its content, which no content has; nil without a source.
+    var early: Self? {
+        guard let source = self.source else { return nil }
+        var hash = SHA256()
+        Array("HHSocket source".utf8).withUnsafeBytes { hash.update($0) }
+        withUnsafeBytes(of: self.file.size.littleEndian) { hash.update($0) }
+        source.bytes.withUnsafeBytes { hash.update($0) }
+        var put = self
+        put.file.sha256 = TransferDigest(hash)
+        return put
+    }
 }
 
 /// Reads content right into the items that carry it.

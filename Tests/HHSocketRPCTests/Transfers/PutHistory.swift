@@ -12,6 +12,7 @@ struct PutHistory {
     /// A deliberate fault, which must break a promise.
     enum Fault: CaseIterable {
         case skipsAPiece, sendsAPieceTwice, sendsTooMuch, hurries, neverStalls, comesBackWhenSuperseded, endsTwice
+        case forgetsTheHash
     }
 
     private enum Event {
@@ -22,6 +23,9 @@ struct PutHistory {
         case finished(attempt: Int)
         case report(attempt: Int, PutMachine<SeededGenerator>.Report)
         case ended(attempt: Int, SocketError?)
+        case found
+        case prepared
+        case announced(attempt: Int)
         case rehashed
         case cut
         case rival
@@ -31,7 +35,7 @@ struct PutHistory {
     /// The store's side.
     private struct Store {
         var whole: TransferFile?
-        var unfinished: (file: TransferFile, length: UInt64, writer: Int)?
+        var unfinished: (file: TransferFile, length: UInt64, writer: Int, isIdentified: Bool)?
         var superseded: Set<Int> = []
         var isDamaged = false
         var wholeFiles: [TransferFile] = []
@@ -42,6 +46,13 @@ struct PutHistory {
     private var generator: SeededGenerator
     private var machine: PutMachine<SeededGenerator>
     private let file: TransferFile
+    /// The time that hashing takes, if content is sent meanwhile.
+    private let hashing: TimeAmount?
+    private var isHashed = false
+    /// Whether the machine has to wait until the source is hashed, which is no stall.
+    private var waitsForHash = false
+    /// Whether the beginning of the present attempt has the hash.
+    private var beganWithHash = false
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private var now: NIODeadline
     private var events: [(time: NIODeadline, number: Int, event: Event)] = []
@@ -63,6 +74,9 @@ struct PutHistory {
     private var results: [Result<TransferFile, TransferError>] = []
     private var wasSuperseded = false
     private var lastProgress: NIODeadline
+    /// Without bytes that moved after many attempts in vain, which are no progress.
+    private var lastCertainProgress: NIODeadline
+    private var opensWithoutGain = 0
     private var broken: String?
     /// The frequency of each event in 1,000 steps.
     private let chances: (cut: Int, refusal: Int, lostAnswer: Int, rival: Int, damage: Int, death: Int)
@@ -87,11 +101,14 @@ struct PutHistory {
         self.generator = generator
         self.now = self.start
         self.lastProgress = self.start
+        self.lastCertainProgress = self.start
         if chance(0, 0, 0, 1) == 1 { self.store.whole = .sample(99, 9) }
         if chance(0, 0, 1) == 1 {
             let length = UInt64.random(in: 0...self.file.size, using: &generator)
-            self.store.unfinished = (self.file, length, 7)
+            self.store.unfinished = (self.file, length, 7, chance(0, 1) == 1)
         }
+        self.hashing =
+            [nil, .milliseconds(2), .milliseconds(50), .seconds(5)].randomElement(using: &self.generator) ?? nil
         self.store.isDamaged = self.chances.damage > Int.random(in: 0..<1_000, using: &generator)
     }
 
@@ -157,7 +174,7 @@ struct PutHistory {
         case .failure(let error) where error.code == .superseded:
             return self.store.superseded.contains(Self.writer) ? nil : "it says superseded, and was not"
         case .failure(let error) where error.code == .stalled:
-            return self.now - self.lastProgress >= .seconds(59) ? nil : "it stalled though something moved"
+            return self.now - self.lastCertainProgress >= .seconds(59) ? nil : "it stalled though something moved"
         case .failure(let error) where error.code == .wrongHash:
             return self.chances.damage > 0 ? nil : "the hash was right"
         case .failure(let error):
@@ -171,7 +188,13 @@ struct PutHistory {
 
     private mutating func perform(_ action: PutMachine<SeededGenerator>.Action) {
         switch action {
-        case .prepare: self.perform(self.machine.prepared(self.file, now: self.now))
+        case .prepare:
+            guard let hashing = self.hashing else { return self.happen(.prepared) }
+            self.soon(.found)
+            self.after(self.now + hashing, .prepared)
+        case .announce(let sha256):
+            if sha256 != self.file.sha256 { self.broken = "it announces another hash" }
+            if self.fault != .forgetsTheHash { self.toStore(.announced(attempt: self.attempt)) }
         case .rehash: self.soon(.rehashed)
         case .open: self.open()
         case .read(let piece): self.soon(.read(piece))
@@ -193,9 +216,11 @@ struct PutHistory {
     private mutating func open() {
         self.attempt += 1
         self.opens.append(self.now)
+        self.opensWithoutGain += 1
         if self.opens.count >= 30, self.now - self.opens[self.opens.count - 30] < .seconds(5) {
             self.broken = "it is opened thirty times within five seconds"
         }
+        self.beganWithHash = self.isHashed
         if self.wasSuperseded { self.broken = "it comes back though it was superseded" }
         (self.reported, self.sent) = (0, 0)
         let delay = self.isConnected ? TimeAmount.milliseconds(1) : self.reconnect()
@@ -263,13 +288,24 @@ struct PutHistory {
             if attempt == self.attempt { self.deliver(report) }
         case .ended(let attempt, let error):
             if attempt == self.attempt { self.perform(self.machine.streamEnded(error, now: self.now)) }
+        case .found: self.perform(self.machine.found(size: self.file.size, now: self.now))
+        case .prepared:
+            self.isHashed = true
+            if self.hashing == nil || self.waitsForHash { self.noteProgress() }
+            self.perform(self.machine.prepared(self.file, now: self.now))
+        case .announced(let attempt):
+            if attempt == self.served { self.store.unfinished?.isIdentified = true }
         case .rehashed:
-            self.lastProgress = self.now
+            self.noteProgress()
             self.perform(self.machine.rehashed(self.file, now: self.now))
         case .cut: self.cut()
         case .rival: self.beginRival()
         case .connectionChanged: self.perform(self.machine.connectionChanged(now: self.now))
         }
+    }
+
+    private mutating func noteProgress() {
+        (self.lastProgress, self.lastCertainProgress) = (self.now, self.now)
     }
 
     private mutating func deliver(_ report: PutMachine<SeededGenerator>.Report) {
@@ -280,9 +316,13 @@ struct PutHistory {
                 return self.perform(self.machine.streamEnded(error, now: self.now))
             }
         }
-        if report.failure == nil {
+        if report.needsHash { self.waitsForHash = true }
+        if report.failure == nil, !report.needsHash {
             self.reported = report.offset
-            if report.offset > self.most { self.lastProgress = self.now }
+            if report.offset > self.most {
+                self.noteProgress()
+                self.opensWithoutGain = 0
+            }
             self.most = max(self.most, report.offset)
         }
         self.perform(self.machine.received(report, now: self.now))
@@ -321,20 +361,38 @@ struct PutHistory {
     private mutating func begin() {
         self.served = self.attempt
         if self.store.superseded.contains(Self.writer) { return self.report(.superseded) }
-        if self.store.whole == self.file { return self.report(complete: true) }
+        if !self.beganWithHash, self.needsHash {
+            self.toClient(.report(attempt: self.attempt, .init(offset: 0, needsHash: true)))
+            self.toClient(.ended(attempt: self.attempt, nil))
+            self.served = nil
+            return
+        }
+        if self.beganWithHash, self.store.whole == self.file { return self.report(complete: true) }
         var changed = false
         if let unfinished = self.store.unfinished {
             if unfinished.writer != Self.writer { self.store.superseded.insert(unfinished.writer) }
             changed = unfinished.file != self.file
             self.store.unfinished?.writer = Self.writer
         }
-        if changed || self.store.unfinished == nil { self.store.unfinished = (self.file, 0, Self.writer) }
+        if changed || self.store.unfinished == nil { self.store.unfinished = (self.file, 0, Self.writer, false) }
+        if self.beganWithHash {
+            self.store.unfinished?.isIdentified = true
+        } else if self.isHashed, self.fault != .forgetsTheHash {
+            // It lies behind the beginning.
+            self.toStore(.announced(attempt: self.attempt))
+        }
         self.report(changed: changed)
+    }
+
+    private var needsHash: Bool {
+        if self.store.whole?.size == self.file.size { return true }
+        guard let unfinished = self.store.unfinished else { return false }
+        return unfinished.file.size == self.file.size && unfinished.isIdentified
     }
 
     private mutating func beginRival() {
         if let unfinished = self.store.unfinished { self.store.superseded.insert(unfinished.writer) }
-        self.store.unfinished = (.sample(50, 2), 10, 1_000 + self.eventCount)
+        self.store.unfinished = (.sample(50, 2), 10, 1_000 + self.eventCount, true)
         if self.store.superseded.contains(Self.writer) {
             self.report(.superseded)
             self.served = nil
@@ -350,6 +408,9 @@ struct PutHistory {
         self.store.unfinished?.length += length
         self.perform(self.machine.acknowledged(length, now: self.now))
         self.lastProgress = self.now
+        if self.opensWithoutGain <= TransferAttempts<SeededGenerator>.maximumVainAttempts {
+            self.lastCertainProgress = self.now
+        }
         self.report()
     }
 
@@ -357,6 +418,10 @@ struct PutHistory {
         guard let unfinished = self.store.unfinished, unfinished.writer == Self.writer else { return }
         guard unfinished.length == unfinished.file.size else {
             self.broken = "it ends its content at \(unfinished.length) of \(unfinished.file.size)"
+            return
+        }
+        guard unfinished.isIdentified else {
+            self.broken = "it ends its content without the hash"
             return
         }
         self.store.unfinished = nil

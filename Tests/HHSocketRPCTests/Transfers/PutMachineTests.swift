@@ -12,6 +12,7 @@ extension PutMachine.Action {
         switch self {
         case .prepare: "prepare"
         case .open: "open"
+        case .announce: "announce"
         case .read(let piece): "read \(piece.offset)+\(piece.length)"
         case .send(let piece): "send \(piece.offset)+\(piece.length)"
         case .finish: "finish"
@@ -328,5 +329,79 @@ extension TransferFile {
     @Test func aClientThatHasGivenUpEndsIt() {
         var machine = self.machine(100)
         #expect(machine.clientGaveUp(self.lost).map(\.text) == ["abandon", "end connectionFailed"])
+    }
+
+    // MARK: Content before the hash
+
+    /// A machine whose first stream is open, and whose source is still being hashed.
+    private func earlyMachine(_ size: UInt64) -> Machine {
+        var settings = Machine.Settings()
+        (settings.pieceLength, settings.window) = (100, 1_000)
+        var machine = Machine("put of f", settings: settings, generator: SeededGenerator(seed: 1))
+        _ = machine.start()
+        #expect(machine.found(size: size, now: self.now).map(\.text) == ["tell 0/\(size)", "open"])
+        machine.opened(now: self.now)
+        return machine
+    }
+
+    @Test func contentIsSentWhileTheSourceIsHashed() {
+        var machine = self.earlyMachine(200)
+        let first = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(first == ["tell 0/200", "read 0+100", "send 0+100", "read 100+100", "send 100+100"])
+        // Only now are the items over.
+        #expect(machine.prepared(.sample(200), now: self.now).map(\.text) == ["announce", "finish"])
+        #expect(self.report(&machine, 200, complete: true) == ["tell 200/200", "end"])
+    }
+
+    @Test func theHashIsSentBeforeTheFirstReport() {
+        var machine = self.earlyMachine(100)
+        #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["announce"])
+        let texts = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(texts == ["tell 0/100", "read 0+100", "send 0+100", "finish"])
+    }
+
+    @Test func serverThatNeedsTheHashWaitsForIt() {
+        var machine = self.earlyMachine(100)
+        let needs = Machine.Report(offset: 0, needsHash: true)
+        #expect(machine.received(needs, now: self.now).map(\.text) == ["abandon"])
+        // The transfer depends on nothing but the source.
+        #expect(machine.nextDeadline == nil)
+        #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["tell 0/100", "open"])
+        machine.opened(now: self.now)
+        // Another such report breaks the rules.
+        #expect(machine.received(needs, now: self.now).map(\.text) == ["abandon", "end invalidRequest"])
+    }
+
+    @Test func hashThatBecomesKnownMeanwhileIsSentAtOnce() {
+        var machine = self.earlyMachine(100)
+        #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["announce"])
+        let needs = Machine.Report(offset: 0, needsHash: true)
+        #expect(machine.received(needs, now: self.now).map(\.text) == ["abandon", "open"])
+    }
+
+    @Test func laterAttemptsBeginWithTheHash() {
+        var machine = self.earlyMachine(100)
+        #expect(machine.streamEnded(self.lost, now: self.now).map(\.text) == ["abandon"])
+        #expect(machine.prepared(.sample(100), now: self.now).isEmpty)
+        let later = machine.nextDeadline ?? self.now
+        #expect(machine.timePassed(now: later).map(\.text) == ["abandon", "open"])
+        let texts = self.run(&machine, machine.received(.init(offset: 0), now: later))
+        #expect(texts == ["tell 0/100", "read 0+100", "send 0+100", "finish"])
+    }
+
+    @Test(arguments: [
+        PutMachine<SeededGenerator>.Report(offset: 100, complete: true),
+        .init(offset: 0, failure: TransferError(.wrongHash, "")), .init(offset: 101),
+    ])
+    func serverThatCannotKnowTheHashIsNotBelieved(_ report: PutMachine<SeededGenerator>.Report) {
+        var machine = self.earlyMachine(100)
+        let end = report.failure == nil ? "end invalidRequest" : "end wrongHash"
+        #expect(machine.received(report, now: self.now).map(\.text) == ["abandon", end])
+        #expect(machine.prepared(.sample(100), now: self.now).isEmpty)
+    }
+
+    @Test func sourceThatCannotBeHashedEndsThePut() {
+        var machine = self.earlyMachine(100)
+        #expect(machine.failed(TransferError(.sourceChanged, "")).map(\.text) == ["abandon", "end sourceChanged"])
     }
 }

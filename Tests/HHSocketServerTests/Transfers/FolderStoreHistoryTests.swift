@@ -174,7 +174,9 @@ extension FolderStoreHistoryTests.History {
     private mutating func failed(_ error: any Error, _ put: TransferPut) {
         switch (error as? TransferError)?.code {
         // Its content has been discarded.
-        case .noRoom?, .wrongHash?: self.offsets[self.key(put)] = nil
+        case .wrongHash?: self.offsets[self.key(put)] = nil
+        // So has the content that it was to replace.
+        case .noRoom?: for bytes in Self.contents() { self.offsets[self.key(TransferPut(put.id, bytes))] = nil }
         case .readOnly?, .superseded?, .quota?, .invalidRequest?: break
         default:
             // Another attempt of the same writer.

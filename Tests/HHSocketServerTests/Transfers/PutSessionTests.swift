@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Foundation
 import HHSocket
 import HHSocketMessage
 import HHSocketTesting
@@ -48,7 +49,8 @@ import Testing
     private static func describe(_ step: PutSession.Step) -> String {
         switch step {
         case .ignore: "ignore"
-        case .begin(let id, let file, let writer): "begin \(id) \(file.size) \(writer)"
+        case .begin(let beginning): "begin \(beginning.id) \(beginning.size) \(beginning.writer)"
+        case .identify(let sha256): "identify \(sha256.bytes[0])"
         case .take(let bytes): "take \(bytes.readableBytes)"
         case .report(let report): "report \(report.offset)"
         case .fail(let error): "fail \(error.code)"
@@ -194,12 +196,61 @@ import Testing
                     #expect(report.offset == taken, "seed \(seed)")
                     position = report.offset
                 case .ignore: position = count == 0 ? position : position + count
-                case .begin, .fail: Issue.record("seed \(seed)")
+                case .begin, .identify, .fail: Issue.record("seed \(seed)")
                 }
                 // A client without an answer restarts at the server's position by itself.
                 if position >= size, !session.isWhole { position = taken }
             }
             #expect(taken == size, "seed \(seed)")
         }
+    }
+
+    // MARK: Content before the hash
+
+    private static func item(_ change: (inout Hhsocket_PutBegin) -> Void) throws -> ByteBuffer {
+        var request = Hhsocket_PutRequest()
+        request.begin.id = "a"
+        request.begin.file.size = 100
+        request.begin.writer = 5
+        change(&request.begin)
+        return try ByteBuffer(message: request)
+    }
+
+    private static func hash(_ bytes: [UInt8]) throws -> ByteBuffer {
+        var request = Hhsocket_PutRequest()
+        request.sha256 = Data(bytes)
+        return try ByteBuffer(message: request)
+    }
+
+    @Test func hashMayFollow() throws {
+        let digest = [UInt8](repeating: 9, count: 32)
+        var session = PutSession()
+        let begin = try Self.item { $0.source = Data(digest) }
+        guard case .begin(let beginning) = session.received(begin) else { return #expect(Bool(false)) }
+        #expect(beginning.sha256 == nil && beginning.source?.bytes == digest)
+        _ = session.begun(at: 0, isChanged: false)
+        #expect(Self.describe(session.received(Self.part(0, 100))) == "take 100")
+        #expect(!session.isWhole)
+        #expect(session.endedEarly().message.contains("without its SHA-256"))
+        #expect(Self.describe(session.received(try Self.hash(digest))) == "identify 9")
+        #expect(session.isWhole)
+        // Only once.
+        #expect(Self.describe(session.received(try Self.hash(digest))) == "fail invalidRequest")
+    }
+
+    @Test func invalidBeginningsWithoutAHash() throws {
+        let short = Data(repeating: 1, count: 31)
+        let whole = Data(repeating: 1, count: 32)
+        for (sha256, source) in [(Data(), Data()), (Data(), short), (short, Data()), (short, whole), (whole, short)] {
+            var session = PutSession()
+            let item = try Self.item { ($0.file.sha256, $0.source) = (sha256, source) }
+            #expect(Self.describe(session.received(item)) == "fail invalidRequest")
+        }
+        var session = try Self.receiving()
+        #expect(Self.describe(session.received(try Self.hash([UInt8](short)))) == "fail invalidRequest")
+        var early = PutSession()
+        _ = early.received(try Self.item { $0.source = Data(repeating: 1, count: 32) })
+        _ = early.begun(at: 0, isChanged: false)
+        #expect(Self.describe(early.received(try Self.hash([UInt8](short)))) == "fail invalidRequest")
     }
 }

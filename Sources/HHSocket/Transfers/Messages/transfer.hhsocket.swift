@@ -204,11 +204,12 @@ package struct Hhsocket_TransferFailure: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// An item of the client of Put. The first is a PutBegin, and all others are content.
+/// An item of the client of Put. The first is a PutBegin; all others are content, and the SHA-256 if PutBegin has none.
 package struct Hhsocket_PutRequest: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hhsocket.PutRequest", """
         1 begin message oneof=kind
         2 content message oneof=kind
+        3 sha256 bytes oneof=kind
         """, types: [Hhsocket_PutBegin.self, Hhsocket_TransferContent.self])
 
     package var kind: OneOf_Kind? = nil
@@ -223,9 +224,17 @@ package struct Hhsocket_PutRequest: HHSocketMessage.ProtobufMessage {
         set { self.kind = .content(newValue) }
     }
 
+    /// The SHA-256 of the whole content, 32 bytes.
+    package var sha256: Data {
+        get { if case .sha256(let value)? = self.kind { value } else { Data() } }
+        set { self.kind = .sha256(newValue) }
+    }
+
     package enum OneOf_Kind: Hashable, Sendable {
         case begin(Hhsocket_PutBegin)
         case content(Hhsocket_TransferContent)
+        /// The SHA-256 of the whole content, 32 bytes.
+        case sha256(Data)
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -246,6 +255,7 @@ package struct Hhsocket_PutRequest: HHSocketMessage.ProtobufMessage {
                 if case .content(let present)? = self.kind { message = present }
                 decoder.message(&message)
                 self.kind = message.map { .content($0) }
+            case 26: self.kind = .sha256(decoder.read(HHSocketMessage.WireBytes.self))
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -256,6 +266,7 @@ package struct Hhsocket_PutRequest: HHSocketMessage.ProtobufMessage {
         switch self.kind {
         case .begin(let value)?: encoder.message(10, value)
         case .content(let value)?: encoder.message(18, value)
+        case .sha256(let value)?: encoder.optional(26, value, HHSocketMessage.WireBytes.self)
         case nil: break
         }
     }
@@ -266,11 +277,13 @@ package struct Hhsocket_PutBegin: HHSocketMessage.ProtobufMessage {
         1 id string
         2 file message optional
         3 writer fixed64
+        4 source bytes
         """, types: [Hhsocket_TransferFile.self])
 
     /// The name of the file: 1 to 128 of A-Z a-z 0-9 . _ - and neither . nor ..
     package var id: String = ""
 
+    /// Without the SHA-256 if `source` is set and the client does not know it yet.
     package var file: Hhsocket_TransferFile {
         get { self._file ?? Hhsocket_TransferFile() }
         set { self._file = newValue }
@@ -283,6 +296,10 @@ package struct Hhsocket_PutBegin: HHSocketMessage.ProtobufMessage {
 
     /// A random number, not 0, that each attempt of one put sends. A new number ends the writer before it.
     package var writer: UInt64 = 0
+
+    /// Stands for the content until the SHA-256 is known: 32 bytes that differ for another file, and for the same file
+    /// after a change; not set by clients that always know the SHA-256.
+    package var source: Data = Data()
 
     /// Fields that this version of the message does not know; kept when it is sent on.
     package var unknownFields = HHSocketMessage.UnknownStorage()
@@ -297,6 +314,7 @@ package struct Hhsocket_PutBegin: HHSocketMessage.ProtobufMessage {
             case 10: decoder.value(&self.id, HHSocketMessage.WireString.self)
             case 18: decoder.message(&self._file)
             case 25: decoder.value(&self.writer, HHSocketMessage.WireFixed64.self)
+            case 34: decoder.value(&self.source, HHSocketMessage.WireBytes.self)
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -304,6 +322,7 @@ package struct Hhsocket_PutBegin: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
+        encoder.value(34, self.source, HHSocketMessage.WireBytes.self)
         encoder.value(25, self.writer, HHSocketMessage.WireFixed64.self)
         encoder.message(18, self._file)
         encoder.value(10, self.id, HHSocketMessage.WireString.self)
@@ -319,6 +338,7 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
         3 complete bool
         4 failure message optional
         5 busy bool
+        6 needs_sha256 bool
         """, types: [Hhsocket_TransferFailure.self])
 
     /// The number of bytes of the file that the server has: content continues from here.
@@ -344,6 +364,10 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
     /// 5 s, so that the client does not consider the connection dead.
     package var busy: Bool = false
 
+    /// The server requires the SHA-256 first, for example because it has a file of this size under this id; nothing else
+    /// is set. The last item: the client begins again when it knows the SHA-256.
+    package var needsSha256: Bool = false
+
     /// Fields that this version of the message does not know; kept when it is sent on.
     package var unknownFields = HHSocketMessage.UnknownStorage()
 
@@ -359,6 +383,7 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
             case 24: decoder.value(&self.complete, HHSocketMessage.WireBool.self)
             case 34: decoder.message(&self._failure)
             case 40: decoder.value(&self.busy, HHSocketMessage.WireBool.self)
+            case 48: decoder.value(&self.needsSha256, HHSocketMessage.WireBool.self)
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -366,6 +391,7 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
+        encoder.value(48, self.needsSha256, HHSocketMessage.WireBool.self)
         encoder.value(40, self.busy, HHSocketMessage.WireBool.self)
         encoder.message(34, self._failure)
         encoder.value(24, self.complete, HHSocketMessage.WireBool.self)

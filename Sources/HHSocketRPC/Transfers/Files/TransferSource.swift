@@ -4,13 +4,24 @@ import NIOCore
 
 /// The content that is put into a store. Its methods may block, and are called one after the other.
 protocol TransferSource: AnyObject, Sendable {
+    /// The state of the source before it is hashed; nil if hashing takes no time that is worth using.
+    func state() throws(TransferError) -> TransferSourceState?
     /// Reads a part of the content, in the time that a thread may take, starting over after the end.
     ///
+    /// - Parameter step: The greatest length of the part.
     /// - Returns: The content's description, once all parts have been read; nil before.
-    func describe() throws(TransferError) -> TransferFile?
+    func describe(step: UInt64) throws(TransferError) -> TransferFile?
     /// Reads a piece as items.
     func items(offset: UInt64, length: UInt64) throws(TransferError) -> [ByteBuffer]
     func close()
+}
+
+/// The properties of a source that are known before it is hashed.
+struct TransferSourceState: Hashable, Sendable {
+    /// The length in bytes.
+    var size: UInt64
+    /// Another for another file, and for the same file after a change.
+    var digest: TransferDigest
 }
 
 /// Bytes in memory.
@@ -21,7 +32,9 @@ final class MemorySource: TransferSource {
         self.bytes = bytes
     }
 
-    func describe() throws(TransferError) -> TransferFile? {
+    func state() throws(TransferError) -> TransferSourceState? { nil }
+
+    func describe(step: UInt64) throws(TransferError) -> TransferFile? {
         self.bytes.withUnsafeReadableBytes { TransferFile(of: $0) }
     }
 
@@ -74,11 +87,17 @@ final class FileSource: TransferSource, @unchecked Sendable {
         if let opened = self.opened.take() { self.files.close(opened.file) }
     }
 
-    func describe() throws(TransferError) -> TransferFile? {
+    func state() throws(TransferError) -> TransferSourceState? {
+        let status = try self.open().status
+        guard status.size > HashedPart.step else { return nil }
+        return TransferSourceState(size: status.size, digest: status.digest)
+    }
+
+    func describe(step: UInt64) throws(TransferError) -> TransferFile? {
         let (file, status) = try self.open()
         let longest = Int(min(UInt64(self.pieceLength), max(1, status.size)))
         var (hashed, memory) = self.hashing.take() ?? (HashedPart(), PieceMemory(length: longest))
-        let end = min(status.size, hashed.length + HashedPart.step)
+        let end = min(status.size, hashed.length + step)
         var next = self.read(file, from: hashed.length, to: end, into: memory.first)
         while let reading = next {
             let length = try reading.finish().get()
@@ -189,9 +208,24 @@ struct HashedPart {
 
     /// The number of bytes that are hashed before other files have their turn.
     static let step: UInt64 = 16 << 20
+    /// The number of bytes that are hashed before content has its turn that is sent meanwhile.
+    static let stepBesideContent: UInt64 = 1 << 20
 
     mutating func append(_ bytes: UnsafeRawBufferPointer) {
         self.hash.update(bytes)
         self.length += UInt64(bytes.count)
+    }
+}
+
+extension FileStatus {
+    /// A hash of everything that changes when the file's content does, and of the file's identity.
+    fileprivate var digest: TransferDigest {
+        var hash = SHA256()
+        let seconds = UInt64(bitPattern: self.modifiedSeconds)
+        let nanoseconds = UInt64(bitPattern: self.modifiedNanoseconds)
+        for number in [self.device, self.number, self.size, seconds, nanoseconds] {
+            withUnsafeBytes(of: number.littleEndian) { hash.update($0) }
+        }
+        return TransferDigest(hash)
     }
 }

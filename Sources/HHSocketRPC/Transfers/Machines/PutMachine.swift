@@ -5,7 +5,8 @@ import NIOCore
 /// Sends a file to a store: decides when to open a stream, what to read and to send, and how it ends. Takes events and
 /// the time, and returns actions; it has no clock, randomness or I/O.
 ///
-/// It knows the size and the hash of the source, which are announced. It does not check that the sent bytes have that
+/// It knows the size and the hash of the source, which are announced. While a large source is hashed, content is sent
+/// already, unless the server requires the hash first; the hash follows. It does not check that the sent bytes have that
 /// hash: the source is checked after each read (``failed(_:)`` if it has changed), and the server compares the hash at
 /// the end.
 struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
@@ -33,14 +34,17 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         var changed = false
         var complete = false
         var busy = false
+        var needsHash = false
         var failure: TransferError?
     }
 
     enum Action: Sendable {
-        /// Open the source and hash it; report ``prepared(_:now:)``.
+        /// Open the source and hash it; report ``found(size:now:)`` if that takes time, and then ``prepared(_:now:)``.
         case prepare
-        /// Open a stream, and send the beginning; report ``opened(now:)``.
+        /// Open a stream, and send the beginning, with the hash if it is known; report ``opened(now:)``.
         case open
+        /// Send the hash.
+        case announce(TransferDigest)
         /// Read a piece; report ``wasRead(_:now:)``.
         case read(Piece)
         /// Send the piece that was read last; report ``hasRoom(now:)`` when the next may be sent.
@@ -63,6 +67,10 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     /// A stream that is open, or being opened.
     private struct Sending: Sendable {
+        /// Whether the beginning had the hash.
+        let beganWithHash: Bool
+        /// Whether the server has been sent the hash.
+        var isAnnounced: Bool
         /// The offset that the server has reported in this attempt; nil before.
         var reported: UInt64?
         /// The offset at which the attempt began.
@@ -80,10 +88,15 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         /// The number of pieces in flight when the server's offset was found to be different: each is answered like the
         /// first.
         var answersToCome: UInt64 = 0
+
+        init(hasHash: Bool) {
+            (self.beganWithHash, self.isAnnounced) = (hasHash, hasHash)
+        }
     }
 
     private enum Phase: Sendable {
         case idle
+        /// The source is hashed, before anything is sent.
         case preparing
         case sending(Sending)
         /// Between attempts.
@@ -100,6 +113,8 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     private let settings: Settings
     private var phase = Phase.idle
     private var attempts: TransferAttempts<Generator>
+    private var size: UInt64?
+    /// The source's size and hash, once it is hashed.
     private var file: TransferFile?
     private var lastPiece: UInt64 = 0
     /// The most that the server has ever reported.
@@ -129,11 +144,29 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return [.prepare]
     }
 
+    /// The source has this size, and will be hashed for some time.
+    mutating func found(size: UInt64, now: NIODeadline) -> [Action] {
+        guard case .preparing = self.phase, self.size == nil else { return [] }
+        return self.begin(size, now: now)
+    }
+
     /// The source has this content.
     mutating func prepared(_ file: TransferFile, now: NIODeadline) -> [Action] {
-        guard case .preparing = self.phase else { return [] }
+        guard self.file == nil, !self.isOver else { return [] }
         self.file = file
-        self.progress.total = file.size
+        switch self.phase {
+        case .preparing: return self.begin(file.size, now: now)
+        case .sending(var sending):
+            sending.isAnnounced = true
+            self.phase = .sending(sending)
+            return [.announce(file.sha256)] + self.goOn()
+        case .idle, .waiting, .checking, .over: return []
+        }
+    }
+
+    private mutating func begin(_ size: UInt64, now: NIODeadline) -> [Action] {
+        self.size = size
+        self.progress.total = size
         self.attempts.begin(now: now)
         return [.tell(self.progress)] + self.open()
     }
@@ -178,7 +211,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     // MARK: The stream
 
     private mutating func open() -> [Action] {
-        self.phase = .sending(Sending())
+        self.phase = .sending(Sending(hasHash: self.file != nil))
         return [.open]
     }
 
@@ -187,22 +220,45 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     /// The server has reported.
     mutating func received(_ report: Report, now: NIODeadline) -> [Action] {
-        guard case .sending(let sending) = self.phase, let file = self.file else { return [] }
+        guard case .sending(let sending) = self.phase, let size = self.size else { return [] }
         self.attempts.opened(now: now)
         if let failure = report.failure { return self.received(failure) }
         if report.busy {
             self.attempts.isAlive(now: now)
             return []
         }
-        guard report.offset <= file.size else {
-            return self.broken("the server reports offset \(report.offset) of \(file.size) bytes")
+        if report.needsHash { return self.hashIsNeeded(sending, now: now) }
+        guard report.offset <= size else {
+            return self.broken("the server reports offset \(report.offset) of \(size) bytes")
         }
         if report.complete {
-            self.progress.completed = file.size
+            guard let file = self.file else {
+                return self.broken("the server reports that the file is complete, and does not know its SHA-256")
+            }
+            self.progress.completed = size
             return [.tell(self.progress)] + self.end(.success(file), abandons: false)
         }
         guard let reported = sending.reported else { return self.receivedFirst(report, sending, now: now) }
         return self.received(report.offset, after: reported, sending, now: now)
+    }
+
+    /// Content cannot be sent before the hash.
+    private mutating func hashIsNeeded(_ sending: Sending, now: NIODeadline) -> [Action] {
+        guard !sending.beganWithHash, sending.reported == nil else {
+            return self.broken("the server requires a SHA-256 that it has been sent")
+        }
+        self.attempts.isAlive(now: now)
+        // It may have become known meanwhile.
+        if self.file != nil { return [.abandon] + self.openAgain(now: now) }
+        self.attempts.rest()
+        self.phase = .preparing
+        return [.abandon]
+    }
+
+    /// Opens a stream at once, on the same connection.
+    private mutating func openAgain(now: NIODeadline) -> [Action] {
+        self.attempts.begin(now: now)
+        return self.open()
     }
 
     private mutating func receivedFirst(_ report: Report, _ sending: Sending, now: NIODeadline) -> [Action] {
@@ -264,7 +320,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     }
 
     private mutating func received(_ failure: TransferError) -> [Action] {
-        guard failure.code == .wrongHash else { return self.end(.failure(failure)) }
+        guard failure.code == .wrongHash, self.file != nil else { return self.end(.failure(failure)) }
         // The cause may be this machine, the network, or the server's earlier bytes.
         self.attempts.rest()
         self.phase = .checking
@@ -281,7 +337,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     /// Sends and reads as much as allowed.
     private mutating func goOn() -> [Action] {
-        guard case .sending(var sending) = self.phase, let file = self.file, let reported = sending.reported else {
+        guard case .sending(var sending) = self.phase, let size = self.size, let reported = sending.reported else {
             return []
         }
         var actions: [Action] = []
@@ -292,13 +348,13 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
             self.bytesSent += piece.length
             actions.append(.send(piece))
         }
-        if sending.reading == nil, sending.ready == nil, let piece = self.nextPiece(sending, file, reported) {
+        if sending.reading == nil, sending.ready == nil, let piece = self.nextPiece(sending, size, reported) {
             self.lastPiece = piece.number
             sending.next = piece.end
             sending.reading = piece
             actions.append(.read(piece))
         }
-        if sending.sent == file.size, !sending.isFinished {
+        if sending.sent == size, sending.isAnnounced, !sending.isFinished {
             sending.isFinished = true
             actions.append(.finish)
         }
@@ -306,8 +362,8 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return actions
     }
 
-    private func nextPiece(_ sending: Sending, _ file: TransferFile, _ reported: UInt64) -> Piece? {
-        let length = min(self.pieceLength(sending), file.size - sending.next)
+    private func nextPiece(_ sending: Sending, _ size: UInt64, _ reported: UInt64) -> Piece? {
+        let length = min(self.pieceLength(sending), size - sending.next)
         guard length > 0, sending.next - reported + length <= max(self.settings.window, self.settings.pieceLength)
         else { return nil }
         return Piece(number: self.lastPiece + 1, offset: sending.next, length: length)

@@ -14,6 +14,8 @@ final class PutRun: TransferRun, @unchecked Sendable {
     private let source: any TransferSource
     private var id: TransferID?
     private var file: TransferFile?
+    /// The state of the source, if content may be sent before it is hashed.
+    private var state: TransferSourceState?
     /// The number of the writer, which all attempts send.
     private let writer = UInt64.random(in: 1...UInt64.max)
     /// The piece that was read last, as items.
@@ -59,6 +61,7 @@ final class PutRun: TransferRun, @unchecked Sendable {
             changed: message.changed,
             complete: message.complete,
             busy: message.busy,
+            needsHash: message.needsSha256,
             failure: message.hasFailure ? TransferError(message.failure) : nil
         )
         self.perform(self.machine.received(report, now: turn.now), in: &turn)
@@ -106,9 +109,10 @@ final class PutRun: TransferRun, @unchecked Sendable {
 
     private func perform(_ action: Machine.Action, in turn: inout Turn) {
         switch action {
-        case .prepare: self.describe { $0.prepared($1, now: $2) }
-        case .rehash: self.describe { $0.rehashed($1, now: $2) }
+        case .prepare: self.prepare()
+        case .rehash: self.describe(step: HashedPart.step) { $0.rehashed($1, now: $2) }
         case .open: self.open()
+        case .announce(let sha256): self.announce(sha256)
         case .read(let piece): self.read(piece)
         case .send(let piece): self.send(piece, in: &turn)
         case .finish: self.call?.finish()
@@ -127,14 +131,37 @@ final class PutRun: TransferRun, @unchecked Sendable {
         }
     }
 
+    private func prepare() {
+        // Without an id there is nothing to begin before the content is hashed, which gives it one.
+        guard self.id != nil else { return self.describe(step: HashedPart.step) { $0.prepared($1, now: $2) } }
+        let source = self.source
+        self.setting.work.submit {
+            // If it fails, so does hashing, which reports the error.
+            let state = (try? source.state()) ?? nil
+            if let state {
+                self.postHere { run, turn in
+                    run.state = state
+                    run.perform(run.machine.found(size: state.size, now: turn.now), in: &turn)
+                }
+            }
+            let step = state == nil ? HashedPart.step : HashedPart.stepBesideContent
+            self.describe(step: step) { $0.prepared($1, now: $2) }
+        }
+    }
+
     /// Hashes the source.
-    private func describe(_ event: @escaping @Sendable (inout Machine, TransferFile, NIODeadline) -> [Machine.Action]) {
+    ///
+    /// - Parameter step: The number of bytes after which other work on the file has its turn.
+    private func describe(
+        step: UInt64,
+        _ event: @escaping @Sendable (inout Machine, TransferFile, NIODeadline) -> [Machine.Action]
+    ) {
         let source = self.source
         self.setting.work.submit {
             guard !self.isUnwanted.load(ordering: .relaxed) else { return }
-            let result = Result { () throws(TransferError) in try source.describe() }
+            let result = Result { () throws(TransferError) in try source.describe(step: step) }
             // The files of others have their turn before the next part.
-            if case .success(nil) = result { return self.describe(event) }
+            if case .success(nil) = result { return self.describe(step: step, event) }
             self.postHere { run, turn in
                 switch result {
                 case .success(nil): break
@@ -154,10 +181,14 @@ final class PutRun: TransferRun, @unchecked Sendable {
     }
 
     private func open() {
-        guard let id = self.id, let file = self.file else { return }
+        guard let id = self.id else { return }
         var begin = Hhsocket_PutBegin()
         begin.id = id.description
-        begin.file = file.message
+        if let state = self.state {
+            begin.file.size = state.size
+            begin.source = state.digest.data
+        }
+        if let file = self.file { begin.file = file.message }
         begin.writer = self.writer
         var message = Hhsocket_PutRequest()
         message.begin = begin
@@ -165,6 +196,14 @@ final class PutRun: TransferRun, @unchecked Sendable {
         self.openStream(self.setting.types.put, .bidirectional)
         // A message without required fields, of this size, can always be encoded.
         guard let bytes = try? message.serializedBytes() else { return }
+        _ = self.call?.put(ByteBuffer(bytes: bytes))
+    }
+
+    private func announce(_ sha256: TransferDigest) {
+        var message = Hhsocket_PutRequest()
+        message.sha256 = sha256.data
+        guard let bytes = try? message.serializedBytes() else { return }
+        // It is short, and need not wait for room.
         _ = self.call?.put(ByteBuffer(bytes: bytes))
     }
 

@@ -9,17 +9,31 @@ import NIOCore
 /// ```
 /// waiting --begin--> opening --begun--> receiving --all has come--> whole
 /// ```
+/// The SHA-256 of the file is part of the beginning, or comes while content is received.
 struct PutSession: Sendable {
     /// The next step of the shell after an item.
     enum Step: Sendable {
         /// Do nothing: the client sent the item before it was told where to continue.
         case ignore
         /// Ask the application and the store.
-        case begin(id: TransferID, file: TransferFile, writer: UInt64)
+        case begin(Beginning)
+        /// The file has this hash, which was not known before: ask the application, and tell the store.
+        case identify(TransferDigest)
         /// Write this part, and then call ``wrote()``.
         case take(ByteBuffer)
         case report(Report)
         case fail(TransferError)
+    }
+
+    /// The announcement of a file.
+    struct Beginning: Hashable, Sendable {
+        var id: TransferID
+        var size: UInt64
+        /// Nil if the client does not know it yet.
+        var sha256: TransferDigest?
+        var writer: UInt64
+        /// The state of the client's file; not nil if there is no hash.
+        var source: TransferDigest?
     }
 
     /// The content of a report to the client.
@@ -38,14 +52,16 @@ struct PutSession: Sendable {
 
     private var phase = Phase.waiting
     private var size: UInt64 = 0
+    /// Whether the hash of the file is known.
+    private var isIdentified = false
     /// The offset at which the next part must begin.
     private var taken: UInt64 = 0
     private var reported: UInt64 = 0
     /// The offset that follows parts at the wrong place; nil if the last part was at the right place.
     private var strayEnd: UInt64?
 
-    /// Whether all of the content has arrived.
-    var isWhole: Bool { self.phase == .receiving && self.taken == self.size }
+    /// Whether all of the content has arrived, and its hash.
+    var isWhole: Bool { self.phase == .receiving && self.taken == self.size && self.isIdentified }
 
     // MARK: The store
 
@@ -81,6 +97,7 @@ struct PutSession: Sendable {
         case .begin(let begin): return self.received(begin)
         case .content(let content):
             return self.received(TransferPart(offset: content.offset, bytes: ByteBuffer(bytes: content.bytes)))
+        case .sha256(let bytes): return self.receivedHash(bytes)
         case nil: return .fail(Self.invalid("an item has neither a beginning nor content"))
         }
     }
@@ -88,14 +105,31 @@ struct PutSession: Sendable {
     private mutating func received(_ begin: Hhsocket_PutBegin) -> Step {
         guard self.phase == .waiting else { return .fail(Self.invalid("a second beginning")) }
         guard let id = TransferID(begin.id) else { return .fail(.invalidID(begin.id)) }
-        guard let file = TransferFile(begin.file), begin.hasFile else {
+        let (sha256, source) = (TransferDigest(bytes: begin.file.sha256), TransferDigest(bytes: begin.source))
+        guard begin.hasFile, sha256 != nil || begin.file.sha256.isEmpty && source != nil else {
             return .fail(Self.invalid("a beginning without size and SHA-256"))
         }
-        guard file.size <= UInt64(Int64.max) else { return .fail(Self.invalid("a size that no file has")) }
+        guard source != nil || begin.source.isEmpty else {
+            return .fail(Self.invalid("a source that has not 32 bytes"))
+        }
+        let size = begin.file.size
+        guard size <= UInt64(Int64.max) else { return .fail(Self.invalid("a size that no file has")) }
         guard begin.writer != 0 else { return .fail(Self.invalid("a beginning without the writer's number")) }
         self.phase = .opening
-        self.size = file.size
-        return .begin(id: id, file: file, writer: begin.writer)
+        self.size = size
+        self.isIdentified = sha256 != nil
+        return .begin(Beginning(id: id, size: size, sha256: sha256, writer: begin.writer, source: source))
+    }
+
+    private mutating func receivedHash(_ bytes: some Sequence<UInt8>) -> Step {
+        guard self.phase == .receiving, !self.isIdentified else {
+            return .fail(Self.invalid("a SHA-256 that was not to be sent"))
+        }
+        guard let sha256 = TransferDigest(bytes: bytes) else {
+            return .fail(Self.invalid("a SHA-256 that has not 32 bytes"))
+        }
+        self.isIdentified = true
+        return .identify(sha256)
     }
 
     private mutating func received(_ part: TransferPart) -> Step {
@@ -123,6 +157,7 @@ struct PutSession: Sendable {
     func endedEarly() -> TransferError {
         switch self.phase {
         case .waiting, .opening: Self.invalid("no beginning")
+        case .receiving where self.taken == self.size: Self.invalid("the content without its SHA-256")
         case .receiving: Self.invalid("the content ended after \(self.taken) of \(self.size) bytes")
         }
     }

@@ -25,12 +25,16 @@ public struct TransferRequest: Hashable, Sendable {
 
     public var method: Method
     public var id: TransferID
-    /// The file to be sent; nil with other methods than ``Method/put``.
-    public var file: TransferFile?
+    /// The length of the file to be sent, in bytes; nil with other methods than ``Method/put``.
+    public var size: UInt64?
+    /// The SHA-256 of the file to be sent; nil with other methods than ``Method/put``, and for a large file as long as
+    /// the client is still computing it.
+    public var sha256: TransferDigest?
 
-    public init(method: Method, id: TransferID, file: TransferFile? = nil) {
+    public init(method: Method, id: TransferID, size: UInt64? = nil, sha256: TransferDigest? = nil) {
         self.method = method
         self.id = id
-        self.file = file
+        self.size = size
+        self.sha256 = sha256
     }
 }

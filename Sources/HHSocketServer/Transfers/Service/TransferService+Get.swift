@@ -29,7 +29,7 @@ extension TransferService {
         guard let request: Hhsocket_GetRequest = try? stream.request.body.message() else {
             throw TransferError(.invalidRequest, "the server was sent a message other than GetRequest")
         }
-        let id = try await self.admit(.get, request.id, nil, context)
+        let id = try await self.admit(.get, request.id, context)
         var busy = Hhsocket_GetItem()
         busy.busy = true
         let reader = try await self.fromStore(stream, sign: ByteBuffer(message: busy)) {

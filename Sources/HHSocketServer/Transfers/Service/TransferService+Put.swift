@@ -29,26 +29,30 @@ extension TransferService {
         var session = PutSession()
         var items = stream.items.makeAsyncIterator()
         guard let first = try await items.next() else { throw session.endedEarly() }
-        let put: TransferPut
+        let beginning: PutSession.Beginning
         switch session.received(first) {
-        case .begin(let id, let file, let writer):
-            let id = try await self.admit(.put, id.description, file, context)
-            put = TransferPut(id: id, file: file, writer: writer, owner: context.session.transferOwner)
+        case .begin(let begun): beginning = begun
         case .fail(let error): throw error
-        case .ignore, .take, .report: throw session.endedEarly()
+        case .ignore, .take, .report, .identify: throw session.endedEarly()
         }
-        let beginning = try await self.fromStore(stream, sign: PutSession.busyItem()) {
-            try await self.store.begin(put) { end.resume(throwing: $0) }
-        }
-        switch beginning {
+        try await self.ask(TransferRequest(beginning), context)
+        switch try await self.begin(
+            TransferPut(beginning, owner: context.session.transferOwner),
+            beginning,
+            stream,
+            end
+        ) {
         case .complete: break
+        case .needsHash: return try await stream.send(PutSession.hashNeededItem())
         case .unfinished(let writer, let isChanged):
-            if writer.offset < put.file.size, put.file.size - writer.offset >= TransferPart.window {
+            if writer.offset < beginning.size, beginning.size - writer.offset >= TransferPart.window {
                 stream.carryContent()
             }
             do {
                 try await stream.send(session.begun(at: writer.offset, isChanged: isChanged).item)
-                try await self.receiveContent(&session, &items, stream, writer)
+                try await self.receiveContent(&session, &items, stream, writer) { sha256 in
+                    try await self.identify(beginning, writer, as: sha256, context)
+                }
             } catch {
                 await writer.close()
                 throw error
@@ -58,21 +62,69 @@ extension TransferService {
         try await stream.send(session.complete().item)
     }
 
+    private enum Begun {
+        case complete
+        case needsHash
+        case unfinished(any TransferWriter, isChanged: Bool)
+    }
+
+    private func begin(
+        _ put: TransferPut,
+        _ beginning: PutSession.Beginning,
+        _ stream: ServerStream,
+        _ end: PutEnd
+    ) async throws -> Begun {
+        let onEnd: @Sendable (any Error) -> Void = { end.resume(throwing: $0) }
+        return try await self.fromStore(stream, sign: PutSession.busyItem()) {
+            guard beginning.sha256 == nil else {
+                switch try await self.store.begin(put, onEnd: onEnd) {
+                case .complete: return .complete
+                case .unfinished(let writer, let isChanged): return .unfinished(writer, isChanged: isChanged)
+                }
+            }
+            guard let store = self.store as? any EarlyTransferStore,
+                let (writer, isChanged) = try await store.beginEarly(put, onEnd: onEnd)
+            else { return .needsHash }
+            return .unfinished(writer, isChanged: isChanged)
+        }
+    }
+
+    /// The hash of the file, which was not known at the beginning, has arrived.
+    private func identify(
+        _ beginning: PutSession.Beginning,
+        _ writer: any TransferWriter,
+        as sha256: TransferDigest,
+        _ context: ServerContext
+    ) async throws {
+        var beginning = beginning
+        beginning.sha256 = sha256
+        do {
+            try await self.ask(TransferRequest(beginning), context)
+        } catch {
+            // Otherwise it would count towards the limits of a client that may not send it.
+            await writer.close()
+            _ = try? await self.store.discard(beginning.id, writer: beginning.writer)
+            throw error
+        }
+        try await self.fromStore { try await (writer as? any EarlyTransferWriter)?.identify(as: sha256) }
+    }
+
     private func receiveContent(
         _ session: inout PutSession,
         _ items: inout ServerStream.Items.Iterator,
         _ stream: ServerStream,
-        _ writer: any TransferWriter
+        _ writer: any TransferWriter,
+        _ identify: (TransferDigest) async throws -> Void
     ) async throws {
         if let writer = writer as? any ThreadedTransferWriter,
             #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
         {
             // Nothing changes threads between the connection's and the one that writes.
             try await withTaskExecutorPreference(writer.executor) {
-                try await self.receiveContent(&session, &items, stream) { try await writer.appendHere($0) }
+                try await self.receiveContent(&session, &items, stream, identify) { try await writer.appendHere($0) }
             }
         } else {
-            try await self.receiveContent(&session, &items, stream) { try await writer.append($0) }
+            try await self.receiveContent(&session, &items, stream, identify) { try await writer.append($0) }
         }
         try await self.fromStore(stream, sign: PutSession.busyItem()) { try await writer.finish() }
     }
@@ -82,6 +134,7 @@ extension TransferService {
         _ session: inout PutSession,
         _ items: inout ServerStream.Items.Iterator,
         _ stream: ServerStream,
+        _ identify: (TransferDigest) async throws -> Void,
         _ append: ([ByteBuffer]) async throws -> Void
     ) async throws {
         while !session.isWhole {
@@ -104,6 +157,7 @@ extension TransferService {
             }
             switch step {
             case .report(let report): try await stream.send(report.item)
+            case .identify(let sha256): try await identify(sha256)
             case .fail(let error): throw error
             case .ignore, .take, .begin: break
             }
@@ -116,6 +170,35 @@ extension PutSession {
         var report = Hhsocket_PutReport()
         report.busy = true
         return try ByteBuffer(message: report)
+    }
+}
+
+extension PutSession {
+    static func hashNeededItem() throws -> ByteBuffer {
+        var report = Hhsocket_PutReport()
+        report.needsSha256 = true
+        return try ByteBuffer(message: report)
+    }
+}
+
+extension TransferRequest {
+    fileprivate init(_ beginning: PutSession.Beginning) {
+        self.init(method: .put, id: beginning.id, size: beginning.size, sha256: beginning.sha256)
+    }
+}
+
+extension TransferPut {
+    /// The put that a client announces. Without its hash it has that of its source.
+    init(_ beginning: PutSession.Beginning, owner: String) {
+        let digest = beginning.sha256 ?? beginning.source ?? TransferDigest(SHA256())
+        self.init(
+            id: beginning.id,
+            file: TransferFile(size: beginning.size, sha256: digest),
+            writer: beginning.writer,
+            owner: owner
+        )
+        self.source = beginning.source
+        if beginning.sha256 == nil, let early = self.early { self = early }
     }
 }
 

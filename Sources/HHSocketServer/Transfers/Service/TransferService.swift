@@ -32,7 +32,8 @@ public struct TransferService: Sendable {
     /// - Parameters:
     ///   - store: The store of the files.
     ///   - types: The type numbers of the four methods, which clients must use too.
-    ///   - authorize: Decides on every request; for a file that is sent, on each attempt. It runs where handlers run.
+    ///   - authorize: Decides on every request; for a file that is sent, on each attempt, and once more when the client
+    ///     knows the file's SHA-256 only after an attempt has begun. It runs where handlers run.
     public init(
         store: any TransferStore,
         types: TransferTypes = TransferTypes(),
@@ -83,7 +84,7 @@ extension TransferService {
         let message: Hhsocket_FindRequest = try request.message()
         var reply = Hhsocket_FindReply()
         do {
-            let id = try await self.admit(.find, message.id, nil, context)
+            let id = try await self.admit(.find, message.id, context)
             let stored = try await self.fromStore { try await self.store.find(id) }
             guard let stored else { throw FolderTransferStore.notFound(id) }
             reply.file = stored.file.message
@@ -98,7 +99,7 @@ extension TransferService {
         let message: Hhsocket_DiscardRequest = try request.message()
         var reply = Hhsocket_DiscardReply()
         do {
-            let id = try await self.admit(.discard, message.id, nil, context)
+            let id = try await self.admit(.discard, message.id, context)
             reply.discarded = try await self.fromStore { try await self.store.discard(id, writer: message.writer) }
         } catch {
             reply.failure = try self.failure(error, .discard, context)
@@ -125,16 +126,20 @@ extension TransferService {
     func admit(
         _ method: TransferRequest.Method,
         _ id: String,
-        _ file: TransferFile?,
         _ context: ServerContext
     ) async throws -> TransferID {
         guard let id = TransferID(id) else { throw TransferError.invalidID(id) }
+        try await self.ask(TransferRequest(method: method, id: id), context)
+        return id
+    }
+
+    /// Asks the application.
+    func ask(_ request: TransferRequest, _ context: ServerContext) async throws {
         do {
-            try await self.authorize(TransferRequest(method: method, id: id, file: file), context)
+            try await self.authorize(request, context)
         } catch {
             throw TransferEnding.Refusal(error: error)
         }
-        return id
     }
 
     /// Marks errors of the store, so that only the log has their text.

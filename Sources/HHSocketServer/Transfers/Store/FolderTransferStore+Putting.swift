@@ -4,14 +4,12 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// How puts begin and end.
-extension FolderTransferStore {
+extension FolderTransferStore: EarlyTransferStore {
     public func begin(
         _ put: TransferPut,
         onEnd: @escaping @Sendable (any Error) -> Void
     ) async throws -> TransferBeginning {
-        for id in self.state.withLockedValue({ [now = self.fileSystem.now()] in $0.ledger.expired(now: now) }) {
-            try? await self.inTurn(of: id) { try self.removeIfExpired(id) }
-        }
+        await self.removeExpired()
         var hashed: HashRecord?
         // A file that changes again and again is not the one that is put.
         for attempt in 0..<4 {
@@ -25,6 +23,38 @@ extension FolderTransferStore {
             }
         }
         throw StatusError(.cancelledByServer)
+    }
+
+    func beginEarly(
+        _ put: TransferPut,
+        onEnd: @escaping @Sendable (any Error) -> Void
+    ) async throws -> (any EarlyTransferWriter, isChanged: Bool)? {
+        await self.removeExpired()
+        let begun = try await self.inTurn(of: put.id) {
+            try self.mayBeginEarly(put) ? self.beginNow(put, nil, mayHash: false, onEnd) : nil
+        }
+        guard case .unfinished(let writer, let isChanged) = begun else { return nil }
+        return (writer, isChanged)
+    }
+
+    /// Whether neither a complete file nor an unfinished one may have the content.
+    private func mayBeginEarly(_ put: TransferPut) throws -> Bool {
+        try self.withRoot { root in
+            if case .file(let status) = try self.visible(put.id, in: root), status.size == put.file.size {
+                return false
+            }
+            let found = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
+                try self.readUnfinished(put.id, in: folder)
+            }
+            guard let file = found??.record.file else { return true }
+            return file == put.file || file.size != put.file.size
+        }
+    }
+
+    private func removeExpired() async {
+        for id in self.state.withLockedValue({ [now = self.fileSystem.now()] in $0.ledger.expired(now: now) }) {
+            try? await self.inTurn(of: id) { try self.removeIfExpired(id) }
+        }
     }
 
     public func discard(_ id: TransferID, writer: UInt64) async throws -> Bool {
@@ -126,7 +156,11 @@ extension FolderTransferStore {
         in folder: CInt,
         _ onEnd: @escaping @Sendable (any Error) -> Void
     ) throws -> Begun {
-        let found = try self.readUnfinished(put.id, in: folder)
+        var found = try self.readUnfinished(put.id, in: folder)
+        // It was begun before the hash was known.
+        if let unfinished = found, let early = put.early, unfinished.record.file == early.file {
+            found = try self.identify(unfinished, as: put.file.sha256, in: folder)
+        }
         let now = self.fileSystem.now()
         // Another process has removed it.
         if found == nil { self.end(put.id, StatusError(.cancelledByServer)) }
@@ -172,14 +206,16 @@ extension FolderTransferStore {
     ) throws -> UnfinishedContent {
         guard let old else {
             // The hash is continued as well.
-            guard let content = self.end(put.id, Self.reason(plan, put.id), closes: false) else {
+            guard var content = self.end(put.id, Self.reason(plan, put.id), closes: false) else {
                 throw StatusError(.overloaded)
             }
+            content.file = put.file
             return content
         }
         let status = try self.fileSystem.status(old)
         let hash = self.takePartialHash(of: .unfinished(put.id), FileKey(status))
-        return UnfinishedContent(old, put.file, offset: status.size, hash: hash ?? PartialHash())
+        let name = found.record.contentName
+        return UnfinishedContent(old, name, put.file, offset: status.size, hash: hash ?? PartialHash())
     }
 
     /// Begins the content that the record describes.
@@ -191,16 +227,14 @@ extension FolderTransferStore {
         in folder: CInt
     ) throws -> UnfinishedContent {
         self.end(put.id, Self.reason(plan, put.id))
-        if let former {
-            try self.fileSystem.removeIfPresent(FolderNames.content(put.id, former.file.sha256), in: folder)
-        }
+        if let former { try self.fileSystem.removeIfPresent(former.contentName, in: folder) }
         let name = FolderNames.content(put.id, put.file.sha256)
         // Content that no record describes.
         try self.fileSystem.removeIfPresent(name, in: folder)
         let descriptor = try self.fileSystem.create(name, in: folder)
         _ = self.fileSystem.lock(descriptor)
         if let old { self.fileSystem.close(old) }
-        return UnfinishedContent(descriptor, put.file)
+        return UnfinishedContent(descriptor, name, put.file)
     }
 
     private static func reason(_ plan: UnfinishedLedger.Plan, _ id: TransferID) -> any Error {
@@ -209,14 +243,27 @@ extension FolderTransferStore {
     }
 
     private func openUnfinished(_ record: UnfinishedRecord, in folder: CInt) throws -> CInt {
-        let name = FolderNames.content(record.id, record.file.sha256)
-        let descriptor = try self.fileSystem.openForWriting(name, in: folder)
+        let descriptor = try self.fileSystem.openForWriting(record.contentName, in: folder)
         guard self.fileSystem.lock(descriptor) else {
             self.fileSystem.close(descriptor)
             // The client tries again, until that process has ended.
             throw StatusError(.overloaded)
         }
         return descriptor
+    }
+
+    /// Records the hash of content that was begun without.
+    func identify(
+        _ unfinished: Unfinished,
+        as sha256: TransferDigest,
+        in folder: CInt
+    ) throws(SystemError) -> Unfinished {
+        var identified = unfinished
+        identified.record.identify(as: sha256)
+        try self.write(identified.record, in: folder)
+        let (received, touched) = (identified.status.size, identified.touched)
+        self.state.withLockedValue { $0.ledger.found(identified.record, received: received, touched: touched) }
+        return identified
     }
 
     private func write(_ record: UnfinishedRecord, in folder: CInt) throws(SystemError) {

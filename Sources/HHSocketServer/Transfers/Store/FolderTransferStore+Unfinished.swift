@@ -43,10 +43,7 @@ extension FolderTransferStore {
                 """
             )
         }
-        let content = try self.fileSystem.statusIfPresent(
-            of: FolderNames.content(id, record.file.sha256),
-            in: folder
-        )
+        let content = try self.fileSystem.statusIfPresent(of: record.contentName, in: folder)
         guard let content, content.kind == .regular, content.size <= record.file.size else {
             self.removeAll(of: id, in: folder)
             return nil
@@ -57,7 +54,7 @@ extension FolderTransferStore {
 
     /// Removes an unfinished file.
     func removeUnfinished(_ record: UnfinishedRecord, in folder: CInt) throws {
-        try self.fileSystem.removeIfPresent(FolderNames.content(record.id, record.file.sha256), in: folder)
+        try self.fileSystem.removeIfPresent(record.contentName, in: folder)
         try self.fileSystem.removeIfPresent(FolderNames.record(record.id), in: folder)
         self.forgetUnfinished(record.id)
     }
@@ -155,7 +152,7 @@ extension FolderTransferStore {
         let name = FolderNames.record(id)
         guard let bytes = try? self.fileSystem.contents(of: name, in: folder, limit: SealedRecord.maximumLength),
             let record = UnfinishedRecord(bytes: bytes), record.id == id,
-            try self.fileSystem.statusIfPresent(of: FolderNames.content(id, record.file.sha256), in: folder) == nil
+            try self.fileSystem.statusIfPresent(of: record.contentName, in: folder) == nil
         else { return try self.readUnfinished(id, in: folder) }
         return nil
     }
@@ -181,8 +178,7 @@ extension FolderTransferStore {
 
     /// Nil if another process is at work on it.
     private func openForRemoval(_ record: UnfinishedRecord, in folder: CInt) throws -> CInt? {
-        let name = FolderNames.content(record.id, record.file.sha256)
-        let descriptor = try self.fileSystem.openForWriting(name, in: folder)
+        let descriptor = try self.fileSystem.openForWriting(record.contentName, in: folder)
         guard self.fileSystem.lock(descriptor) else {
             self.fileSystem.close(descriptor)
             return nil

@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// The writer of an unfinished file of a ``FolderTransferStore``.
-struct FolderTransferWriter: ThreadedTransferWriter {
+struct FolderTransferWriter: ThreadedTransferWriter, EarlyTransferWriter {
     let offset: UInt64
     private let store: FolderTransferStore
     private let live: LivePut
@@ -25,6 +25,10 @@ struct FolderTransferWriter: ThreadedTransferWriter {
     func appendHere(_ parts: [ByteBuffer]) async throws {
         try await self.store.inTurnHere(of: self.live.id) { try self.store.append(parts, to: self.live) }
         await self.store.giveWay()
+    }
+
+    func identify(as sha256: TransferDigest) async throws {
+        try await self.store.inTurn(of: self.live.id) { try self.store.identify(self.live, as: sha256) }
     }
 
     func finish() async throws {
@@ -56,18 +60,34 @@ extension FolderTransferStore {
 
     /// Has the disk write while more content arrives.
     private func flush(_ live: LivePut) throws {
-        let digest = try live.withContent { $0.file.sha256 }
+        let name = try live.withContent { $0.name }
         self.inBackground {
             try? self.withRoot { root in
                 _ = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
                     // A separate descriptor, since the writer's may be closed at any time.
-                    let name = FolderNames.content(live.id, digest)
                     let descriptor = try self.fileSystem.openForReading(name, in: folder)
                     defer { self.fileSystem.close(descriptor) }
                     self.fileSystem.flush(descriptor)
                 }
             }
         }
+    }
+
+    /// Records the hash of content that was begun without.
+    fileprivate func identify(_ live: LivePut, as sha256: TransferDigest) throws {
+        let file = try live.withContent { $0.file }
+        try self.withRoot { root in
+            let isDone = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
+                guard let found = try self.readUnfinished(live.id, in: folder), found.record.file == file else {
+                    return false
+                }
+                _ = try self.identify(found, as: sha256, in: folder)
+                return true
+            }
+            // Another process has removed or replaced it.
+            guard isDone == true else { throw StatusError(.cancelledByServer) }
+        }
+        try live.withContent { $0.file.sha256 = sha256 }
     }
 
     /// Hashes on. Returns whether all has been hashed.
@@ -115,14 +135,14 @@ extension FolderTransferStore {
     // MARK: Finishing
 
     fileprivate func finish(_ live: LivePut) throws {
-        let (descriptor, file, digest) = try live.withContent { content in
+        let (descriptor, name, file, digest) = try live.withContent { content in
             guard content.offset == content.file.size, content.isHashed else {
                 throw TransferError(
                     .invalidRequest,
                     "the content ended after \(content.offset) of \(content.file.size) bytes"
                 )
             }
-            return (content.descriptor, content.file, content.hash.digest)
+            return (content.descriptor, content.name, content.file, content.hash.digest)
         }
         guard digest == file.sha256 else {
             let error = TransferError(
@@ -146,15 +166,14 @@ extension FolderTransferStore {
                 self.remove(live, error)
                 throw error
             }
-            try self.publish(live, file, in: root)
+            try self.publish(live, name, file, in: root)
         }
     }
 
     /// Makes the file visible.
-    private func publish(_ live: LivePut, _ file: TransferFile, in root: CInt) throws {
+    private func publish(_ live: LivePut, _ name: String, _ file: TransferFile, in root: CInt) throws {
         let published = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
             do throws(SystemError) {
-                let name = FolderNames.content(live.id, file.sha256)
                 try self.fileSystem.rename(name, in: folder, to: live.id.description, in: root)
             } catch {
                 if error.isShortage || error.isAbsence { self.remove(live, error.asTransferError) }

@@ -46,7 +46,9 @@ struct PartialHash: Sendable {
 /// it: with each part, eight times its length of the existing content.
 struct UnfinishedContent: Sendable {
     let descriptor: CInt
-    let file: TransferFile
+    /// Its name in the folder of unfinished files.
+    let name: String
+    var file: TransferFile
     /// The number of bytes that have been written.
     private(set) var offset: UInt64
     private(set) var hash: PartialHash
@@ -56,8 +58,15 @@ struct UnfinishedContent: Sendable {
     /// The number of bytes after which the disk is asked to write, so that not everything is written at the end.
     private static let flushInterval: UInt64 = 64 << 20
 
-    init(_ descriptor: CInt, _ file: TransferFile, offset: UInt64 = 0, hash: PartialHash = PartialHash()) {
+    init(
+        _ descriptor: CInt,
+        _ name: String,
+        _ file: TransferFile,
+        offset: UInt64 = 0,
+        hash: PartialHash = PartialHash()
+    ) {
         self.descriptor = descriptor
+        self.name = name
         self.file = file
         self.offset = offset
         self.hash = hash.position <= offset ? hash : PartialHash()

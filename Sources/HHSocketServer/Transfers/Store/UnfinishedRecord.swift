@@ -10,8 +10,11 @@ struct UnfinishedRecord: Hashable, Sendable {
     static let maximumOwnerLength = 256
 
     var id: TransferID
-    /// The file that it will be.
-    var file: TransferFile
+    /// The file that it will be. Its hash stands for one that is not known yet if it is that of ``TransferPut/early``.
+    private(set) var file: TransferFile
+    /// The part of the content's name that differs for other content: the hash of the file, as it was when this content
+    /// was begun.
+    private(set) var name: TransferDigest
     var writer: UInt64
     /// The writers before this one, the oldest first.
     private(set) var superseded: [UInt64] = []
@@ -23,10 +26,18 @@ struct UnfinishedRecord: Hashable, Sendable {
     init(_ put: TransferPut, begun: UInt64) {
         self.id = put.id
         self.file = put.file
+        self.name = put.file.sha256
         self.writer = put.writer
         self.owner = Self.short(put.owner)
         self.begun = begun
     }
+
+    /// The name of the received content.
+    var contentName: String { FolderNames.content(self.id, self.name) }
+
+    /// Records the hash of the content, which was not known before. The content keeps its name, so that this is done
+    /// when the record is replaced.
+    mutating func identify(as sha256: TransferDigest) { self.file.sha256 = sha256 }
 
     /// Returns a short name for an owner, whose name may be long.
     static func short(_ owner: String) -> String {
@@ -43,6 +54,7 @@ struct UnfinishedRecord: Hashable, Sendable {
         }
         if put.file != self.file {
             self.file = put.file
+            self.name = put.file.sha256
             self.begun = now
         }
         self.owner = Self.short(put.owner)
@@ -62,6 +74,7 @@ struct UnfinishedRecord: Hashable, Sendable {
             for writer in self.superseded { record.writeInteger(writer) }
             record.writeShortString(self.owner)
             record.writeInteger(self.begun)
+            if self.name != self.file.sha256 { record.writeDigest(self.name) }
         }
     }
 
@@ -85,10 +98,12 @@ struct UnfinishedRecord: Hashable, Sendable {
             superseded.append(writer)
         }
         guard let owner = record.readShortString(), owner.utf8.count <= Self.maximumOwnerLength,
-            let begun = record.readInteger(as: UInt64.self)
+            let begun = record.readInteger(as: UInt64.self),
+            let name = record.readableBytes == 0 ? digest : record.readDigest()
         else { return nil }
         self.id = id
         self.file = TransferFile(size: size, sha256: digest)
+        self.name = name
         self.writer = writer
         self.superseded = superseded
         self.owner = owner

@@ -13,13 +13,16 @@ final class PutRival {
 
     /// Work whose end is reported to the machine.
     private enum Work {
-        case describe, rehash, open, reconnect, room
+        case find, describe, rehash, open, reconnect, room
         case read(Machine.Piece)
     }
 
     let bytes: [UInt8]
     let file: TransferFile
     let writer: UInt64
+    /// The state of the source; nil if content is not sent before the hash is known.
+    let source: TransferDigest?
+    private var isDescribed = false
     private(set) var machine: Machine
     private var work: [Work] = []
     private(set) var stream: PutRivalStream?
@@ -29,8 +32,9 @@ final class PutRival {
     private(set) var attempts = 0
     private var random: SeededGenerator
 
-    init(_ bytes: [UInt8], writer: UInt64, window: UInt64) {
+    init(_ bytes: [UInt8], source: TransferDigest?, writer: UInt64, window: UInt64) {
         self.bytes = bytes
+        self.source = source
         self.file = TransferFile(of: bytes)
         self.writer = writer
         self.random = SeededGenerator(seed: writer)
@@ -56,7 +60,16 @@ final class PutRival {
 
     func doWork(_ now: NIODeadline) {
         switch self.work.remove(at: Int.random(in: 0..<self.work.count, using: &self.random)) {
-        case .describe: self.perform(self.machine.prepared(self.file, now: now))
+        case .find:
+            self.perform(self.machine.found(size: self.file.size, now: now))
+            self.work.append(.describe)
+        case .describe:
+            // Hashing may take as long as sending.
+            guard self.source == nil || Int.random(in: 0..<8, using: &self.random) == 0 else {
+                return self.work.append(.describe)
+            }
+            self.isDescribed = true
+            self.perform(self.machine.prepared(self.file, now: now))
         case .rehash: self.perform(self.machine.rehashed(self.file, now: now))
         case .reconnect: self.perform(self.machine.connectionChanged(now: now))
         case .room: self.perform(self.machine.hasRoom(now: now))
@@ -65,7 +78,9 @@ final class PutRival {
             self.attempts += 1
             var begin = Hhsocket_PutBegin()
             begin.id = TransferRivals.id.description
-            begin.file = self.file.message
+            begin.file.size = self.file.size
+            if self.isDescribed { begin.file = self.file.message }
+            if let source = self.source { begin.source = source.data }
             begin.writer = self.writer
             var message = Hhsocket_PutRequest()
             message.begin = begin
@@ -88,6 +103,7 @@ final class PutRival {
                 offset: message.offset,
                 changed: message.changed,
                 complete: message.complete,
+                needsHash: message.needsSha256,
                 failure: message.hasFailure ? TransferError(message.failure) : nil
             )
             self.perform(self.machine.received(report, now: now))
@@ -118,7 +134,7 @@ final class PutRival {
         self.work.removeAll { work in
             switch work {
             case .open, .room: true
-            case .describe, .rehash, .reconnect, .read: false
+            case .find, .describe, .rehash, .reconnect, .read: false
             }
         }
     }
@@ -129,7 +145,11 @@ final class PutRival {
 
     private func perform(_ action: Machine.Action) {
         switch action {
-        case .prepare: self.work.append(.describe)
+        case .prepare: self.work.append(self.source == nil ? .describe : .find)
+        case .announce(let sha256):
+            var message = Hhsocket_PutRequest()
+            message.sha256 = sha256.data
+            self.stream?.up.append(Self.item(message))
         case .rehash: self.work.append(.rehash)
         case .open: self.work.append(.open)
         case .leave: self.work.append(.reconnect)
@@ -175,7 +195,10 @@ final class PutRivalStream {
     func serve(_ store: FolderTransferStore, fault: TransferRivals.Fault?) async -> TransferFile? {
         do {
             if let error = self.end.error { throw error }
-            guard let file = try await self.take(store, fault) else { return nil }
+            guard let file = try await self.take(store, fault) else {
+                if self.needsHash { await self.close() }
+                return nil
+            }
             await self.close()
             self.down += [.item(try self.session.complete().item), .end(nil)]
             return file
@@ -186,6 +209,7 @@ final class PutRivalStream {
     }
 
     private var file: TransferFile?
+    private var needsHash = false
 
     private func take(_ store: FolderTransferStore, _ fault: TransferRivals.Fault?) async throws -> TransferFile? {
         guard let item = self.up.removeFirst() else { throw self.session.endedEarly() }
@@ -193,15 +217,29 @@ final class PutRivalStream {
         case .ignore: return nil
         case .fail(let error): throw error
         case .report(let report): self.down.append(.item(try report.item))
-        case .begin(let id, let file, let number):
-            self.file = file
-            let put = TransferPut(id: id, file: file, writer: number, owner: "somebody")
-            switch try await store.begin(put, onEnd: { [end] error in end.resume(throwing: error) }) {
-            case .complete: return file
+        case .begin(let beginning):
+            let put = TransferPut(beginning, owner: "somebody")
+            self.file = put.file
+            let onEnd: @Sendable (any Error) -> Void = { [end] error in end.resume(throwing: error) }
+            guard beginning.sha256 != nil else {
+                guard let (writer, isChanged) = try await store.beginEarly(put, onEnd: onEnd) else {
+                    self.needsHash = true
+                    self.down += [.item(try PutSession.hashNeededItem()), .end(nil)]
+                    return nil
+                }
+                self.writer = writer
+                self.down.append(.item(try self.session.begun(at: writer.offset, isChanged: isChanged).item))
+                return nil
+            }
+            switch try await store.begin(put, onEnd: onEnd) {
+            case .complete: return put.file
             case .unfinished(let writer, let isChanged):
                 self.writer = writer
                 self.down.append(.item(try self.session.begun(at: writer.offset, isChanged: isChanged).item))
             }
+        case .identify(let sha256):
+            self.file?.sha256 = sha256
+            try await (self.writer as? any EarlyTransferWriter)?.identify(as: sha256)
         case .take(let bytes):
             var bytes = bytes
             if fault == .damagesContent { bytes.setInteger(UInt8(0), at: bytes.readerIndex) }

@@ -33,6 +33,10 @@ struct TransferRivals {
     private var random: SeededGenerator
     private let chances: Chances
     private let contents: [[UInt8]]
+    /// Whether the clients send content before they know its hash.
+    private let isEarly: Bool
+    /// Whether the state of a file may be the same after a change.
+    private let mistakesSources: Bool
     private let files = MemoryFileSystem()
     private var store: FolderTransferStore
     private var now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
@@ -60,6 +64,8 @@ struct TransferRivals {
         )
         let sizes = [[300_000, 250_000], [400_000, 400_000], [0, 50_000], [1, 280_000]].randomElement(using: &random)
         self.contents = (sizes ?? []).enumerated().map { content($0.element, seed: seed * 2 + UInt64($0.offset)) }
+        self.isEarly = chance(0, 1) == 1
+        self.mistakesSources = chance(0, 0, 0, 1) == 1
         self.store = try FolderTransferStore(path: "/store", self.files)
         self.random = random
         self.fault = fault
@@ -83,10 +89,21 @@ struct TransferRivals {
     private mutating func happens(_ chance: Int) -> Bool { Int.random(in: 0..<1_000, using: &self.random) < chance }
 
     /// A client begins to put one of the contents.
-    private mutating func begin(_ bytes: [UInt8]? = nil) {
+    ///
+    /// - Parameter former: The client whose process has died.
+    private mutating func begin(after former: PutRival? = nil) {
         self.writers += 1
-        let bytes = bytes ?? self.contents.randomElement(using: &self.random) ?? []
-        self.puts.append(PutRival(bytes, writer: self.writers, window: Self.window))
+        let bytes = former?.bytes ?? self.contents.randomElement(using: &self.random) ?? []
+        let source = former == nil ? self.source(of: bytes) : former?.source
+        self.puts.append(PutRival(bytes, source: source, writer: self.writers, window: Self.window))
+    }
+
+    /// The state of a file with this content: of one of two copies.
+    private mutating func source(of bytes: [UInt8]) -> TransferDigest? {
+        guard self.isEarly, self.happens(800) else { return nil }
+        let copy = UInt8.random(in: 0...1, using: &self.random)
+        let state = self.mistakesSources ? Array("\(bytes.count)".utf8) : bytes + [copy]
+        return state.withUnsafeBytes { TransferDigest(of: $0) }
     }
 
     // MARK: Faults
@@ -105,7 +122,7 @@ struct TransferRivals {
                 let put = self.puts.remove(at: index)
                 self.formerlySent += put.machine.bytesSent
                 self.interruptions += 1
-                self.begin(put.bytes)
+                self.begin(after: put)
             }
         }
         if self.happens(self.chances.serverDeath) { try self.endServer() }
@@ -217,12 +234,16 @@ struct TransferRivals {
                 if file != put.file || !self.published.contains(file) { return "a put succeeded without its file" }
             case .failure(let error) where error.code == .superseded:
                 if self.writers == 1 { return "the only writer was superseded" }
+            case .failure(let error) where error.code == .wrongHash && self.mistakesSources: break
             case .failure(let error):
                 return "a put has ended with \(error)"
             }
         }
         let last = self.visible.map { TransferFile(of: $0) }
-        if last == nil || last != self.published.last { return "what is visible is not the last that was put" }
+        let mayBeNone = self.mistakesSources && self.published.isEmpty
+        if !mayBeNone, last == nil || last != self.published.last {
+            return "what is visible is not the last that was put"
+        }
         if let broken = self.brokenByTheGet { return broken }
         return await self.leftovers ?? self.repetitions
     }
@@ -247,7 +268,8 @@ struct TransferRivals {
 
     /// The excess of repeated content; nil if a single writer repeats at most the content in transit at each loss.
     private var repetitions: String? {
-        guard self.chances.serverDeath == 0, Set(self.puts.map(\.file)).count == 1, let file = self.puts.first?.file
+        guard self.chances.serverDeath == 0, Set(self.puts.map(\.file)).count == 1, let file = self.puts.first?.file,
+            Set(self.puts.map(\.source)).count == 1, !self.mistakesSources
         else {
             return nil
         }

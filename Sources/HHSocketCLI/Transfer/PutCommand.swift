@@ -12,7 +12,8 @@ struct PutCommand: AsyncParsableCommand {
             interrupted, it resumes: the part that the server has already is not sent again. `changed` on stderr means that \
             the server had other unfinished content under this id, and has discarded it.
 
-            The file is read twice: for its SHA-256, and to be sent. A file that changes meanwhile is an error.
+            The file is read twice: for its SHA-256, and to be sent; with an id, both at the same time if it is large. A file \
+            that changes meanwhile is an error.
 
             If the connection is lost or the server cannot be reached, the command tries again until there was no progress \
             for --timeout. All other errors are reported immediately on stderr as `error: CODE: message`; the exit code \

@@ -67,7 +67,8 @@ public struct TransferClient: Sendable {
 
     /// Puts a plain file into the store. Returns at once.
     ///
-    /// The file is read twice: its hash is announced before its content is sent. One that changes meanwhile ends the
+    /// The file is read twice: to compute its hash, and to send it. If it has an id and more than 16 MiB, both happen
+    /// at the same time, unless the server may already have the content. A file that changes meanwhile ends the
     /// transfer with `sourceChanged`, and never becomes a mixture. Another transfer of other content that is put under
     /// the same id ends this one with `superseded`.
     ///

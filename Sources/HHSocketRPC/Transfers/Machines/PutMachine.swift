@@ -6,9 +6,9 @@ import NIOCore
 /// the time, and returns actions; it has no clock, randomness or I/O.
 ///
 /// It knows the size and the hash of the source, which are announced. While a large source is hashed, content is sent
-/// already, unless the server requires the hash first; the hash follows. It does not check that the sent bytes have that
-/// hash: the source is checked after each read (``failed(_:)`` if it has changed), and the server compares the hash at
-/// the end.
+/// already, unless the server requires the hash first; the hash follows. It does not check that the sent bytes have
+/// that hash: the source is checked after each read (``failed(_:)`` if it has changed), and the server compares the
+/// hash at the end.
 struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     struct Settings: Sendable {
         var attempts = TransferAttempts<Generator>.Settings()

@@ -17,13 +17,13 @@ import Testing
                 // protoc-gen-hhsocket of that version.
                 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-                /// Says whom to greet.
+                /// A request to greet someone.
                 public struct Hello_Request: HHSocketMessage.ProtobufMessage {
                     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("hello.Request", """
                         1 name string
                         """)
 
-                    /// The one to be greeted.
+                    /// The name of the person to greet.
                     public var name: String = ""
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -69,7 +69,7 @@ import Testing
                 // protoc-gen-hhsocket of that version.
                 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-                /// Closed.
+                /// A closed enumeration.
                 enum Shapes_Size: HHSocketMessage.ProtobufEnum {
                     static let enumDescriptor = HHSocketMessage.EnumDescriptor("shapes.Size", """
                         3 SMALL
@@ -115,7 +115,7 @@ import Testing
                         11 leaf message required
                         """, types: [Shapes_Size.self, Shapes_Shapes.self, Shapes_Shapes.self, Shapes_Size.self, Shapes_Shapes.self, Shapes_Shapes.Leaf.self])
 
-                    /// Must be there.
+                    /// Required.
                     var must: Int32 {
                         get { self._heap.fields._must ?? 0 }
                         set { self._heap.fields._must = newValue }
@@ -158,7 +158,7 @@ import Testing
                         _modify { yield &self._heap.fields.named }
                     }
 
-                    /// One of them.
+                    /// A oneof.
                     var choice: OneOf_Choice? {
                         get { self._heap.fields.choice }
                         _modify { yield &self._heap.fields.choice }
@@ -199,7 +199,7 @@ import Testing
                     /// Leaves `leaf` without a value.
                     mutating func clearLeaf() { self._heap.fields._leaf = nil }
 
-                    /// One of them.
+                    /// A oneof.
                     enum OneOf_Choice: Hashable, Sendable {
                         case inner(Shapes_Shapes)
                         case chosen(Shapes_Size)
@@ -343,7 +343,7 @@ import Testing
                 // protoc-gen-hhsocket of that version.
                 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-                /// Open.
+                /// An open enumeration.
                 package enum Enums_Level: HHSocketMessage.ProtobufEnum {
                     package static let enumDescriptor = HHSocketMessage.EnumDescriptor("enums.Level", """
                         0 LEVEL_UNSPECIFIED
@@ -352,14 +352,14 @@ import Testing
                         -1 LEVEL_BELOW
                         """)
 
-                    /// Nothing was said.
+                    /// Not specified.
                     case unspecified
                     case high
                     case below
                     /// A number that this version of the enum does not know.
                     case UNRECOGNIZED(Int)
 
-                    /// The same.
+                    /// An alias of LEVEL_HIGH.
                     package static let tall = Enums_Level.high
 
                     package init() { self = .unspecified }
@@ -448,17 +448,17 @@ import Testing
                         4 old string
                         """)
 
-                    /// What trails is told as well.
+                    /// A trailing comment.
                     var trailing: String = ""
 
-                    /// What leads
+                    /// A leading comment
                     ///
                     ///   indented, "quoted", \escaped and /* nested */
                     var leading: String = ""
 
                     var nothing: String = ""
 
-                    /// Given up.
+                    /// Deprecated.
                     ///
                     /// NOTE: This field was marked as deprecated in the .proto file.
                     var old: String = ""

@@ -18,7 +18,7 @@ import Testing
                 // protoc-gen-hhsocket of that version.
                 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-                /// How much of a note is meant.
+                /// The tone of a note.
                 public enum Chat_Tone: HHSocketMessage.ProtobufEnum {
                     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("chat.Tone", """
                         0 TONE_UNSPECIFIED
@@ -52,7 +52,7 @@ import Testing
                     public static let allCases: [Chat_Tone] = [.unspecified, .loud]
                 }
 
-                /// What one says to another.
+                /// A note to another person.
                 public struct Chat_Note: HHSocketMessage.ProtobufMessage {
                     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Note", """
                         1 id uint64
@@ -116,7 +116,7 @@ import Testing
                     public static let pushType: UInt32 = 2001
                 }
 
-                /// Talks.
+                /// A service that sends and receives notes.
                 public enum Chat_Chat {
                     /// The full name, `chat.Chat`.
                     public static let serviceName = "chat.Chat"
@@ -136,13 +136,13 @@ import Testing
                 extension Chat_Chat {
                     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
                     public protocol ClientProtocol: Sendable {
-                        /// Says something.
+                        /// Sends a note.
                         nonisolated(nonsending) func send(
                             _ request: Chat_Note,
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt
 
-                        /// Listens.
+                        /// Receives notes.
                         nonisolated(nonsending) func watch(
                             _ request: Chat_Receipt,
                             options: HHSocketRPC.CallOptions
@@ -157,14 +157,14 @@ import Testing
                 }
 
                 extension Chat_Chat.ClientProtocol {
-                    /// Says something.
+                    /// Sends a note.
                     public nonisolated(nonsending) func send(
                         _ request: Chat_Note
                     ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
                         try await self.send(request, options: .init())
                     }
 
-                    /// Listens.
+                    /// Receives notes.
                     public nonisolated(nonsending) func watch(
                         _ request: Chat_Receipt
                     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note> {
@@ -260,13 +260,13 @@ import Testing
                 extension Chat_Chat {
                     /// The methods of the service, as a server implements them.
                     public protocol ServiceProtocol: Sendable {
-                        /// Says something.
+                        /// Sends a note.
                         func send(
                             _ request: Chat_Note,
                             context: HHSocketServer.ServerContext
                         ) async throws -> Chat_Receipt
 
-                        /// Listens.
+                        /// Receives notes.
                         func watch(
                             _ request: Chat_Receipt,
                             to responses: HHSocketServer.MessageWriter<Chat_Note>,
@@ -323,7 +323,7 @@ import Testing
                     static let pushType: UInt32 = 2001
                 }
 
-                /// Talks.
+                /// A service that sends and receives notes.
                 enum Chat_Chat {
                     /// The full name, `chat.Chat`.
                     static let serviceName = "chat.Chat"
@@ -343,13 +343,13 @@ import Testing
                 extension Chat_Chat {
                     /// The methods of the service, as a server implements them.
                     protocol ServiceProtocol: Sendable {
-                        /// Says something.
+                        /// Sends a note.
                         func send(
                             _ request: Chat_Note,
                             context: HHSocketServer.ServerContext
                         ) async throws -> Chat_Receipt
 
-                        /// Listens.
+                        /// Receives notes.
                         func watch(
                             _ request: Chat_Receipt,
                             to responses: HHSocketServer.MessageWriter<Chat_Note>,

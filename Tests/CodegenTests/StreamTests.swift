@@ -7,7 +7,7 @@ import Testing
     private func declaration(_ beginning: String, _ options: String = "") throws -> String {
         let text = try Generating.text("everything.proto", options)
         // Only the service's part of the file, since declarations of other services have equal names.
-        let parts = text.components(separatedBy: "/// Methods whose names are taken.")
+        let parts = text.components(separatedBy: "/// Methods whose names generated code or Swift uses.")
         return try Generating.declaration(beginning, in: #require(parts.first))
     }
 
@@ -59,7 +59,7 @@ import Testing
         let methods = try self.declaration("protocol ClientProtocol")
         #expect(
             try self.function("func watch(", in: methods) == #"""
-                    /// Answers again and again.
+                    /// Answers with a stream.
                     nonisolated(nonsending) func watch(
                         _ request: Every_Thing_Scalars,
                         options: HHSocketRPC.CallOptions
@@ -68,7 +68,7 @@ import Testing
         )
         #expect(
             try self.function("func upload(", in: methods) == #"""
-                    /// Counts what it is sent.
+                    /// Counts the messages that it receives.
                     nonisolated(nonsending) func upload(
                         options: HHSocketRPC.CallOptions
                     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
@@ -87,7 +87,7 @@ import Testing
         let defaults = try self.declaration("extension Every_Thing_Everything.ClientProtocol")
         #expect(
             try self.function("self.watch(", in: defaults) == #"""
-                    /// Answers again and again.
+                    /// Answers with a stream.
                     nonisolated(nonsending) func watch(
                         _ request: Every_Thing_Scalars
                     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
@@ -97,7 +97,7 @@ import Testing
         )
         #expect(
             try self.function("self.upload(options: .init())", in: defaults) == #"""
-                    /// Counts what it is sent.
+                    /// Counts the messages that it receives.
                     nonisolated(nonsending) func upload() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
                         try await self.upload(options: .init())
                     }
@@ -105,7 +105,7 @@ import Testing
         )
         #expect(
             try self.function("answer(to: produce)", in: defaults) == #"""
-                    /// Counts what it is sent.
+                    /// Counts the messages that it receives.
                     ///
                     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
                     nonisolated(nonsending) func upload(
@@ -158,7 +158,7 @@ import Testing
         let service = try self.declaration("protocol ServiceProtocol")
         #expect(
             try self.function("func watch(", in: service) == #"""
-                    /// Answers again and again.
+                    /// Answers with a stream.
                     func watch(
                         _ request: Every_Thing_Scalars,
                         to responses: HHSocketServer.MessageWriter<Every_Thing_News>,
@@ -168,7 +168,7 @@ import Testing
         )
         #expect(
             try self.function("func upload(", in: service) == #"""
-                    /// Counts what it is sent.
+                    /// Counts the messages that it receives.
                     func upload(
                         _ requests: HHSocketServer.RequestMessages<Every_Thing_Scalars>,
                         context: HHSocketServer.ServerContext

@@ -27,7 +27,7 @@ public struct Files_File: HHSocketMessage.ProtobufMessage {
 
     public var length: UInt64 = 0
 
-    /// The SHA-256 of the whole, 32 bytes.
+    /// The SHA-256 of the whole file, 32 bytes.
     public var digest: Data = Data()
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -60,10 +60,10 @@ public struct Files_Upload: HHSocketMessage.ProtobufMessage {
         2 offset uint64
         """)
 
-    /// By which the server knows the file that is being sent.
+    /// Identifies the upload in later requests.
     public var id: UInt64 = 0
 
-    /// From where on pieces are missing.
+    /// The offset of the first byte that is missing.
     public var offset: UInt64 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -190,13 +190,13 @@ public enum Files_Transfer {
 extension Files_Transfer {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
-        /// Begins to send a file, or goes on with one that was not sent to its end.
+        /// Begins to send a file, or continues one whose transfer was interrupted.
         nonisolated(nonsending) func begin(
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload
 
-        /// Sends a piece. The answer says from where on pieces are missing now.
+        /// Sends a piece. The answer contains the offset of the first byte that is then missing.
         nonisolated(nonsending) func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions
@@ -207,7 +207,7 @@ extension Files_Transfer {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Piece
 
-        /// The same without a round trip for each piece.
+        /// Sends pieces like Send, without a round trip for each.
         nonisolated(nonsending) func sendAll(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload>
@@ -221,14 +221,14 @@ extension Files_Transfer {
 }
 
 extension Files_Transfer.ClientProtocol {
-    /// Begins to send a file, or goes on with one that was not sent to its end.
+    /// Begins to send a file, or continues one whose transfer was interrupted.
     public nonisolated(nonsending) func begin(
         _ request: Files_File
     ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
         try await self.begin(request, options: .init())
     }
 
-    /// Sends a piece. The answer says from where on pieces are missing now.
+    /// Sends a piece. The answer contains the offset of the first byte that is then missing.
     public nonisolated(nonsending) func send(
         _ request: Files_Piece
     ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
@@ -241,12 +241,12 @@ extension Files_Transfer.ClientProtocol {
         try await self.fetch(request, options: .init())
     }
 
-    /// The same without a round trip for each piece.
+    /// Sends pieces like Send, without a round trip for each.
     public nonisolated(nonsending) func sendAll() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload> {
         try await self.sendAll(options: .init())
     }
 
-    /// The same without a round trip for each piece.
+    /// Sends pieces like Send, without a round trip for each.
     ///
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func sendAll(
@@ -389,13 +389,13 @@ extension Files_Transfer {
 extension Files_Transfer {
     /// The methods of the service, as a server implements them.
     public protocol ServiceProtocol: Sendable {
-        /// Begins to send a file, or goes on with one that was not sent to its end.
+        /// Begins to send a file, or continues one whose transfer was interrupted.
         func begin(
             _ request: Files_File,
             context: HHSocketServer.ServerContext
         ) async throws -> Files_Upload
 
-        /// Sends a piece. The answer says from where on pieces are missing now.
+        /// Sends a piece. The answer contains the offset of the first byte that is then missing.
         func send(
             _ request: Files_Piece,
             context: HHSocketServer.ServerContext
@@ -406,7 +406,7 @@ extension Files_Transfer {
             context: HHSocketServer.ServerContext
         ) async throws -> Files_Piece
 
-        /// The same without a round trip for each piece.
+        /// Sends pieces like Send, without a round trip for each.
         func sendAll(
             _ requests: HHSocketServer.RequestMessages<Files_Piece>,
             context: HHSocketServer.ServerContext

@@ -28,7 +28,8 @@ public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
 
     public var value: Data = Data()
 
-    /// Grows with every change of the entry. Of an entry that is to be put: the version that it must have, if it is set.
+    /// Incremented by every change of the entry. In a request to put it: the version that the stored entry must
+    /// have, if set.
     public var version: UInt64 {
         get { self._version ?? 0 }
         set { self._version = newValue }
@@ -38,7 +39,7 @@ public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
     /// Leaves `version` without a value.
     public mutating func clearVersion() { self._version = nil }
 
-    /// When the entry goes by itself; never, if it is not set.
+    /// The time after which the entry expires; if not set, it never expires.
     public var lifetime: HHSocketMessage.Google_Protobuf_Duration {
         get { self._lifetime ?? HHSocketMessage.Google_Protobuf_Duration() }
         set { self._lifetime = newValue }
@@ -110,7 +111,7 @@ public struct Kv_GetReply: HHSocketMessage.ProtobufMessage {
         1 entries map<string,message>
         """, types: [Kv_Entry.self])
 
-    /// Those of the keys that there are.
+    /// The entries of those requested keys that exist.
     public var entries: [String: Kv_Entry] = [:]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -152,7 +153,7 @@ public struct Kv_PutReply: HHSocketMessage.ProtobufMessage {
 
         case unspecified
         case stored
-        /// The entry had another version than was said.
+        /// The stored entry had another version than the request.
         case conflict
         /// A number that this version of the enum does not know.
         case UNRECOGNIZED(Int)
@@ -256,7 +257,7 @@ public struct Kv_DeleteReply: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Sent to everyone when an entry has changed.
+/// Pushed to all clients when an entry has changed.
 public struct Kv_Changed: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.Changed", """
         1 stored message oneof=change
@@ -356,7 +357,7 @@ extension Kv_Store {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply
 
-        /// Every entry whose key begins so, one after the other.
+        /// Returns every entry whose key begins with one of the given keys.
         nonisolated(nonsending) func scan(
             _ request: Kv_GetRequest,
             options: HHSocketRPC.CallOptions
@@ -389,7 +390,7 @@ extension Kv_Store.ClientProtocol {
         try await self.delete(request, options: .init())
     }
 
-    /// Every entry whose key begins so, one after the other.
+    /// Returns every entry whose key begins with one of the given keys.
     public nonisolated(nonsending) func scan(
         _ request: Kv_GetRequest
     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry> {
@@ -546,7 +547,7 @@ extension Kv_Store {
             context: HHSocketServer.ServerContext
         ) async throws -> Kv_DeleteReply
 
-        /// Every entry whose key begins so, one after the other.
+        /// Returns every entry whose key begins with one of the given keys.
         func scan(
             _ request: Kv_GetRequest,
             to responses: HHSocketServer.MessageWriter<Kv_Entry>,

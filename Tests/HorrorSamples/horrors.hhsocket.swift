@@ -1261,7 +1261,7 @@ public struct Fields: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// The same, with the fields on the heap.
+/// The fields of Fields and more, stored on the heap.
 public struct HeapFields: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("horrors.HeapFields", """
         1 self string
@@ -1612,7 +1612,7 @@ public struct Reply: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Services that have the names of what is generated for them.
+/// Services with the names of declarations that are generated for them.
 public enum Client {
     /// The full name, `horrors.Client`.
     public static let serviceName = "horrors.Client"

@@ -228,8 +228,8 @@ import Testing
     @Test(.enabled(if: Self.hasProtoc)) func readsProtosWithTheirComments() async throws {
         let outcome = try await Command.run(["describe", "--proto", TestProtos.source, "test.Leaf"])
         #expect(outcome.exitCode == 0, "\(outcome.errors)")
-        #expect(outcome.text.hasPrefix("// Something small.\nmessage test.Leaf {\n"))
-        #expect(outcome.lines.contains("  // What it says."))
+        #expect(outcome.text.hasPrefix("// A small message.\nmessage test.Leaf {\n"))
+        #expect(outcome.lines.contains("  // The text."))
     }
 
     @Test(.enabled(if: Self.hasProtoc)) func committedDescriptorSetIsThatOfTheProto() async throws {

@@ -10,7 +10,7 @@ public import HHSocketServer
 // protoc-gen-hhsocket of that version.
 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-/// Something to remember; pushed when it was changed.
+/// A note, pushed when it has changed.
 public struct Notes_Note: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("notes.Note", """
         1 text string
@@ -43,7 +43,7 @@ extension Notes_Note: HHSocketMessage.PushMessage {
     public static let pushType: UInt32 = 2001
 }
 
-/// Keeps notes.
+/// A store of notes.
 public enum Notes_Notes {
     /// The full name, `notes.Notes`.
     public static let serviceName = "notes.Notes"
@@ -67,18 +67,18 @@ public enum Notes_Notes {
 extension Notes_Notes {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
-        /// Keeps one.
+        /// Stores a note.
         nonisolated(nonsending) func keep(
             _ request: Notes_Note,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty
 
-        /// Keeps many.
+        /// Stores several notes.
         nonisolated(nonsending) func keepAll(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty>
 
-        /// All that are kept.
+        /// Returns all stored notes.
         nonisolated(nonsending) func list(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
@@ -93,19 +93,19 @@ extension Notes_Notes {
 }
 
 extension Notes_Notes.ClientProtocol {
-    /// Keeps one.
+    /// Stores a note.
     public nonisolated(nonsending) func keep(
         _ request: Notes_Note
     ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
         try await self.keep(request, options: .init())
     }
 
-    /// Keeps many.
+    /// Stores several notes.
     public nonisolated(nonsending) func keepAll() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty> {
         try await self.keepAll(options: .init())
     }
 
-    /// Keeps many.
+    /// Stores several notes.
     ///
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func keepAll(
@@ -115,7 +115,7 @@ extension Notes_Notes.ClientProtocol {
         try await self.keepAll(options: options).answer(to: produce)
     }
 
-    /// All that are kept.
+    /// Returns all stored notes.
     public nonisolated(nonsending) func list(
         _ request: HHSocketMessage.Google_Protobuf_Empty
     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<HHSocketMessage.Google_Protobuf_Empty, Notes_Note> {
@@ -168,19 +168,19 @@ extension Notes_Notes {
 extension Notes_Notes {
     /// The methods of the service, as a server implements them.
     public protocol ServiceProtocol: Sendable {
-        /// Keeps one.
+        /// Stores a note.
         func keep(
             _ request: Notes_Note,
             context: HHSocketServer.ServerContext
         ) async throws -> HHSocketMessage.Google_Protobuf_Empty
 
-        /// Keeps many.
+        /// Stores several notes.
         func keepAll(
             _ requests: HHSocketServer.RequestMessages<Notes_Note>,
             context: HHSocketServer.ServerContext
         ) async throws -> HHSocketMessage.Google_Protobuf_Empty
 
-        /// All that are kept.
+        /// Returns all stored notes.
         func list(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             to responses: HHSocketServer.MessageWriter<Notes_Note>,

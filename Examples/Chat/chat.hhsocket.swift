@@ -195,7 +195,7 @@ struct Chat_Typing: HHSocketMessage.ProtobufMessage {
 }
 
 extension Chat_Note: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     static let pushType: UInt32 = 2001
 }
 
@@ -240,7 +240,7 @@ extension Chat_Chat {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -268,14 +268,14 @@ extension Chat_Chat.ClientProtocol {
         try await self.compose(options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Chat_Chat {
-    /// Calls the service.
+    /// A client of the service.
     struct Client: ClientProtocol {
         /// The client that makes the calls.
         let client: HHSocketRPC.SocketClient
@@ -312,15 +312,15 @@ extension Chat_Chat {
 }
 
 extension Chat_Chat {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     struct MockClient: ClientProtocol {
-        /// Answers `send`.
+        /// The handler of `send`.
         var onSend: (@Sendable (Chat_Message) async throws -> Chat_Receipt)?
-        /// Answers `recall`.
+        /// The handler of `recall`.
         var onRecall: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> Chat_History)?
-        /// Answers `compose`.
+        /// The handler of `compose`.
         var onCompose: (@Sendable () async throws -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         let pushSource = HHSocketRPC.MockPushes()
 
         init() {}
@@ -403,8 +403,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `chat.Chat` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Chat_Chat.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Chat_Chat.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     mutating func register(
         _ service: some Chat_Chat.ServiceProtocol,
         as _: Chat_Chat.Type = Chat_Chat.self,

@@ -228,7 +228,7 @@ extension Feed_Feed {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -258,14 +258,14 @@ extension Feed_Feed.ClientProtocol {
         try await self.like(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Feed_Feed {
-    /// Calls the service.
+    /// A client of the service.
     struct Client: ClientProtocol {
         /// The client that makes the calls.
         let client: HHSocketRPC.SocketClient
@@ -329,8 +329,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `feed.Feed` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Feed_Feed.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Feed_Feed.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     mutating func register(
         _ service: some Feed_Feed.ServiceProtocol,
         as _: Feed_Feed.Type = Feed_Feed.self,

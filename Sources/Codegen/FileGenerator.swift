@@ -83,7 +83,7 @@ struct FileGenerator {
                 "extension \(self.context.names.namer.fullName(message: message)): \(Names.runtime).PushMessage {"
             )
             printer.printIndented(
-                "/// The number by which it is pushed.",
+                "/// The type of the frames in which the message is pushed.",
                 "\(self.context.access)static let pushType: UInt32 = \(number)"
             )
             printer.print("}")

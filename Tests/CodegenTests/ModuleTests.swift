@@ -172,7 +172,7 @@ import Testing
         ("ServiceSuffix=R.P", "ServiceSuffix=R.P: expected letters and digits, such as RPC"),
         ("UseAccessLevelOnImports=public", "UseAccessLevelOnImports=public: expected true or false"),
     ])
-    func `An option that makes no sense is an error`(options: String, error: String) throws {
+    func `An invalid option is an error`(options: String, error: String) throws {
         #expect(try Generating.diagnostics("hello.proto", options: options) == ["--hhsocket_opt: \(error)"])
     }
 

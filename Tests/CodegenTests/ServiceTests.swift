@@ -112,7 +112,7 @@ import Testing
                 }
 
                 extension Chat_Note: HHSocketMessage.PushMessage {
-                    /// The number by which it is pushed.
+                    /// The type of the frames in which the message is pushed.
                     public static let pushType: UInt32 = 2001
                 }
 
@@ -148,7 +148,7 @@ import Testing
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note>
 
-                        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+                        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
                         func pushes<Push: HHSocketMessage.PushMessage>(
                             _ type: Push.Type,
                             buffering: HHSocketRPC.PushBufferingPolicy
@@ -171,14 +171,14 @@ import Testing
                         try await self.watch(request, options: .init())
                     }
 
-                    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+                    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
                     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
                         self.pushes(type, buffering: .default)
                     }
                 }
 
                 extension Chat_Chat {
-                    /// Calls the service.
+                    /// A client of the service.
                     public struct Client: ClientProtocol {
                         /// The client that makes the calls.
                         public let client: HHSocketRPC.SocketClient
@@ -209,13 +209,13 @@ import Testing
                 }
 
                 extension Chat_Chat {
-                    /// Answers calls by the handlers that a test gives it. A call without one throws.
+                    /// Answers calls with the handlers that a test sets. A call without a handler throws.
                     public struct MockClient: ClientProtocol {
-                        /// Answers `send`.
+                        /// The handler of `send`.
                         public var onSend: (@Sendable (Chat_Note) async throws -> Chat_Receipt)?
-                        /// Answers `watch`.
+                        /// The handler of `watch`.
                         public var onWatch: (@Sendable (Chat_Receipt) async throws -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note>)?
-                        /// Sends to every sequence of pushes that was got from this mock.
+                        /// Sends pushes to every sequence that this mock has returned.
                         public let pushSource = HHSocketRPC.MockPushes()
 
                         public init() {}
@@ -279,8 +279,8 @@ import Testing
                     /// Answers every method of `chat.Chat` with `service`.
                     ///
                     /// - Parameters:
-                    ///   - as: Needed only where one type implements several services: `Chat_Chat.self`.
-                    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+                    ///   - as: Required only if one type implements several services: `Chat_Chat.self`.
+                    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
                     public mutating func register(
                         _ service: some Chat_Chat.ServiceProtocol,
                         as _: Chat_Chat.Type = Chat_Chat.self,
@@ -319,7 +319,7 @@ import Testing
                 extension Chat_Receipt: HHSocketMessage.MessageBody {}
 
                 extension Chat_Note: HHSocketMessage.PushMessage {
-                    /// The number by which it is pushed.
+                    /// The type of the frames in which the message is pushed.
                     static let pushType: UInt32 = 2001
                 }
 
@@ -362,8 +362,8 @@ import Testing
                     /// Answers every method of `chat.Chat` with `service`.
                     ///
                     /// - Parameters:
-                    ///   - as: Needed only where one type implements several services: `Chat_Chat.self`.
-                    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+                    ///   - as: Required only if one type implements several services: `Chat_Chat.self`.
+                    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
                     mutating func register(
                         _ service: some Chat_Chat.ServiceProtocol,
                         as _: Chat_Chat.Type = Chat_Chat.self,

@@ -3837,12 +3837,12 @@ public struct Every_Thing_News: HHSocketMessage.ProtobufMessage {
 }
 
 extension Every_Thing_News: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     public static let pushType: UInt32 = 2001
 }
 
 extension Every_Thing_News.Flash: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     public static let pushType: UInt32 = 2002
 }
 
@@ -3925,7 +3925,7 @@ extension Every_Thing_Everything {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -3988,14 +3988,14 @@ extension Every_Thing_Everything.ClientProtocol {
         try await self.old(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Every_Thing_Everything {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -4059,23 +4059,23 @@ extension Every_Thing_Everything {
 }
 
 extension Every_Thing_Everything {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `ask`.
+        /// The handler of `ask`.
         public var onAsk: (@Sendable (Every_Thing_Scalars) async throws -> Every_Thing_Optionals)?
-        /// Answers `ping`.
+        /// The handler of `ping`.
         public var onPing: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> HHSocketMessage.Google_Protobuf_Empty)?
-        /// Answers `inner`.
+        /// The handler of `inner`.
         public var onInner: (@Sendable (Every_Thing_Outer.Middle.Inner) async throws -> Every_Thing_News.Flash)?
-        /// Answers `watch`.
+        /// The handler of `watch`.
         public var onWatch: (@Sendable (Every_Thing_Scalars) async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
-        /// Answers `upload`.
+        /// The handler of `upload`.
         public var onUpload: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
-        /// Answers `talk`.
+        /// The handler of `talk`.
         public var onTalk: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
-        /// Answers `old`.
+        /// The handler of `old`.
         public var onOld: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -4237,8 +4237,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Everything` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Every_Thing_Everything.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Every_Thing_Everything.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Every_Thing_Everything.ServiceProtocol,
         as _: Every_Thing_Everything.Type = Every_Thing_Everything.self,
@@ -4423,7 +4423,7 @@ extension Every_Thing_Taken {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -4543,14 +4543,14 @@ extension Every_Thing_Taken.ClientProtocol {
         try await self.repeat(options: options).answer(to: produce)
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Every_Thing_Taken {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -4675,41 +4675,41 @@ extension Every_Thing_Taken {
 }
 
 extension Every_Thing_Taken {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `default`.
+        /// The handler of `default`.
         public var onDefault: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `init_`.
+        /// The handler of `init_`.
         public var onInit: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `self_`.
+        /// The handler of `self_`.
         public var onSelf: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `client`.
+        /// The handler of `client`.
         public var onClient: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `pushes`.
+        /// The handler of `pushes`.
         public var onPushes: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `pushSource`.
+        /// The handler of `pushSource`.
         public var onPushSource: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `register`.
+        /// The handler of `register`.
         public var onRegister: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `type`.
+        /// The handler of `type`.
         public var onType: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `serviceName`.
+        /// The handler of `serviceName`.
         public var onServiceName: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `throws`.
+        /// The handler of `throws`.
         public var onThrows: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `getHTTPURL`.
+        /// The handler of `getHTTPURL`.
         public var onGetHTTPURL: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `send`.
+        /// The handler of `send`.
         public var onSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Answers `finish`.
+        /// The handler of `finish`.
         public var onFinish: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Answers `answer`.
+        /// The handler of `answer`.
         public var onAnswer: (@Sendable (Every_Thing_Nothing) async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Answers `onSend`.
+        /// The handler of `onSend`.
         public var onOnSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Answers `repeat`.
+        /// The handler of `repeat`.
         public var onRepeat: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -5038,8 +5038,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Taken` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Every_Thing_Taken.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Every_Thing_Taken.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Every_Thing_Taken.ServiceProtocol,
         as _: Every_Thing_Taken.Type = Every_Thing_Taken.self,
@@ -5105,7 +5105,7 @@ public enum Every_Thing_Idle {
 extension Every_Thing_Idle {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -5114,14 +5114,14 @@ extension Every_Thing_Idle {
 }
 
 extension Every_Thing_Idle.ClientProtocol {
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Every_Thing_Idle {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -5138,9 +5138,9 @@ extension Every_Thing_Idle {
 }
 
 extension Every_Thing_Idle {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -5164,8 +5164,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Idle` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Every_Thing_Idle.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Every_Thing_Idle.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Every_Thing_Idle.ServiceProtocol,
         as _: Every_Thing_Idle.Type = Every_Thing_Idle.self,

@@ -311,7 +311,7 @@ public struct Kv_Changed: HHSocketMessage.ProtobufMessage {
 }
 
 extension Kv_Changed: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     public static let pushType: UInt32 = 2101
 }
 
@@ -363,7 +363,7 @@ extension Kv_Store {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -397,14 +397,14 @@ extension Kv_Store.ClientProtocol {
         try await self.scan(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Kv_Store {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -449,17 +449,17 @@ extension Kv_Store {
 }
 
 extension Kv_Store {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `get`.
+        /// The handler of `get`.
         public var onGet: (@Sendable (Kv_GetRequest) async throws -> Kv_GetReply)?
-        /// Answers `put`.
+        /// The handler of `put`.
         public var onPut: (@Sendable (Kv_Entry) async throws -> Kv_PutReply)?
-        /// Answers `delete`.
+        /// The handler of `delete`.
         public var onDelete: (@Sendable (Kv_DeleteRequest) async throws -> Kv_DeleteReply)?
-        /// Answers `scan`.
+        /// The handler of `scan`.
         public var onScan: (@Sendable (Kv_GetRequest) async throws -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry>)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -560,8 +560,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `kv.Store` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Kv_Store.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Kv_Store.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Kv_Store.ServiceProtocol,
         as _: Kv_Store.Type = Kv_Store.self,

@@ -63,7 +63,7 @@ extension OutboxStore {
                         entry: nil,
                         reason: .unreadable,
                         status: nil,
-                        explanation: "the row of message \(id) in \(self.path) makes no sense",
+                        explanation: "the row of message \(id) in \(self.path) is invalid",
                         date: now,
                         byteCount: Int.fromDatabaseValue(row["stored"]) ?? 0
                     )
@@ -180,7 +180,7 @@ extension OutboxStore {
             else {
                 throw OutboxError(
                     .corrupted,
-                    message: "message \(id) in \(self.path) cannot be read: its body or its metadata make no sense"
+                    message: "message \(id) in \(self.path) cannot be read: its body or its metadata is malformed"
                 )
             }
             return (ByteBuffer(bytes: body), metadata)
@@ -251,7 +251,7 @@ extension OutboxStore {
             guard let entry = Self.entry(row, id) else {
                 throw OutboxError(
                     .corrupted,
-                    message: "dead letter \(id) in \(self.path) makes no sense; it can only be removed"
+                    message: "dead letter \(id) in \(self.path) is invalid; it can only be removed"
                 )
             }
             let content = try self.content(row, id)

@@ -17,7 +17,7 @@ struct ClientGenerator {
         let access = self.context.access
         printer.print("", "extension \(self.service) {")
         printer.withIndentation { printer in
-            printer.print("/// Calls the service.", "\(access)struct Client: ClientProtocol {")
+            printer.print("/// A client of the service.", "\(access)struct Client: ClientProtocol {")
             printer.withIndentation { printer in
                 printer.print(
                     "/// The client that makes the calls.",

@@ -192,7 +192,7 @@ package final class PendingConnection: LinkReceiver {
 }
 
 extension LinkError {
-    /// The bytes make no sense as frames.
+    /// Converts the error of bytes that are no valid frames.
     package init(_ error: FrameError) {
         self.init(
             "\(error)",

@@ -69,7 +69,7 @@ package struct LinkEnd: Sendable {
         /// The peer closed it, with the number of bytes of an incomplete unit; and whether anything had arrived before.
         case closedByPeer(unfinishedBytes: Int, hasReceived: Bool)
         case failed(any Error)
-        /// The peer's bytes make no sense.
+        /// The peer's bytes are malformed.
         case protocolViolation(LinkError)
         /// Too few of our bytes reached the peer.
         case writeStalled

@@ -272,7 +272,7 @@ public struct FrameDecoder: Sendable {
 
     /// The next complete frame, or nil when more bytes are needed.
     ///
-    /// - Throws: ``FrameError`` when the stream makes no sense; every later call throws it again.
+    /// - Throws: ``FrameError`` if the stream is malformed; every later call throws it again.
     @inlinable
     public mutating func next() throws(FrameError) -> Output? {
         var frame = Frame(type: 0, serial: 0)

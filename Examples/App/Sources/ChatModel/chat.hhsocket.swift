@@ -199,7 +199,7 @@ package struct Chat_Typing: HHSocketMessage.ProtobufMessage {
 }
 
 extension Chat_Note: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     package static let pushType: UInt32 = 2001
 }
 
@@ -244,7 +244,7 @@ extension Chat_Chat {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -272,14 +272,14 @@ extension Chat_Chat.ClientProtocol {
         try await self.compose(options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     package func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Chat_Chat {
-    /// Calls the service.
+    /// A client of the service.
     package struct Client: ClientProtocol {
         /// The client that makes the calls.
         package let client: HHSocketRPC.SocketClient
@@ -316,15 +316,15 @@ extension Chat_Chat {
 }
 
 extension Chat_Chat {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     package struct MockClient: ClientProtocol {
-        /// Answers `send`.
+        /// The handler of `send`.
         package var onSend: (@Sendable (Chat_Message) async throws -> Chat_Receipt)?
-        /// Answers `recall`.
+        /// The handler of `recall`.
         package var onRecall: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> Chat_History)?
-        /// Answers `compose`.
+        /// The handler of `compose`.
         package var onCompose: (@Sendable () async throws -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         package let pushSource = HHSocketRPC.MockPushes()
 
         package init() {}

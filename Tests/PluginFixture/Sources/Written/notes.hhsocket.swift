@@ -39,7 +39,7 @@ public struct Notes_Note: HHSocketMessage.ProtobufMessage {
 }
 
 extension Notes_Note: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     public static let pushType: UInt32 = 2001
 }
 
@@ -84,7 +84,7 @@ extension Notes_Notes {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<HHSocketMessage.Google_Protobuf_Empty, Notes_Note>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -122,14 +122,14 @@ extension Notes_Notes.ClientProtocol {
         try await self.list(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Notes_Notes {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -193,8 +193,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `notes.Notes` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Notes_Notes.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Notes_Notes.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Notes_Notes.ServiceProtocol,
         as _: Notes_Notes.Type = Notes_Notes.self,

@@ -19,7 +19,7 @@ enum DocComment {
     }
 
     static func lines(_ comment: String) -> String {
-        // Split at every character that ends a line in Swift, lest the rest of a comment become code.
+        // Split at every character that ends a line in Swift, so that the rest of a comment cannot become code.
         var lines = comment.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).map { line in
             let text = line.reversed().drop(while: \.isWhitespace).reversed().filter { $0 != "\0" }
             return text.isEmpty || text.first == " " ? String(text) : " " + String(text)

@@ -12,7 +12,7 @@ struct ExtensionNameCheck {
     }
 
     private(set) var diagnostics: [Diagnostic] = []
-    /// By the module, the extended message and the name in Swift.
+    /// The extensions by module, extended message and name in Swift.
     private var owners: [String: Owner] = [:]
 
     init(_ files: [FileDescriptor], _ options: GeneratorOptions) {

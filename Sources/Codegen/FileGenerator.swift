@@ -100,7 +100,7 @@ struct FileGenerator {
             if options.server { modules.append("HHSocketServer") }
         }
         modules += self.modules.used
-        // As visible as the declarations, which name their types.
+        // The imports have the visibility of the declarations, which name their types.
         let groups = [self.foundationImport, modules.map { "import \($0)" }]
         let options = self.context.options
         switch (options.visibility, options.accessLevelOnImports) {

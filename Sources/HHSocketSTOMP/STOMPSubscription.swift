@@ -44,7 +44,7 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
 
     /// The header `id`.
     public var id: String { self.route.id }
-    /// How its messages are acknowledged.
+    /// The mode in which its messages are acknowledged.
     public var ackMode: STOMPAckMode { self.route.ackMode }
 
     /// Returns once the broker has confirmed the subscription on the present connection; messages that are sent to a

@@ -14,7 +14,7 @@ struct ModuleNameCheck {
 
     private(set) var diagnostics: [Diagnostic] = []
     private let generated: Set<String>
-    /// By the module, if it is known, and the name in Swift.
+    /// The declarations by module, if it is known, and name in Swift.
     private var owners: [String: Owner] = [:]
 
     init(_ files: [FileDescriptor], _ options: GeneratorOptions) {
@@ -45,7 +45,7 @@ struct ModuleNameCheck {
     }
 
     private mutating func compare(_ one: Owner, _ other: Owner, _ name: String) {
-        // What is in one file is found there.
+        // Names that clash within one file are reported elsewhere.
         guard one.file.name != other.file.name, !self.generated.isDisjoint(with: [one.file.name, other.file.name])
         else {
             return

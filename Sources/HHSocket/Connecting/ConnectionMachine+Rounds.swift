@@ -222,7 +222,7 @@ extension ConnectionMachine {
 
     /// Stops. `reason` is the error for waiting calls.
     ///
-    /// - Parameter isVerdict: Whether the reason alone explains why there is no connection any more.
+    /// - Parameter isVerdict: Whether the reason alone explains why there is no longer a connection.
     mutating func giveUp(_ reason: SocketError, isVerdict: Bool = false) -> [ConnectAction] {
         self.stopMaking()
         self.insists = false

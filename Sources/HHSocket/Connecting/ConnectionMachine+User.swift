@@ -67,7 +67,7 @@ extension ConnectionMachine {
         case .idle, .closed:
             return []
         case .held:
-            // The server that the list has got may be on this machine, and need no network.
+            // The server that was added to the list may be on this machine, and need no network.
             return self.reasonToHold == nil ? self.startMaking(target: endpoint, now: now) : []
         case .waiting:
             return self.startMaking(target: endpoint, now: now)

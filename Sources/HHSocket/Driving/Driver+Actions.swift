@@ -105,7 +105,7 @@ extension ConnectionMachine.ForegroundAction: DriverAction {
     }
 }
 
-/// How actions are performed.
+/// Performing actions.
 extension Driver {
     func notifyHost(_ change: ConnectionChange, in turn: inout Turn) {
         self.host?.connectionChanged(change, in: &turn)
@@ -198,7 +198,7 @@ extension Driver {
         if self.isReadingSuspended { entry.link.setReading(isSuspended: true, in: &turn) }
     }
 
-    /// Limits the time for which the connection that has just got a successor drains.
+    /// Limits the time for which the connection that has just been replaced drains.
     private func limitDraining(_ entry: DriverLinks.Entry, in turn: inout Turn) {
         let id = entry.link.id
         let timeout = TimeAmount(clamping: self.configuration.drainTimeout)

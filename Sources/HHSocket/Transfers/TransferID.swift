@@ -18,7 +18,7 @@ public struct TransferID: Hashable, Sendable, CustomStringConvertible {
         self.description = text
     }
 
-    /// The id that a content has by itself: its SHA-256 in lower-case hexadecimal.
+    /// The id that is derived from the content: its SHA-256 in lower-case hexadecimal.
     public init(_ digest: TransferDigest) { self.description = digest.description }
 
     private static func isAllowed(_ byte: UInt8) -> Bool {

@@ -95,7 +95,7 @@ extension FrameDecoder {
         }
     }
 
-    /// There is nothing any more once the stream has ended.
+    /// Moves the beginning of the input, unless the stream has failed.
     private mutating func moveInput(by count: Int) {
         if self.failure == nil { self.input.moveReaderIndex(forwardBy: count) }
     }

@@ -52,7 +52,7 @@ public struct HeapStored<Fields: MessageFields>: Hashable, Sendable {
     @usableFromInline
     final class Box: @unchecked Sendable {
         // Proof of Sendable: the fields are changed only through a `HeapStored` that has the one reference to the box,
-        // so that nobody else can read them.
+        // so that no other code can read them.
         @usableFromInline var fields: Fields
 
         @inlinable

@@ -33,7 +33,7 @@ extension VarintCoding {
         let count = decoder.countOfVarints()
         decoder.charge(count * MemoryLayout<Value>.stride)
         if decoder.hasFailed { return }
-        // What an array without elements costs more is worth it for many.
+        // The additional cost for an array without elements pays off for many elements.
         guard values.isEmpty, count > 16 else {
             values.reserveCapacity(values.count + count)
             for _ in 0..<count { values.append(Self.decode(from: &decoder)) }

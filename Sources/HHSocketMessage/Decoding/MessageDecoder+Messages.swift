@@ -23,7 +23,7 @@ extension MessageDecoder {
         return outer
     }
 
-    /// Goes on behind the message that was entered.
+    /// Continues after the message that was entered.
     @inlinable
     @inline(__always)
     mutating func leave(to outer: UnsafePointer<UInt8>, isLevel: Bool = true) {
@@ -51,7 +51,7 @@ extension MessageDecoder {
     }
 
     /// The number of delimited values that follow each other under the tag that was just read, so that their array need
-    /// not grow. No more than 1,024 are counted, lest a message that is about to fail allocates much.
+    /// not grow. At most 1,024 are counted, so that a message that is about to fail allocates little.
     @usableFromInline
     func countOfRun() -> Int {
         let (tagLength, end) = (self.cursor - self.field, self.end)

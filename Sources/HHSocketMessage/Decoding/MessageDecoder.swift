@@ -29,7 +29,7 @@ public struct MessageDecoder: ~Copyable {
     @usableFromInline var levels: Int
     /// The number of bytes that may still be allocated.
     @usableFromInline var memory: Int
-    /// The limits, which errors tell.
+    /// The limits, which errors contain.
     @usableFromInline let depthLimit: Int
     @usableFromInline let memoryLimit: Int
     @usableFromInline var failure: CodingFailure?
@@ -57,9 +57,9 @@ public struct MessageDecoder: ~Copyable {
 
     // MARK: Errors
 
-    /// Notes an error, and ends the reading.
+    /// Records an error, and ends the decoding.
     ///
-    /// - Parameter place: Where it is; nil for nowhere.
+    /// - Parameter place: The place of the error; nil if it has none.
     @usableFromInline
     @inline(never)
     mutating func fail(_ reason: MessageError.Reason, at place: UnsafePointer<UInt8>?) {
@@ -70,7 +70,7 @@ public struct MessageDecoder: ~Copyable {
         self.cursor = self.end
     }
 
-    /// Says which message an error is in, if nobody has: the innermost.
+    /// Records the innermost message that contains an error, unless one is recorded.
     @usableFromInline
     @inline(never)
     mutating func attribute(to descriptor: MessageDescriptor) {
@@ -81,10 +81,10 @@ public struct MessageDecoder: ~Copyable {
         failure.error.reason = .invalidUTF8(field: name ?? "")
     }
 
-    /// Says which field an error is in: not one of a map's entry, but the map.
+    /// Records the field that contains an error: for a map's entry, the map.
     mutating func attribute(toFieldAt field: UnsafePointer<UInt8>) {
         guard let failure = self.failure, failure.error.message.isEmpty else { return }
-        // Its tag was read, so that it is there.
+        // Its tag was read before, so it exists.
         var tag = WireReader(UnsafeRawBufferPointer(start: field, count: self.end - field))
         failure.field = (try? tag.tag())?.number ?? 0
     }

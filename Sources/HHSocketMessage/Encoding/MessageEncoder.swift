@@ -2,8 +2,8 @@
 /// Writes the fields of a message, from the last to the first: each length is then known when it is written.
 ///
 /// Used by generated code, which calls it for the fields in descending order. Where the memory does not suffice, the
-/// encoder goes on and counts, so that the second attempt has enough. No function here throws; the first error is kept
-/// until the end.
+/// encoder continues and counts, so that the second attempt has enough. No function here throws; the first error is
+/// kept until the end.
 @frozen
 @_documentation(visibility: internal)
 public struct MessageEncoder: ~Copyable {
@@ -56,7 +56,7 @@ public struct MessageEncoder: ~Copyable {
     @inline(never)
     mutating func miss(_ count: Int) {
         self.missing += count
-        // What is shorter must not be written behind a gap.
+        // Shorter fields must not be written behind a gap.
         self.start = self.cursor
     }
 

@@ -53,7 +53,7 @@ struct ExtensionTable: Sendable {
 
     /// Returns the values of a message's extensions, in the order of their numbers, or why they cannot be decoded.
     ///
-    /// Each is decoded by itself. Callers bound the depth of extensions within extensions, which lie in each other's
+    /// Each is decoded separately. Callers bound the depth of extensions within extensions, which lie in each other's
     /// bytes.
     func values(of message: DynamicMessage) -> [(entry: Entry, value: Result<DynamicMessage.Field, MessageError>)] {
         guard self.mayHaveValues(message), let entries = self.entries[message.descriptor.name] else { return [] }

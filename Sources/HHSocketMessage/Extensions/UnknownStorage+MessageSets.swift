@@ -102,7 +102,7 @@ extension MessageDecoder {
         return nil
     }
 
-    /// Reads a message from bytes that were read before, and goes on where it was.
+    /// Reads a message from bytes that were read before, and continues at its previous position.
     fileprivate mutating func read<Message: ProtobufMessage>(
         _ bytes: UnsafeBufferPointer<UInt8>,
         into message: inout Message?

@@ -5,7 +5,7 @@ package import HHSocketMessage
 
 /// Decodes and encodes messages whose type is known at run time only, with libprotobuf-c.
 ///
-/// Whatever libprotobuf-c does not take, or would not read as other implementations do, is left to the decoder in
+/// Messages that libprotobuf-c does not accept, or would decode differently, are left to the decoder in
 /// Swift: groups, messages to be merged, closed enumerations, and all that is unsound.
 package final class DynamicCodec: Sendable {
     private let descriptor: MessageDescriptor

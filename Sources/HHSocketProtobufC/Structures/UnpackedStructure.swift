@@ -12,7 +12,7 @@ import Musl
 
 /// A structure that libprotobuf-c has decoded, with all memory that it allocated for it.
 final class UnpackedStructure<Structure: ProtobufCStructure>: @unchecked Sendable {
-    // Proof of Sendable: nobody changes the structure after the initialiser.
+    // Proof of Sendable: the structure is not changed after the initialiser.
 
     private let message: UnsafeMutablePointer<ProtobufCMessage>
 

@@ -171,7 +171,7 @@ extension ClientCore {
             self.note(task, payload.readableBytes, connection, in: &turn)
             return self.ended(task, SocketResponse(header, payload, connection.origin), in: &turn)
         }
-        // No other code can access the task any more, so its metrics need not be kept.
+        // No other code can access the task, so its metrics need not be kept.
         self.forgetDispatched(task)
         self.hot.retryBucket?.callWasAnswered()
         self.finishDrained(in: &turn)

@@ -7,7 +7,7 @@ final class STOMPRoute: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable; the failure is locked; the rest is accessed only on the socket's
     // thread.
 
-    /// How far SUBSCRIBE has got on the present connection.
+    /// The progress of SUBSCRIBE on the present connection.
     enum State {
         case unsent
         case awaited(receipt: String)

@@ -195,8 +195,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         }
     }
 
-    /// Delivers all remaining bytes to the link, since the connection was lost. At a server the answers are not needed
-    /// any more.
+    /// Delivers all remaining bytes to the link, since the connection was lost. At a server the answers are no longer
+    /// needed.
     private func deliverRest(_ context: ChannelHandlerContext) {
         guard self.role == .client, self.decoder.hasMoreWork else { return }
         while self.decoder.hasMoreWork {

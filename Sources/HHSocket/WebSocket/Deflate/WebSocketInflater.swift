@@ -101,7 +101,7 @@ package final class WebSocketInflater: @unchecked Sendable {
         stream.deallocate()
     }
 
-    /// Inflates the next bytes of a message. After a violation the inflater must not be used any more.
+    /// Inflates the next bytes of a message. The inflater must not be used after a violation.
     ///
     /// - Parameters:
     ///   - input: The bytes, unmasked. The bytes that zlib consumes are read.

@@ -48,7 +48,7 @@ package final class WebSocketPeer: MessagePeer {
     private var violation: LinkError?
     /// Whether a timer is set to free memory.
     private var isAging = false
-    /// How often a server has inflated more than a turn's share because its connection ends.
+    /// The number of times that a server has inflated more than a turn's share because its connection ends.
     private var lastSlices = 0
     /// Called for each pong.
     var pongCame: ((ByteBuffer) -> Void)?

@@ -25,7 +25,7 @@ class TransferRun: @unchecked Sendable {
     }
 
     let setting: Setting
-    /// Whether the transfer's work in progress is not needed any more.
+    /// Whether the transfer's work in progress is no longer needed.
     let isUnwanted = ManagedAtomic(false)
     /// The stream of the present attempt, or of the last.
     private(set) var stream: SocketStream?
@@ -74,7 +74,7 @@ class TransferRun: @unchecked Sendable {
         if !isSubmitted { self.setting.state.end(.failure(Self.clientIsGone)) }
     }
 
-    /// Has the socket thread do something for the transfer, unless it has ended.
+    /// Runs work for the transfer on the socket thread, unless the transfer has ended.
     func post(_ body: @escaping @Sendable (TransferRun, inout Turn) -> Void) {
         _ = self.core.submit(
             .closure { turn in

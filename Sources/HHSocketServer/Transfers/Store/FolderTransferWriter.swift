@@ -54,7 +54,7 @@ extension FolderTransferStore {
         }
     }
 
-    /// Has the disk write while more content arrives.
+    /// Starts to write received content to the disk while more arrives.
     private func flush(_ live: LivePut) throws {
         let digest = try live.withContent { $0.file.sha256 }
         self.inBackground {

@@ -2,7 +2,7 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// Converts comments of a `.proto` to Swift's documentation comments.
+/// Converts the comments of a `.proto` to documentation comments in Swift.
 enum DocComment {
     /// The comment's lines, each with its newline, and a deprecation notice; empty if there are none. A leading comment
     /// takes precedence over a trailing one.
@@ -12,7 +12,7 @@ enum DocComment {
         return comment.isEmpty || deprecation.isEmpty ? comment + deprecation : "\(comment)///\n\(deprecation)"
     }
 
-    /// The comment's lines of an element that cannot be deprecated.
+    /// The lines of the comment of an element that cannot be deprecated.
     static func lines(commentOf element: some ProvidesSourceCodeLocation) -> String {
         guard let location = element.sourceCodeInfoLocation else { return "" }
         return Self.lines(location.hasLeadingComments ? location.leadingComments : location.trailingComments)

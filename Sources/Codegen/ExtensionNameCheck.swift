@@ -3,7 +3,7 @@ import SwiftProtobufPluginLibrary
 
 /// Finds extensions whose members have names in Swift that the extended message, or another extension of it, has too.
 ///
-/// Compared are the files that are generated and all that they import.
+/// The generated files and all their imports are compared.
 struct ExtensionNameCheck {
     private struct Owner {
         var fullName: String

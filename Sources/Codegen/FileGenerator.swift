@@ -37,8 +37,8 @@ struct FileGenerator {
         return printer.content
     }
 
-    /// Names the version of generated code, so that a runtime without it is an error of the compiler. An alias takes no
-    /// place in the program.
+    /// Names the version of generated code, so that a runtime without it causes a compile error. An alias takes no
+    /// space in the program.
     private func printVersionCheck(_ printer: inout CodePrinter) {
         printer.print(
             "",
@@ -122,7 +122,7 @@ struct FileGenerator {
         }
     }
 
-    /// Prints imports that give those who import this module the types of the files that this one imports publicly.
+    /// Prints imports that re-export the types of the files that this file imports publicly.
     private func printReexports(_ printer: inout CodePrinter) {
         let types = self.modules.reexported
         guard !types.isEmpty else { return }

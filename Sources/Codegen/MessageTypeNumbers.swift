@@ -82,8 +82,8 @@ struct MessageTypeNumbers {
             )
             return
         }
-        // On the wire, a push is distinguished from an answer by its serial. In logs, metrics and captures, nothing but
-        // the number would distinguish them.
+        // On the wire, a push is distinguished from an answer by its serial. In logs, metrics and captures, only the
+        // number distinguishes them.
         let reason = user.option == option ? "" : ": calls and pushes share their numbers"
         self.diagnostics.append(
             Diagnostic(

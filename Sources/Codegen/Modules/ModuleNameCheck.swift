@@ -4,7 +4,7 @@ import SwiftProtobufPluginLibrary
 /// Finds names that several files of one module share in Swift, though they differ in protobuf: those of the packages
 /// `foo_bar` and `fooBar`, or of two files with the same `swift_prefix`.
 ///
-/// Compared are the files that are generated and all that they import.
+/// The generated files and all their imports are compared.
 struct ModuleNameCheck {
     private struct Owner {
         var fullName: String

@@ -68,7 +68,7 @@ struct ClientProtocolGenerator {
         )
     }
 
-    /// Prints the overload that sends what a closure produces, and returns the one answer.
+    /// Prints the overload that sends the messages that a closure produces, and returns the answer.
     private func printProducer(of method: Method, _ printer: inout CodePrinter) {
         let comment = method.comment
         printer.print(

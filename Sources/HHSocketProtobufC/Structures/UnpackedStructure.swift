@@ -43,7 +43,7 @@ final class UnpackedStructure<Structure: ProtobufCStructure>: @unchecked Sendabl
         self.message = message
     }
 
-    // Without an allocator it is that of C.
+    // Nil stands for the allocator of C.
     deinit { protobuf_c_message_free_unpacked(self.message, nil) }
 
     func withPointer<Result, Failure: Error>(

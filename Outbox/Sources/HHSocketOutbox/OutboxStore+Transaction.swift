@@ -53,7 +53,7 @@ extension OutboxStore {
                 arguments: [self.account]
             )
             for row in rows {
-                // The primary key of a table is an integer whatever else is damaged.
+                // The primary key of a table is always an integer, even if other columns are damaged.
                 let id = OutboxEntry.ID(rawValue: row["id"])
                 if let entry = Self.entry(row, id) {
                     contents.entries.append(entry)
@@ -98,7 +98,7 @@ extension OutboxStore {
                 type: type,
                 byteCount: byteCount,
                 enqueued: Self.date(enqueued),
-                // An invalid time counts as none: the message itself is sound.
+                // An invalid time counts as none: the message itself is valid.
                 expires: Int64.fromDatabaseValue(row["expires"]).map(Self.date),
                 attempts: attempts,
                 // An earlier process may have sent it. Only dead letters have the flag on disk.

@@ -162,7 +162,7 @@ extension Driver {
         for attempt in waiting { self.dial(attempt.id, attempt.endpoint) }
     }
 
-    /// A link has closed that closed by choice.
+    /// Records that a link that was closing by choice has closed.
     func linkIsGone(_ id: ConnectionID, in turn: inout Turn) {
         if let closed = self.links.closing.removeValue(forKey: id) { self.measure(closed.link) }
         if let error = self.links.parting.removeValue(forKey: id) { self.notifyHost(.lost(id, error), in: &turn) }

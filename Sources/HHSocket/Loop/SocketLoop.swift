@@ -258,7 +258,7 @@ package final class SocketLoop: @unchecked Sendable {
         return Turn(self)
     }
 
-    /// The present turn's.
+    /// The current turn's.
     @inlinable var time: NIODeadline { self.hot.hasTime ? self.hot.now : self.readClock() }
 
     private var clock: NIODeadline { self.thread?.now() ?? .now() }
@@ -279,7 +279,7 @@ package final class SocketLoop: @unchecked Sendable {
         return Turn(self)
     }
 
-    /// Runs the present handlers and leaves the turn for ``resume()``: a read has been delivered, and there may be
+    /// Runs the current handlers and leaves the turn for ``resume()``: a read has been delivered, and there may be
     /// more.
     @inline(__always)
     func pause(_ turn: consuming Turn) {

@@ -61,7 +61,7 @@ package struct Turn: ~Copyable {
         self.loop._withUnsafeGuaranteedRef { $0.hot.wantsFlush = true }
     }
 
-    /// Runs `body` in this turn, once the present holder of the turn has returned.
+    /// Runs `body` in this turn, once the current holder of the turn has returned.
     package mutating func after(_ body: @escaping (inout Turn) -> Void) {
         self.loop._withUnsafeGuaranteedRef { $0.hot.later.append(body) }
     }

@@ -6,7 +6,7 @@ import NIOConcurrencyHelpers
 /// begun, so that busy threads cannot wait for each other.
 package final class SharedWork<Value: Sendable>: @unchecked Sendable {
     // Proof of Sendable: `work` is Sendable; `value` is touched by the thread that has set `hasBegun`, until it sets
-    // `isDone`, and from then on read alone.
+    // `isDone`, and only read afterwards.
     private let hasBegun = ManagedAtomic(false)
     private let isDone = ConditionLock(value: false)
     private let work: @Sendable () -> Value

@@ -9,7 +9,7 @@ public struct TransferID: Hashable, Sendable, CustomStringConvertible {
     /// The id as text.
     public let description: String
 
-    /// Checks and keeps an id. Nil if `text` is none.
+    /// Checks and stores an id. Nil if `text` is not valid.
     public init?(_ text: String) {
         let bytes = text.utf8
         guard !bytes.isEmpty, bytes.count <= Self.maximumLength, text != ".", text != "..",

@@ -171,7 +171,7 @@ extension FrameDecoder {
 
     /// Decodes the bytes of a read in a format that requires a search.
     ///
-    /// - Returns: The remaining bytes, of which there are none.
+    /// - Returns: The remaining bytes, which are empty.
     mutating func decodeBySearch(
         _ bytes: UnsafeRawBufferPointer,
         _ plan: HeaderPlan,

@@ -300,7 +300,7 @@ struct SharedCallMachine {
         if request.deadline != nil { request.deadline = call.endsAt }
         if slot != nil {
             self.statistics.calls += 1
-            // A revision that the request itself states is left as it is.
+            // A revision that the request itself states is kept.
             if let revision = stored?.revision, request.metadata[StoredResponse.revisionName] == nil {
                 request.metadata[StoredResponse.revisionName] = revision
                 call.tellsRevision = true

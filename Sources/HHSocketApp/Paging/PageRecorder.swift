@@ -90,7 +90,7 @@ public struct PageRecorder: Sendable {
 
     // MARK: Requests
 
-    /// Begins to load the first page again. The present list stays until it arrives.
+    /// Begins to load the first page again. The current list stays until it arrives.
     ///
     /// - Returns: The request to make; nil while another refresh is in progress.
     public mutating func beginRefresh(now: NIODeadline) -> PageRequest? {

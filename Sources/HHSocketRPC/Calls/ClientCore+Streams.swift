@@ -337,7 +337,7 @@ extension ClientCore {
         )
     }
 
-    // MARK: What came in pieces
+    // MARK: Payloads in pieces
 
     func receivedWhole(_ frame: Frame, onConnection id: ConnectionID, in turn: inout Turn) {
         guard let connection = self.connection(id) else { return }

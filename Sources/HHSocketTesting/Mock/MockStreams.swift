@@ -47,7 +47,7 @@ struct MockStreams {
         self.calls[serial]?.window?.granted ?? UInt64(self.terms.server.stream)
     }
 
-    // MARK: What comes
+    // MARK: Received frames
 
     /// Takes a received frame, and completes it.
     ///

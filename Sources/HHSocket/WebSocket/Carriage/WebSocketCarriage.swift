@@ -421,7 +421,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 }
 
 extension Optional where Wrapped == EventLoopPromise<Void> {
-    /// Completes `promise` with the present one, or stores it if there is none.
+    /// Completes `promise` with the current one, or stores it if there is none.
     fileprivate mutating func setOrCascade(to promise: EventLoopPromise<Void>) {
         if let present = self { present.futureResult.cascade(to: promise) } else { self = promise }
     }

@@ -192,7 +192,7 @@ package final class WebSocketPeer: MessagePeer {
         }
     }
 
-    /// Runs `body` once the present messages were taken and the sends that they caused have been submitted; if they are
+    /// Runs `body` once the current messages were taken and the sends that they caused have been submitted; if they are
     /// not taken, before the peer's patience ends.
     private func whenTaken(in turn: inout Turn, _ body: @escaping @Sendable (WebSocketPeer, inout Turn) -> Void) {
         // Weak: the messages may never be taken, and the peer retains the inbox that would retain this closure.

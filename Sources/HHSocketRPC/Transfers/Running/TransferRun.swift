@@ -16,7 +16,7 @@ class TransferRun: @unchecked Sendable {
         var core: ClientCore
         /// Makes a stream; nil once the client was released.
         var makeStream: @Sendable (SocketRequest, StreamCall) -> SocketStream?
-        /// Makes a call whose answer is of no matter.
+        /// Makes a call whose answer is ignored.
         var discard: @Sendable (SocketRequest) -> Void
         var types: TransferTypes
         var options: TransferClient.Options
@@ -27,11 +27,11 @@ class TransferRun: @unchecked Sendable {
     let setting: Setting
     /// Whether the transfer's work in progress is no longer needed.
     let isUnwanted = ManagedAtomic(false)
-    /// The stream of the present attempt, or of the last.
+    /// The stream of the current attempt, or of the last.
     private(set) var stream: SocketStream?
     /// The connection that it is open on.
     private var connection: ConnectionID?
-    /// The number of the present attempt. Events of others are stale.
+    /// The number of the current attempt. Events of others are stale.
     private var attempt = 0
     private var timer: (id: SocketLoop.TimerID, deadline: NIODeadline)?
     private(set) var isOver = false

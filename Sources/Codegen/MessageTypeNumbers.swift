@@ -69,7 +69,7 @@ struct MessageTypeNumbers {
                 Diagnostic(
                     element,
                     within: path,
-                    "the \(option) \(number) of \(name) \(reason); there are "
+                    "the \(option) \(number) of \(name) \(reason); valid numbers are "
                         + "\(Self.allowed.lowerBound) to \(Self.allowed.upperBound)"
                 )
             )

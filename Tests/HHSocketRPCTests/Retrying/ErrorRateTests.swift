@@ -44,7 +44,7 @@ import Testing
         try await self.call(client, 100) { _ in await self.unknown(client) }
         #expect("\(client.state)" == "ready, \(good.endpoint)")
         #expect(bad.acceptedCount == 1)
-        #expect(client.history.description.contains(" calls went wrong \(bad.endpoint)"))
+        #expect(client.history.description.contains(" calls to \(bad.endpoint) failed"))
     }
 
     @Test func whatTheCallerCancelsIsNoFaultOfTheServers() async throws {

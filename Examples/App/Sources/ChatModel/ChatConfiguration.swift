@@ -12,7 +12,7 @@ extension SocketClient.Configuration {
         configuration.socket.tls = tls
         // Authenticates the user on each new connection before anything else is sent.
         configuration.hello = HelloPolicy(isRequired: true) { try await tokens.forConnection() }
-        // For a token that expires while the connection lasts: all rejected calls get one new token, and are made
+        // For a token that expires while the connection lasts: all refused calls get one new token, and are made
         // again.
         configuration.interceptors = [
             TokenInterceptor {

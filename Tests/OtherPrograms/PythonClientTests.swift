@@ -45,7 +45,7 @@ struct PythonClientTests {
         }
     }
 
-    @Test func nobodyListensThere() async throws {
+    @Test func nothingListensThere() async throws {
         let outcome = try await Python.runClient(["127.0.0.1:1", "--type", "1000"])
         #expect(outcome.exitCode == 1)
         #expect(outcome.errors.hasPrefix("error: "), "\(outcome.errors)")

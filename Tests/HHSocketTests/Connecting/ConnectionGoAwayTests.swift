@@ -61,7 +61,7 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func whoHasNothingToSendLeavesAtARandomMomentOfTheTimeThatTheServerNames() throws {
+    @Test func idleClientLeavesAtARandomMomentWithinTheAnnouncedTime() throws {
         var seconds: [Double] = []
         for seed in 0..<500 as Range<UInt64> {
             var machine = self.ready(seed: seed)
@@ -294,7 +294,7 @@ import Testing
         #expect(waits.last.map { $0 >= .seconds(7) } == true, "\(waits)")
     }
 
-    @Test func whoeverWaitsForAServerToReturnIsToldWhenTheNetworkIsGone() {
+    @Test func waitForAServerEndsWhenTheNetworkIsLost() {
         var machine = self.ready([serverA])
         _ = self.goAway(&machine)
         _ = machine.connectionLost(self.id(1), lostError, now: self.start)

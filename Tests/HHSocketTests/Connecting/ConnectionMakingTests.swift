@@ -191,7 +191,7 @@ import Testing
         #expect(machine.switchServer(to: serverB, now: self.start).deeds == ["close 3"])
     }
 
-    @Test func switchThatReachesNobodyStaysWhereItIs() {
+    @Test func switchThatReachesNoServerKeepsTheConnection() {
         var machine = self.ready()
         _ = machine.switchServer(to: serverB, now: self.start)
         let failed = machine.connectFailed(self.id(2), refused(serverB), now: self.start).texts
@@ -268,7 +268,7 @@ import Testing
         #expect(lost.deeds == ["lost 4 connectionLost", "offline networkUnreachable"])
     }
 
-    @Test func newPathProbesALiveConnectionAndADeadOneIsMadeAnewWithoutWaiting() {
+    @Test func newPathProbesALiveConnectionAndADeadOneIsReplacedWithoutWaiting() {
         var machine = self.ready()
         #expect(machine.networkChanged(isReachable: true, now: self.start).deeds == ["probe 1"])
         let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
@@ -330,7 +330,7 @@ import Testing
         #expect(machine.nextDeadline != nil)
     }
 
-    @Test func whatIsKnownOfTheNetworkAtFirstChangesNothingUnlessThereIsNone() {
+    @Test func firstPathChangesNothingUnlessThereIsNoNetwork() {
         var machine = self.machine()
         _ = machine.connect(now: self.start)
         #expect(machine.networkIsKnown(isReachable: true, now: self.start).isEmpty)

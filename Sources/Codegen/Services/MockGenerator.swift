@@ -25,7 +25,10 @@ struct MockGenerator {
                 for method in self.methods {
                     let request = method.hasOneRequest ? method.request : ""
                     let handler = "@Sendable (\(request)) async throws -> \(method.returned)"
-                    printer.print("/// The handler of `\(method.used)`.", "\(access)var \(method.handler): (\(handler))?")
+                    printer.print(
+                        "/// The handler of `\(method.used)`.",
+                        "\(access)var \(method.handler): (\(handler))?"
+                    )
                 }
                 printer.print(
                     "/// Sends pushes to every sequence that this mock has returned.",

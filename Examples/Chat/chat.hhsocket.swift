@@ -10,17 +10,17 @@ import HHSocketServer
 // protoc-gen-hhsocket of that version.
 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-/// Something that somebody says.
+/// The text that a member of the room sends.
 struct Chat_Message: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Message", """
         1 author string
         2 text string
         """)
 
-    /// Who says it.
+    /// The name of the sender.
     var author: String = ""
 
-    /// What is said; at most 1,000 characters.
+    /// The text; at most 1,000 characters.
     var text: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -45,17 +45,17 @@ struct Chat_Message: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// What the server made of a message.
+/// The server's answer to a message.
 struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Receipt", """
         1 number uint64
         2 at message optional
         """, types: [HHSocketMessage.Google_Protobuf_Timestamp.self])
 
-    /// Counts the room's messages, from 1.
+    /// The number of the message in the room, from 1.
     var number: UInt64 = 0
 
-    /// When the server got it.
+    /// The time at which the server received it.
     var at: HHSocketMessage.Google_Protobuf_Timestamp {
         get { self._at ?? HHSocketMessage.Google_Protobuf_Timestamp() }
         set { self._at = newValue }
@@ -90,7 +90,7 @@ struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Sent to everyone in the room when somebody has said something.
+/// A message that was sent to the room, pushed to all its members.
 struct Chat_Note: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Note", """
         1 number uint64
@@ -133,7 +133,7 @@ struct Chat_Note: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// What has been said.
+/// The room's latest messages.
 struct Chat_History: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.History", """
         1 notes message repeated
@@ -161,7 +161,7 @@ struct Chat_History: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Somebody begins to type, or gives it up. Whoever says something does not type any more either.
+/// Reports that a member starts or stops typing. Sending a message also ends typing.
 struct Chat_Typing: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Typing", """
         1 author string
@@ -195,11 +195,11 @@ struct Chat_Typing: HHSocketMessage.ProtobufMessage {
 }
 
 extension Chat_Note: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     static let pushType: UInt32 = 2001
 }
 
-/// A room in which everybody hears everybody.
+/// A room whose members receive each other's messages.
 enum Chat_Chat {
     /// The full name, `chat.Chat`.
     static let serviceName = "chat.Chat"
@@ -223,24 +223,24 @@ enum Chat_Chat {
 extension Chat_Chat {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     protocol ClientProtocol: Sendable {
-        /// Says something to all who are there.
+        /// Sends a message to the room.
         nonisolated(nonsending) func send(
             _ request: Chat_Message,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt
 
-        /// What was said last.
+        /// Returns the latest messages.
         nonisolated(nonsending) func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_History
 
-        /// Tells the others when one types, and hears when they do.
+        /// Reports to the other members when this one is typing, and receives their reports.
         nonisolated(nonsending) func compose(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -249,33 +249,33 @@ extension Chat_Chat {
 }
 
 extension Chat_Chat.ClientProtocol {
-    /// Says something to all who are there.
+    /// Sends a message to the room.
     nonisolated(nonsending) func send(
         _ request: Chat_Message
     ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
         try await self.send(request, options: .init())
     }
 
-    /// What was said last.
+    /// Returns the latest messages.
     nonisolated(nonsending) func recall(
         _ request: HHSocketMessage.Google_Protobuf_Empty
     ) async throws(HHSocketRPC.SocketError) -> Chat_History {
         try await self.recall(request, options: .init())
     }
 
-    /// Tells the others when one types, and hears when they do.
+    /// Reports to the other members when this one is typing, and receives their reports.
     nonisolated(nonsending) func compose() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing> {
         try await self.compose(options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Chat_Chat {
-    /// Calls the service.
+    /// A client of the service.
     struct Client: ClientProtocol {
         /// The client that makes the calls.
         let client: HHSocketRPC.SocketClient
@@ -312,15 +312,15 @@ extension Chat_Chat {
 }
 
 extension Chat_Chat {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     struct MockClient: ClientProtocol {
-        /// Answers `send`.
+        /// The handler of `send`.
         var onSend: (@Sendable (Chat_Message) async throws -> Chat_Receipt)?
-        /// Answers `recall`.
+        /// The handler of `recall`.
         var onRecall: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> Chat_History)?
-        /// Answers `compose`.
+        /// The handler of `compose`.
         var onCompose: (@Sendable () async throws -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         let pushSource = HHSocketRPC.MockPushes()
 
         init() {}
@@ -378,19 +378,19 @@ extension Chat_Chat {
 extension Chat_Chat {
     /// The methods of the service, as a server implements them.
     protocol ServiceProtocol: Sendable {
-        /// Says something to all who are there.
+        /// Sends a message to the room.
         func send(
             _ request: Chat_Message,
             context: HHSocketServer.ServerContext
         ) async throws -> Chat_Receipt
 
-        /// What was said last.
+        /// Returns the latest messages.
         func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             context: HHSocketServer.ServerContext
         ) async throws -> Chat_History
 
-        /// Tells the others when one types, and hears when they do.
+        /// Reports to the other members when this one is typing, and receives their reports.
         func compose(
             _ requests: HHSocketServer.RequestMessages<Chat_Typing>,
             to responses: HHSocketServer.MessageWriter<Chat_Typing>,
@@ -403,8 +403,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `chat.Chat` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Chat_Chat.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Chat_Chat.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     mutating func register(
         _ service: some Chat_Chat.ServiceProtocol,
         as _: Chat_Chat.Type = Chat_Chat.self,

@@ -10,7 +10,7 @@ import HHSocketServer
 // protoc-gen-hhsocket of that version.
 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-/// Something that somebody has written.
+/// A post of a member.
 struct Feed_Post: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.Post", """
         1 number uint64
@@ -25,7 +25,7 @@ struct Feed_Post: HHSocketMessage.ProtobufMessage {
 
     var text: String = ""
 
-    /// How many like it.
+    /// The number of members who like it.
     var likes: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -54,17 +54,17 @@ struct Feed_Post: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Which posts to show.
+/// The page to return.
 struct Feed_ListRequest: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.ListRequest", """
         1 cursor string
         2 limit uint32
         """)
 
-    /// What the page before said; empty for the first page.
+    /// The `next_cursor` of the previous page; empty for the first page.
     var cursor: String = ""
 
-    /// How many posts at most, 1 to 100.
+    /// The maximum number of posts, 1 to 100.
     var limit: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -89,7 +89,7 @@ struct Feed_ListRequest: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Some posts, the newest first.
+/// A page of posts, newest first.
 struct Feed_PostPage: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.PostPage", """
         1 posts message repeated
@@ -98,7 +98,7 @@ struct Feed_PostPage: HHSocketMessage.ProtobufMessage {
 
     var posts: [Feed_Post] = []
 
-    /// Where the next page begins; empty where there is none.
+    /// The cursor of the next page; empty if there is none.
     var nextCursor: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -123,7 +123,7 @@ struct Feed_PostPage: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Who reads.
+/// The member who reads the feed.
 struct Feed_Profile: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.Profile", """
         1 name string
@@ -132,7 +132,7 @@ struct Feed_Profile: HHSocketMessage.ProtobufMessage {
 
     var name: String = ""
 
-    /// How many posts they like.
+    /// The number of posts that the member likes.
     var likes: UInt32 = 0
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -157,7 +157,7 @@ struct Feed_Profile: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// That somebody likes a post.
+/// A request to like a post.
 struct Feed_LikeRequest: HHSocketMessage.ProtobufMessage {
     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("feed.LikeRequest", """
         1 post uint64
@@ -185,7 +185,8 @@ struct Feed_LikeRequest: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Answers of List and Me have the metadata `revision`; asked with it, the server answers 304 where nothing has changed.
+/// Answers of List and Me contain the metadata `revision`. If a request repeats it and nothing has changed, the server
+/// answers 304.
 enum Feed_Feed {
     /// The full name, `feed.Feed`.
     static let serviceName = "feed.Feed"
@@ -209,25 +210,25 @@ enum Feed_Feed {
 extension Feed_Feed {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     protocol ClientProtocol: Sendable {
-        /// A page of posts.
+        /// Returns a page of posts.
         nonisolated(nonsending) func list(
             _ request: Feed_ListRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Feed_PostPage
 
-        /// Who is asking.
+        /// Returns the profile of the caller.
         nonisolated(nonsending) func me(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Feed_Profile
 
-        /// Counts each request that it runs: so a repeat must have the same idempotency key.
+        /// Counts every request that it executes, so a repeated request must have the same idempotency key.
         nonisolated(nonsending) func like(
             _ request: Feed_LikeRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -236,35 +237,35 @@ extension Feed_Feed {
 }
 
 extension Feed_Feed.ClientProtocol {
-    /// A page of posts.
+    /// Returns a page of posts.
     nonisolated(nonsending) func list(
         _ request: Feed_ListRequest
     ) async throws(HHSocketRPC.SocketError) -> Feed_PostPage {
         try await self.list(request, options: .init())
     }
 
-    /// Who is asking.
+    /// Returns the profile of the caller.
     nonisolated(nonsending) func me(
         _ request: HHSocketMessage.Google_Protobuf_Empty
     ) async throws(HHSocketRPC.SocketError) -> Feed_Profile {
         try await self.me(request, options: .init())
     }
 
-    /// Counts each request that it runs: so a repeat must have the same idempotency key.
+    /// Counts every request that it executes, so a repeated request must have the same idempotency key.
     nonisolated(nonsending) func like(
         _ request: Feed_LikeRequest
     ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
         try await self.like(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Feed_Feed {
-    /// Calls the service.
+    /// A client of the service.
     struct Client: ClientProtocol {
         /// The client that makes the calls.
         let client: HHSocketRPC.SocketClient
@@ -304,19 +305,19 @@ extension Feed_Feed {
 extension Feed_Feed {
     /// The methods of the service, as a server implements them.
     protocol ServiceProtocol: Sendable {
-        /// A page of posts.
+        /// Returns a page of posts.
         func list(
             _ request: Feed_ListRequest,
             context: HHSocketServer.ServerContext
         ) async throws -> Feed_PostPage
 
-        /// Who is asking.
+        /// Returns the profile of the caller.
         func me(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             context: HHSocketServer.ServerContext
         ) async throws -> Feed_Profile
 
-        /// Counts each request that it runs: so a repeat must have the same idempotency key.
+        /// Counts every request that it executes, so a repeated request must have the same idempotency key.
         func like(
             _ request: Feed_LikeRequest,
             context: HHSocketServer.ServerContext
@@ -328,8 +329,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `feed.Feed` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Feed_Feed.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Feed_Feed.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     mutating func register(
         _ service: some Feed_Feed.ServiceProtocol,
         as _: Feed_Feed.Type = Feed_Feed.self,

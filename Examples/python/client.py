@@ -67,7 +67,7 @@ class Connection:
         self.receive(RESPONSE_HEADER.size, deadline)
         type, serial, status, length = RESPONSE_HEADER.unpack_from(self.received)
         if length > LARGEST_PAYLOAD or self.corrupt_run and type > LARGEST_TYPE:
-            raise ConnectionError("what the server sends makes no sense")
+            raise ConnectionError("the server sent an invalid frame header")
         end = RESPONSE_HEADER.size + length
         self.receive(end + CHECKSUM.size, deadline)
         payload = bytes(self.received[RESPONSE_HEADER.size : end])

@@ -15,7 +15,7 @@ extension FileDescriptor {
 }
 
 extension [FileDescriptor] {
-    /// The files and all that they import, with each file after its imports.
+    /// The files and all their imports, each file after its imports.
     var withImports: [FileDescriptor] {
         var seen: Set<String> = []
         var ordered: [FileDescriptor] = []

@@ -67,7 +67,7 @@ struct ExtensionGenerator {
     /// The first argument of the runtime's functions.
     private var number: String { "\(self.field.isMessageSetItem ? "item: " : "")\(self.field.number)" }
 
-    /// The name in JSON. An extension of a message set that is declared in its own message has the name of that.
+    /// The name in JSON. An extension of a message set that is declared in its own message has the message's name.
     private var jsonName: String {
         guard self.field.isMessageSetItem, let scope = self.field.extensionScope, scope === self.field.messageType
         else { return self.field.fullName }

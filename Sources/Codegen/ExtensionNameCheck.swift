@@ -3,7 +3,7 @@ import SwiftProtobufPluginLibrary
 
 /// Finds extensions whose members have names in Swift that the extended message, or another extension of it, has too.
 ///
-/// Compared are the files that are generated and all that they import.
+/// The generated files and all their imports are compared.
 struct ExtensionNameCheck {
     private struct Owner {
         var fullName: String
@@ -12,7 +12,7 @@ struct ExtensionNameCheck {
     }
 
     private(set) var diagnostics: [Diagnostic] = []
-    /// By the module, the extended message and the name in Swift.
+    /// The extensions by module, extended message and name in Swift.
     private var owners: [String: Owner] = [:]
 
     init(_ files: [FileDescriptor], _ options: GeneratorOptions) {

@@ -99,7 +99,7 @@ struct FieldGenerator {
         printer.print("}")
     }
 
-    /// The property of the fields on the heap; nil if the oneof's is enough.
+    /// The property of the fields on the heap; nil if that of the oneof suffices.
     var heapProperty: String? {
         switch self.shape {
         case .implicit, .array, .map: "var \(self.names.name): \(self.storedType) = \(self.emptyValue)"
@@ -132,7 +132,7 @@ struct FieldGenerator {
             "set { \(self.outerStorage) = newValue }"
         )
         if self.type.isMessage {
-            // So that a change within it does not copy it.
+            // Without this, a change within the value would copy it.
             printer.printIndented("_modify { yield &\(self.outerStorage)[orDefault: \(self.type.defaultValue)] }")
         }
         printer.print(
@@ -266,7 +266,7 @@ struct FieldGenerator {
 
     // MARK: - Required fields
 
-    /// The statement that checks whether the field, and messages in it, have what is required; nil if nothing is.
+    /// The statement that checks the required fields of the field's messages; nil if there are none.
     var check: String? {
         switch self.shape {
         case .oneof: return nil

@@ -98,7 +98,7 @@ struct FieldType {
     var isClosedEnum: Bool { self.isEnum && self.field.enumType.isClosed }
     var isPackable: Bool { !self.isMessage && self.tag(0) != 2 }
 
-    /// The value if none was sent.
+    /// The default value.
     var defaultValue: String {
         let text = self.field.defaultValue
         return switch self.field.type {
@@ -112,7 +112,7 @@ struct FieldType {
         }
     }
 
-    /// The default case, qualified if it could otherwise be taken for a case of `Optional`.
+    /// The default case, qualified if it could otherwise be mistaken for a case of `Optional`.
     private var defaultCase: String {
         let values = self.field.enumType.values
         guard let value = values.first(where: { $0.name == self.field.defaultValue }) ?? values.first else { return "" }

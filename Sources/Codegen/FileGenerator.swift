@@ -37,8 +37,8 @@ struct FileGenerator {
         return printer.content
     }
 
-    /// Names the version of generated code, so that a runtime without it is an error of the compiler. An alias takes no
-    /// place in the program.
+    /// Names the version of generated code, so that a runtime without it causes a compile error. An alias takes no
+    /// space in the program.
     private func printVersionCheck(_ printer: inout CodePrinter) {
         printer.print(
             "",
@@ -83,7 +83,7 @@ struct FileGenerator {
                 "extension \(self.context.names.namer.fullName(message: message)): \(Names.runtime).PushMessage {"
             )
             printer.printIndented(
-                "/// The number by which it is pushed.",
+                "/// The type of the frames in which the message is pushed.",
                 "\(self.context.access)static let pushType: UInt32 = \(number)"
             )
             printer.print("}")
@@ -100,7 +100,7 @@ struct FileGenerator {
             if options.server { modules.append("HHSocketServer") }
         }
         modules += self.modules.used
-        // As visible as the declarations, which name their types.
+        // The imports have the visibility of the declarations, which name their types.
         let groups = [self.foundationImport, modules.map { "import \($0)" }]
         let options = self.context.options
         switch (options.visibility, options.accessLevelOnImports) {
@@ -122,7 +122,7 @@ struct FileGenerator {
         }
     }
 
-    /// Prints imports that give those who import this module the types of the files that this one imports publicly.
+    /// Prints imports that re-export the types of the files that this file imports publicly.
     private func printReexports(_ printer: inout CodePrinter) {
         let types = self.modules.reexported
         guard !types.isEmpty else { return }

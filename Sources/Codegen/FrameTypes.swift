@@ -3,7 +3,7 @@ import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
 extension MethodDescriptor {
-    /// The type of the method's frames; nil if the `.proto` gives none.
+    /// The type of the method's frames; nil if the `.proto` declares none.
     var messageType: UInt32? { self.options.getExtensionValue(ext: CustomOptions.messageType) }
 }
 

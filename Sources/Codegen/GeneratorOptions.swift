@@ -33,9 +33,9 @@ struct GeneratorOptions {
     var fileNaming = FileNaming.fullPath
     /// The modules of `.proto` files that are in other modules than the generated ones.
     var modules = ModuleMappings()
-    /// Whether imports have the access level of the declarations; nil for what compiles in most modules.
+    /// Whether imports have the access level of the declarations; nil for the choice that compiles in most modules.
     var accessLevelOnImports: Bool?
-    /// The end of the names of services; empty by default.
+    /// The suffix of the names of services; empty by default.
     var serviceSuffix = ""
 
     init() {}

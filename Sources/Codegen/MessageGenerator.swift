@@ -2,7 +2,7 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// The names of what keeps fields on the heap.
+/// The names of the declarations that keep fields on the heap.
 enum HeapNames {
     /// The type of the fields. A message's own types begin with no underscore.
     static let type = "_Fields"
@@ -47,7 +47,7 @@ struct MessageGenerator {
     }
 
     private func printDescriptor(_ printer: inout CodePrinter) {
-        // With an explicit type: for a recursive message, type inference would refer to the declaration itself.
+        // The type is explicit, because for a recursive message type inference would refer to the declaration itself.
         let beginning =
             "\(self.context.access)static let messageDescriptor: \(Names.runtime).MessageDescriptor = .init("
             + "\"\(self.message.fullName)\""
@@ -187,7 +187,7 @@ struct MessageGenerator {
         printer.print("}")
     }
 
-    /// Prints the line that there is for a field, and each oneof in the place of its first field.
+    /// Prints one line for each field, and each oneof in place of its first field.
     private func printFields(
         _ printer: inout CodePrinter,
         isReversed: Bool,

@@ -69,7 +69,7 @@ struct MessageTypeNumbers {
                 Diagnostic(
                     element,
                     within: path,
-                    "the \(option) \(number) of \(name) \(reason); there are "
+                    "the \(option) \(number) of \(name) \(reason); valid numbers are "
                         + "\(Self.allowed.lowerBound) to \(Self.allowed.upperBound)"
                 )
             )
@@ -82,8 +82,8 @@ struct MessageTypeNumbers {
             )
             return
         }
-        // On the wire, a push is distinguished from an answer by its serial. In logs, metrics and captures, nothing but
-        // the number would distinguish them.
+        // On the wire, a push is distinguished from an answer by its serial. In logs, metrics and captures, only the
+        // number distinguishes them.
         let reason = user.option == option ? "" : ": calls and pushes share their numbers"
         self.diagnostics.append(
             Diagnostic(

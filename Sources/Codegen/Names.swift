@@ -28,8 +28,8 @@ struct Names {
         return Self.reservedTypes.contains(name) ? "\(name)Service" : name
     }
 
-    /// The names of a field's property and of what belongs to it, each with `_p` if the property or the rest would have
-    /// the name of a type that is nested in the message, or of a function of it.
+    /// The names of a field's property and of its other members, each with `_p` if one of them would have the name of a
+    /// type that is nested in the message, or of a function of it.
     ///
     /// - Parameter hasPresence: Whether the field also has stored, `has…` and `clear…` members.
     func property(_ field: FieldDescriptor, hasPresence: Bool) -> SwiftProtobufNamer.MessageFieldNames {
@@ -46,7 +46,7 @@ struct Names {
         return self.takenNames(in: oneof.containingType).contains(name) ? "\(Self.used(name))_p" : name
     }
 
-    /// The fields of a message by the names of their properties, and of what belongs to these.
+    /// The fields of a message by the names of their properties and other members.
     func members(of message: Descriptor) -> [String: FieldDescriptor] {
         var members: [String: FieldDescriptor] = [:]
         for field in message.fields {
@@ -62,7 +62,7 @@ struct Names {
         return ["enumDescriptor", "typeDescriptor"].contains(name) ? "\(name)_" : name
     }
 
-    /// The names in a message that cannot be a property's: those of its types, and of a function without arguments.
+    /// The names that a property of a message cannot have: those of its types, and of a function without arguments.
     private func takenNames(in message: Descriptor?) -> Set<String> {
         guard let message else { return [] }
         let enums = message.enums.map { self.namer.relativeName(enum: $0) }
@@ -90,7 +90,7 @@ struct Names {
         name.hasPrefix("`") ? String(name.dropFirst().dropLast()) : name
     }
 
-    /// Whether a case of this name may be taken for one of `Optional`.
+    /// Whether a case of this name could be mistaken for one of `Optional`.
     static func isOptionals(_ name: String) -> Bool { name == "none" || name == "some" }
 
     private static let keywords =

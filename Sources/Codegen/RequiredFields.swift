@@ -3,7 +3,7 @@ import SwiftProtobufPluginLibrary
 
 /// Finds messages that may lack a required field, themselves or in a message in them.
 final class RequiredFields {
-    /// By the full name of a message.
+    /// The results by a message's full name.
     private var known: [String: Bool] = [:]
 
     func mayBeMissing(in message: Descriptor) -> Bool {

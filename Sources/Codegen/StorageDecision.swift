@@ -7,10 +7,10 @@ import SwiftProtobufPluginLibrary
 /// Inline, a nested message is a part of the one around it, so that the size of messages would be exponential in the
 /// depth of their types. Arrays and dictionaries store their elements on the heap anyway.
 final class StorageDecision {
-    /// The number of fields above which a message is kept on the heap. As swift-protobuf has it.
+    /// The number of fields above which a message is kept on the heap, as in swift-protobuf.
     static let maximumCost = 16
 
-    /// By the full name of a message.
+    /// The decisions by a message's full name.
     private var decisions: [String: Bool] = [:]
     /// The messages that a message can contain by singular fields, by its full name.
     private var reachable: [String: Set<String>] = [:]

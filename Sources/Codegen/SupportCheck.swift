@@ -51,8 +51,8 @@ struct SupportCheck {
     {
         Diagnostic(
             element,
-            "\(name) has the type \(type), which is not supported; of \(self.wellKnownPackage) there is "
-                + "all but the descriptors of descriptor.proto"
+            "\(name) has the type \(type), which is not supported; \(self.wellKnownPackage) is supported "
+                + "except for the descriptors of descriptor.proto"
         )
     }
 

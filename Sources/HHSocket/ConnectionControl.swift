@@ -101,6 +101,6 @@ extension ConnectionControl {
     /// The latest events of the connection, with their causes.
     public var history: ConnectionHistory { self._driver.driver.history }
 
-    /// The present state of the connection.
+    /// The current state of the connection.
     public var state: SocketState { self._driver.driver.state }
 }

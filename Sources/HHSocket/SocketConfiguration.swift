@@ -29,7 +29,7 @@ public struct SocketConfiguration: Sendable {
     /// The proxy through which servers are reached; nil by default, for none. Unix domain sockets are always reached
     /// directly.
     public var proxy: Proxy?
-    /// How WebSockets are opened, where a server's address is a URL.
+    /// The options of opening WebSockets, if a server's address is a URL.
     public var webSocket = WebSocketOptions()
     /// The handshake that must succeed on each new connection before anything else is sent; nil by default, for none.
     public var gate: HandshakeGate?

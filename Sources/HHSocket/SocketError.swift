@@ -153,7 +153,7 @@ public struct SocketError: Error, Sendable {
         }
     }
 
-    /// How far a request got.
+    /// The progress that a request had made.
     public enum Delivery: Hashable, Sendable {
         /// No byte of it was sent.
         case notSent
@@ -266,7 +266,7 @@ public struct SocketError: Error, Sendable {
         set { self.uniqueStorage().serial = newValue }
     }
 
-    /// How far the request got.
+    /// The progress that the request had made.
     public var delivery: Delivery {
         get { self.storage.delivery }
         set { self.uniqueStorage().delivery = newValue }

@@ -4,7 +4,7 @@ public import HHSocket
 extension STOMPClient {
     /// The settings of a client.
     public struct Configuration: Sendable {
-        /// How it connects and stays connected. Settings of frames, the gate and
+        /// The settings of connecting and staying connected. Settings of frames, the gate and
         /// ``/HHSocket/SocketConfiguration/heartbeat`` have no effect.
         public var socket: SocketConfiguration
         /// The versions to choose from. All by default.

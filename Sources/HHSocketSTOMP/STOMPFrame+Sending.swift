@@ -21,7 +21,7 @@ extension STOMPFrame {
 }
 
 extension STOMPCore {
-    /// Headers that the client gives by itself.
+    /// Headers that the client sets itself.
     private static let reserved = ["receipt", "transaction"]
 
     /// The frame that sends a text.

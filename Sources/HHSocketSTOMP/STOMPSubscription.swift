@@ -44,10 +44,10 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
 
     /// The header `id`.
     public var id: String { self.route.id }
-    /// How its messages are acknowledged.
+    /// The mode in which its messages are acknowledged.
     public var ackMode: STOMPAckMode { self.route.ackMode }
 
-    /// Returns once the broker has confirmed the subscription on the present connection; messages that are sent to a
+    /// Returns once the broker has confirmed the subscription on the current connection; messages that are sent to a
     /// topic from then on arrive.
     ///
     /// - Throws: ``/HHSocket/SocketError``. Codes: `brokerError` if the broker refuses it; `timeout` if nothing is

@@ -194,7 +194,7 @@ final class ListenerSettings: Sendable {
         return PushQueue.Push(bytes: bytes, cut: self.cut(push))
     }
 
-    /// How a long push is split where streams are agreed on; nil for a push that is sent whole.
+    /// The pieces of a long push where streams are agreed on; nil for a push that is sent whole.
     private func cut(_ push: Frame) -> PushQueue.Cut? {
         guard push.payload.readableBytes > StreamFrames.maximumPieceLength, self.supportsHello, !push.isMarkedAsPush,
             push.serial == FrameSerial.push, !self.encoder.usesCodec

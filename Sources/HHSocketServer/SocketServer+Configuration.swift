@@ -11,9 +11,9 @@ extension SocketServer {
         public var listeners: [ServerListener]
         /// The bounds of its resources.
         public var limits: ServerLimits
-        /// When the server pings clients and when it considers them dead. Nil, the default: never. It must be nil if a
-        /// listener's format does not let servers ping. The strategy is asked once for each connection, with an empty
-        /// history: an adaptive strategy stays at its minimum.
+        /// The rules by which the server pings clients and considers them dead. Nil, the default: it does neither. It
+        /// must be nil if a listener's format does not let servers ping. The strategy is asked once for each
+        /// connection, with an empty history: an adaptive strategy stays at its minimum.
         public var heartbeat: HeartbeatPolicy?
         /// The answer to a client's hello. By default every known feature is agreed on, and hello is not required.
         public var hello = ServerHello()

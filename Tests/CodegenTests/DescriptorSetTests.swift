@@ -31,7 +31,7 @@ import Testing
         )
     }
 
-    @Test func `The plugin says which editions it knows`() throws {
+    @Test func `The plugin declares the editions that it supports`() throws {
         let response = try Generating.respond(["edition.proto"], "Visibility=Public")
         let features = Google_Protobuf_Compiler_CodeGeneratorResponse.Feature.self
         #expect(response.supportedFeatures & UInt64(features.supportsEditions.rawValue) != 0)

@@ -7,30 +7,30 @@ import Testing
 
 /// All rejected inputs, with their messages.
 @Suite struct ErrorTests {
-    @Test func `Of google_protobuf there is everything but descriptors`() throws {
+    @Test func `Every message of google_protobuf is available except descriptors`() throws {
         #expect(
             try Generating.diagnostics("errors/wellknown.proto") == [
                 "errors/wellknown.proto:11:3: the field wellknown.Animal.files has the type "
-                    + "google.protobuf.FileDescriptorSet, which is not supported; of google.protobuf there is all but "
-                    + "the descriptors of descriptor.proto",
+                    + "google.protobuf.FileDescriptorSet, which is not supported; "
+                    + "google.protobuf is supported except for the descriptors of descriptor.proto",
                 "errors/wellknown.proto:12:3: the field wellknown.Animal.values has the type "
-                    + "google.protobuf.FieldOptions, which is not supported; of google.protobuf there is all but the "
-                    + "descriptors of descriptor.proto",
+                    + "google.protobuf.FieldOptions, which is not supported; "
+                    + "google.protobuf is supported except for the descriptors of descriptor.proto",
                 "errors/wellknown.proto:17:3: the field wellknown.type has the type "
-                    + "google.protobuf.FieldDescriptorProto.Type, which is not supported; of google.protobuf there is "
-                    + "all but the descriptors of descriptor.proto",
+                    + "google.protobuf.FieldDescriptorProto.Type, which is not supported; "
+                    + "google.protobuf is supported except for the descriptors of descriptor.proto",
                 "errors/wellknown.proto:21:3: the method wellknown.Zoo.Describe has the type "
-                    + "google.protobuf.DescriptorProto, which is not supported; of google.protobuf there is all but "
-                    + "the descriptors of descriptor.proto",
+                    + "google.protobuf.DescriptorProto, which is not supported; "
+                    + "google.protobuf is supported except for the descriptors of descriptor.proto",
             ]
         )
     }
 
-    @Test func `Numbers of methods and pushes are there, allowed, and each one's own`() throws {
+    @Test func `The numbers of methods and pushes must exist, be allowed, and be unique`() throws {
         #expect(
             try Generating.diagnostics("errors/numbers.proto") == [
                 "errors/numbers.proto:9:3: the push_type 15 of numbers.Pushed is reserved for the protocol "
-                    + "itself; there are 16 to 536870911",
+                    + "itself; valid numbers are 16 to 536870911",
                 "errors/numbers.proto:13:3: the push_type 703 of numbers.Again is the push_type of "
                     + "numbers.imported.Thing already (errors/numbers_imported.proto:8:3)",
                 "errors/numbers.proto:17:3: the push_type 701 of numbers.Both is the message_type of "
@@ -41,9 +41,9 @@ import Testing
                 "errors/numbers.proto:22:3: the method numbers.Zoo.Stream has no number; give it one of its "
                     + "own, such as option (hhsocket.message_type) = 101;",
                 "errors/numbers.proto:24:5: the message_type 0 of numbers.Zoo.Zero is reserved for the "
-                    + "protocol itself; there are 16 to 536870911",
+                    + "protocol itself; valid numbers are 16 to 536870911",
                 "errors/numbers.proto:27:5: the message_type 536870912 of numbers.Zoo.Large is too large; "
-                    + "there are 16 to 536870911",
+                    + "valid numbers are 16 to 536870911",
                 "errors/numbers.proto:33:5: the message_type 702 of numbers.Zoo.Second is the message_type "
                     + "of numbers.Zoo.First already (errors/numbers.proto:30:5)",
                 "errors/numbers.proto:36:5: the message_type 700 of numbers.Zoo.Imported is the message_type "
@@ -52,7 +52,7 @@ import Testing
         )
     }
 
-    @Test func `Numbers are compared among all files of a run`() throws {
+    @Test func `Numbers are compared across all files of a run`() throws {
         #expect(
             try Generating.diagnostics("errors/numbers_imported.proto") == [
                 "errors/numbers_imported.proto:19:3: the method numbers.imported.Things.Unnumbered has no "
@@ -71,7 +71,7 @@ import Testing
         )
     }
 
-    @Test func `Names that are one in Swift are refused`() throws {
+    @Test func `Names that are identical in Swift are rejected`() throws {
         #expect(
             try Generating.diagnostics("errors/names.proto") == [
                 "errors/names.proto:7:3: Client.fooBar becomes fooBar in Swift, where something else is "
@@ -89,7 +89,7 @@ import Testing
         )
     }
 
-    @Test func `Extensions whose members are one in Swift are refused`() throws {
+    @Test func `Extensions whose members have identical names in Swift are rejected`() throws {
         #expect(
             try Generating.diagnostics("errors/extensions.proto") == [
                 "errors/extensions.proto:11:3: extensions.fooBar becomes Extensions_fooBar in Swift, where "
@@ -114,7 +114,7 @@ import Testing
         )
     }
 
-    @Test func `Methods without a number are right where nothing calls or answers them`() throws {
+    @Test func `Methods without a number are allowed if neither client nor server is generated`() throws {
         #expect(
             try Generating.diagnostics("loose.proto") == [
                 "loose.proto:9:3: the method loose.Things.Get has no number; give it one of its own, such as "
@@ -126,7 +126,7 @@ import Testing
         #expect(try Generating.diagnostics("loose.proto", options: "Server=false").count == 1)
     }
 
-    @Test func `Without source locations an error names the file`() throws {
+    @Test func `Without source locations an error names only the file`() throws {
         let response = try Generating.respond(["loose.proto"]) { $0.clearSourceCodeInfo() }
         #expect(
             response.error == "loose.proto: the method loose.Things.Get has no number; give it one of its own, such as "
@@ -134,7 +134,7 @@ import Testing
         )
     }
 
-    @Test func `The messages of swift-protobuf are its own affair`() throws {
+    @Test func `The messages of swift-protobuf are not checked`() throws {
         #expect(try Generating.respond(["errors/wellknown.proto"], "Messages=SwiftProtobuf").error == "")
     }
 }

@@ -15,7 +15,7 @@ import Testing
         }
     }
 
-    @Test func `The modules of what a file uses are imported, and qualify its types`() throws {
+    @Test func `The modules of used types are imported and qualify the types`() throws {
         let text = try Generating.text("modules/shop.proto", Self.assignments)
         #expect(
             text.contains(
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test func `A file's own module does not qualify, nor does one that no option names`() throws {
+    @Test func `Types of the file's own module and of unmapped files are not qualified`() throws {
         let text = try Generating.text("modules/common.proto", Self.assignments)
         #expect(text.contains("struct Common_Item:"))
         #expect(text.contains("var price: Money.Money_Price {"))
@@ -42,7 +42,7 @@ import Testing
         #expect(try self.imports("modules/common.proto", one) == ["import HHSocketMessage"])
     }
 
-    @Test func `Imports that nothing is used of are left out`() throws {
+    @Test func `Unused imports are left out`() throws {
         let options = Self.assignments + ",Client=false,Server=false,Module=Options:hhsocket/options.proto"
         #expect(
             try self.imports("modules/shop.proto", options)
@@ -104,7 +104,7 @@ import Testing
         #expect(try self.imports("modules/forward.proto", Self.assignments).isEmpty)
     }
 
-    @Test func `Imports have the access level that is asked for`() throws {
+    @Test func `Imports have the requested access level`() throws {
         func imports(_ options: String) throws -> [String] {
             try self.imports("modules/common.proto", "\(Self.assignments),\(options)")
                 .filter { !$0.contains("_exported") }
@@ -172,7 +172,7 @@ import Testing
         ("ServiceSuffix=R.P", "ServiceSuffix=R.P: expected letters and digits, such as RPC"),
         ("UseAccessLevelOnImports=public", "UseAccessLevelOnImports=public: expected true or false"),
     ])
-    func `An option that makes no sense is an error`(options: String, error: String) throws {
+    func `An invalid option is an error`(options: String, error: String) throws {
         #expect(try Generating.diagnostics("hello.proto", options: options) == ["--hhsocket_opt: \(error)"])
     }
 
@@ -184,7 +184,7 @@ import Testing
         #expect(try !Generating.text("modules/forward.proto").contains("_GeneratedCode"))
     }
 
-    @Test func `A method says whether it may be repeated`() throws {
+    @Test func `A method declares whether it may be repeated`() throws {
         let methods = try Generating.declaration("enum Methods", in: Generating.text("modules/shop.proto"))
         #expect(methods.contains(#""shop.Shop/Buy", type: 901, kind: .unary, idempotency: .idempotent"#))
         #expect(methods.contains(#""shop.Shop/Prices", type: 902, kind: .bidirectionalStream"# + "\n"))

@@ -6,7 +6,7 @@ import Testing
 
 /// Names that mean something else in Swift. HorrorSamples compiles the code generated for `horrors.proto`.
 @Suite struct NameTests {
-    @Test func `A property gives way to a nested type of its name`() throws {
+    @Test func `A property is renamed if a nested type has its name`() throws {
         let text = try Generating.text("horrors.proto")
         let nested = try Generating.declaration("struct Nested:", in: text)
         for part in [
@@ -36,7 +36,7 @@ import Testing
         #expect(try Generating.respond(["errors/same_names.proto"], elsewhere).error.isEmpty)
     }
 
-    @Test func `What is generated is blamed, rather than what it imports`() throws {
+    @Test func `A file is valid without the file that clashes with it`() throws {
         let other = try Generating.respond(["errors/same_names_other.proto"])
         #expect(other.error.isEmpty)
     }
@@ -48,7 +48,7 @@ import Testing
         #expect(!text.contains("Chat_Chat."))
     }
 
-    @Test func `A prefix that cannot begin a name is refused`() throws {
+    @Test func `A prefix that cannot begin a name is rejected`() throws {
         #expect(
             try Generating.diagnostics("errors/prefix.proto")
                 == ["errors/prefix.proto:5:1: swift_prefix \"2nd\" does not begin a name in Swift"]

@@ -12,11 +12,11 @@ import Testing
         ("", "\nstruct Hello_Request"),
         (" Visibility = Public ,", "public struct Hello_Request"),
     ])
-    func `Visibility says who may use what is generated`(options: String, expected: String) throws {
+    func `Visibility sets the access level of the generated code`(options: String, expected: String) throws {
         #expect(try Generating.text("hello.proto", options).contains(expected))
     }
 
-    @Test func `Each part of a service can be left out, with what it imports`() throws {
+    @Test func `Each part of a service can be left out, with its imports`() throws {
         func parts(_ options: String) throws -> [String] {
             let text = try Generating.text("chat.proto", options)
             return [
@@ -54,7 +54,7 @@ import Testing
         ("PathToUnderscores", "google_protobuf_empty.hhsocket.swift"),
         ("DropPath", "empty.hhsocket.swift"),
     ])
-    func `FileNaming says what becomes of the path`(naming: String, name: String) throws {
+    func `FileNaming determines the path of the generated file`(naming: String, name: String) throws {
         let response = try Generating.respond(["google/protobuf/empty.proto"], "FileNaming=\(naming)")
         #expect(response.file.map(\.name) == [name])
     }
@@ -71,11 +71,11 @@ import Testing
         ("Server", "--hhsocket_opt: Server=: expected true or false"),
         ("FileNaming=Flat", "--hhsocket_opt: FileNaming=Flat: expected FullPath, PathToUnderscores or DropPath"),
     ])
-    func `An option that is not there is an error`(options: String, error: String) throws {
+    func `An unknown option is an error`(options: String, error: String) throws {
         #expect(try Generating.diagnostics("hello.proto", options: options) == [error])
     }
 
-    @Test func `Options are looked at in any order, and the last one counts`() throws {
+    @Test func `Options may be in any order, and the last one counts`() throws {
         let options = try GeneratorOptions([("Mocks", "true"), ("Client", "true"), ("Client", "false")])
         #expect(!options.client)
         #expect(options.mocks)

@@ -7,7 +7,7 @@ import Testing
     private func declaration(_ beginning: String, _ options: String = "") throws -> String {
         let text = try Generating.text("everything.proto", options)
         // Only the service's part of the file, since declarations of other services have equal names.
-        let parts = text.components(separatedBy: "/// Methods whose names are taken.")
+        let parts = text.components(separatedBy: "/// Methods whose names generated code or Swift uses.")
         return try Generating.declaration(beginning, in: #require(parts.first))
     }
 
@@ -33,7 +33,7 @@ import Testing
         )
     }
 
-    @Test func `A client's function for a stream of requests takes none`() throws {
+    @Test func `A client's function for a stream of requests takes no request`() throws {
         let client = try self.declaration("struct Client: ")
         #expect(
             try self.function("func upload(", in: client) == #"""
@@ -59,7 +59,7 @@ import Testing
         let methods = try self.declaration("protocol ClientProtocol")
         #expect(
             try self.function("func watch(", in: methods) == #"""
-                    /// Answers again and again.
+                    /// Answers with a stream.
                     nonisolated(nonsending) func watch(
                         _ request: Every_Thing_Scalars,
                         options: HHSocketRPC.CallOptions
@@ -68,7 +68,7 @@ import Testing
         )
         #expect(
             try self.function("func upload(", in: methods) == #"""
-                    /// Counts what it is sent.
+                    /// Counts the messages that it receives.
                     nonisolated(nonsending) func upload(
                         options: HHSocketRPC.CallOptions
                     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
@@ -83,11 +83,11 @@ import Testing
         )
     }
 
-    @Test func `Options can be left out, and a closure can send the requests`() throws {
+    @Test func `Options may be omitted, and a closure may send the requests`() throws {
         let defaults = try self.declaration("extension Every_Thing_Everything.ClientProtocol")
         #expect(
             try self.function("self.watch(", in: defaults) == #"""
-                    /// Answers again and again.
+                    /// Answers with a stream.
                     nonisolated(nonsending) func watch(
                         _ request: Every_Thing_Scalars
                     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
@@ -97,7 +97,7 @@ import Testing
         )
         #expect(
             try self.function("self.upload(options: .init())", in: defaults) == #"""
-                    /// Counts what it is sent.
+                    /// Counts the messages that it receives.
                     nonisolated(nonsending) func upload() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
                         try await self.upload(options: .init())
                     }
@@ -105,7 +105,7 @@ import Testing
         )
         #expect(
             try self.function("answer(to: produce)", in: defaults) == #"""
-                    /// Counts what it is sent.
+                    /// Counts the messages that it receives.
                     ///
                     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
                     nonisolated(nonsending) func upload(
@@ -126,7 +126,7 @@ import Testing
         #expect(defaults.components(separatedBy: "_ produce:").count == 2)
     }
 
-    @Test func `A mock's handlers make the streams`() throws {
+    @Test func `A mock's handlers create the streams`() throws {
         let mock = try self.declaration("struct MockClient: ")
         let stream = "HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>"
         for line in [
@@ -154,11 +154,11 @@ import Testing
         )
     }
 
-    @Test func `A server implements each shape, and registers it as what it is`() throws {
+    @Test func `A server implements and registers each kind of method`() throws {
         let service = try self.declaration("protocol ServiceProtocol")
         #expect(
             try self.function("func watch(", in: service) == #"""
-                    /// Answers again and again.
+                    /// Answers with a stream.
                     func watch(
                         _ request: Every_Thing_Scalars,
                         to responses: HHSocketServer.MessageWriter<Every_Thing_News>,
@@ -168,7 +168,7 @@ import Testing
         )
         #expect(
             try self.function("func upload(", in: service) == #"""
-                    /// Counts what it is sent.
+                    /// Counts the messages that it receives.
                     func upload(
                         _ requests: HHSocketServer.RequestMessages<Every_Thing_Scalars>,
                         context: HHSocketServer.ServerContext
@@ -202,7 +202,7 @@ import Testing
         )
     }
 
-    @Test func `Streams are as visible as the rest`() throws {
+    @Test func `Streams have the access level of the other declarations`() throws {
         for (visibility, access) in [("Public", "public "), ("Package", "package ")] {
             let defaults = try self.declaration(
                 "extension Every_Thing_Everything.ClientProtocol",
@@ -215,7 +215,7 @@ import Testing
         }
     }
 
-    @Test func `With the messages of swift-protobuf streams are the same`() throws {
+    @Test func `With the messages of swift-protobuf, streams do not differ`() throws {
         let own = try Generating.text("everything.proto")
         // Except for the module of the well-known types.
         let theirs = try Generating.text("everything.proto", "Messages=SwiftProtobuf")
@@ -229,7 +229,7 @@ import Testing
         }
     }
 
-    @Test func `Methods that are called as those of a stream keep their names`() throws {
+    @Test func `Methods with the names of a stream's methods keep their names`() throws {
         let text = try Generating.text("everything.proto")
         for line in [
             "        nonisolated(nonsending) func finish(",

@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    @Test func aFileThatIsNotThereYetIsReadByALaterAttempt() async throws {
+    @Test func aMissingFileIsReadByALaterAttempt() async throws {
         let folder = try TemporaryFolder()
         let authority = try TestAuthority()
         try await self.withServer { server in

@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func aRunOfDamageMakesTheConnectionAnew() async throws {
+    @Test func aRunOfDamagedFramesCausesAReconnect() async throws {
         let server = try await MockServer(format: .separated)
         server.on(100, .raw(ByteBuffer(string: "a-\r\nb-\r\nc-\r\n")))
         server.on(101, .echo)

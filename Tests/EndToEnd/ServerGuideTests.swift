@@ -440,7 +440,7 @@ actor Shop {
         #expect(proxies.forwardedFor.map(\.description) == ["10.0.1.7"])
     }
 
-    @Test func theCertificateIsReadAnew() async throws {
+    @Test func theCertificateIsReloaded() async throws {
         let files = try TestServerFiles()
         let (certificate, key) = (files.certificate, files.key)
         var configuration = SocketServer.Configuration()

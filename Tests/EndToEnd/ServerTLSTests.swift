@@ -81,7 +81,7 @@ import Testing
 
     // MARK: Protocols, suites, groups
 
-    @Test func whoOffersNoneOfTheProtocolsIsToldSo() async throws {
+    @Test func clientWithoutACommonProtocolIsNotified() async throws {
         var tls = ServerTLS(identity: try TestCertificate(.server).identity)
         tls.applicationProtocols = ["hhsocket.2", "hhsocket.1"]
         tls.requiresApplicationProtocol = true
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func filesThatChangeAreReadAnew() async throws {
+    @Test func changedFilesAreReloaded() async throws {
         let files = try TestServerFiles()
         var tls = ServerTLS(identity: TLSIdentity(certificateFile: files.certificate, keyFile: files.key))
         tls.fileCheckInterval = .milliseconds(1)

@@ -140,7 +140,7 @@ import Testing
     }
 
     /// NIOSSL alone would accept it: an attacker who forges the DNS can have a certificate for their own address.
-    @Test func certificateForTheAddressDoesNotStandInForTheName() async throws {
+    @Test func certificateForTheAddressIsNotAcceptedForTheName() async throws {
         let authority = try TestAuthority()
         try await self.withServer(try TestCertificate(.serverOtherName)) { server, instance in
             // This client asks only for the address.
@@ -154,7 +154,7 @@ import Testing
         }
     }
 
-    @Test func authorityThatNobodyKnowsIsNotBelieved() async throws {
+    @Test func unknownAuthorityIsNotTrusted() async throws {
         let other = try TestAuthority(.impostor)
         try await self.withServer(try TestCertificate(.server)) { server, instance in
             #expect(try await self.failure(self.client(server, trusting: other)).reason == .notTrusted)
@@ -286,7 +286,7 @@ import Testing
     }
 
     /// In TLS 1.3 the client is notified after its side of the handshake has ended.
-    @Test func clientWithoutACertificateIsToldSoAndNoTaskIsLost() async throws {
+    @Test func clientWithoutACertificateIsNotifiedAndNoTaskIsLost() async throws {
         let authority = try TestAuthority()
         try await self.withServer(
             try TestCertificate(.server),
@@ -302,7 +302,7 @@ import Testing
         }
     }
 
-    @Test func clientWhoseCertificateIsExpiredOrUnknownIsToldSo() async throws {
+    @Test func clientWithAnExpiredOrUnknownCertificateIsNotified() async throws {
         let authority = try TestAuthority()
         let expired = try TestCertificate(.clientExpired)
         let stranger = try TestCertificate(.clientOfStrangers)
@@ -360,7 +360,7 @@ import Testing
 
     // MARK: One end without TLS
 
-    @Test func plainClientOfATLSPortHearsOfItInTime() async throws {
+    @Test func plainClientOfATLSPortFailsInTime() async throws {
         try await self.withServer(try TestCertificate(.server), { $0.handshakeTimeout = .milliseconds(200) }) {
             server,
             instance in
@@ -377,7 +377,7 @@ import Testing
         }
     }
 
-    @Test func clientOfAPlainPortHearsOfItInTime() async throws {
+    @Test func clientOfAPlainPortFailsInTime() async throws {
         let server = SocketServer(router: .echo)
         try await server.start()
         let client = SocketClient.connecting(to: try #require(server.address)) {
@@ -394,7 +394,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    @Test func whatCannotBeReadIsSaidAtOnce() async throws {
+    @Test func unreadableFileIsReportedAtOnce() async throws {
         let authority = try TestAuthority()
         let server = SocketServer(
             configuration: .init(

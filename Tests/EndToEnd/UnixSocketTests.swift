@@ -81,7 +81,7 @@ import Testing
         #expect(try String(contentsOfFile: path, encoding: .utf8) == "precious")
     }
 
-    @Test func socketThatIsNotThereIsToldSo() async throws {
+    @Test func missingSocketIsReported() async throws {
         let endpoint = Endpoint(unixPath: "/tmp/no such socket")
         let client = SocketClient.connecting(to: endpoint)
         let event = try await first(of: client.events, "the failure") {
@@ -93,7 +93,7 @@ import Testing
         #expect(error.message.contains("there is no such socket"))
     }
 
-    @Test func tooLongAPathIsToldSo() async throws {
+    @Test func tooLongPathIsReported() async throws {
         let endpoint = Endpoint(unixPath: "/tmp/" + String(repeating: "long", count: 100))
         let client = SocketClient.connecting(to: endpoint)
         _ = try await first(of: client.events, "the failure") { if case .connectFailed = $0 { true } else { false } }

@@ -65,7 +65,7 @@ public enum Edition_Open: HHSocketMessage.ProtobufEnum {
     public static let allCases: [Edition_Open] = [.nothing, .something]
 }
 
-/// What the features of an edition decide.
+/// Fields that the features of an edition affect.
 public struct Edition_Features: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("edition.Features", """
         1 explicit int32 optional

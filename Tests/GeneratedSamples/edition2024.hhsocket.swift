@@ -39,7 +39,7 @@ public enum Edition_Year2024_Kind: HHSocketMessage.ProtobufEnum {
     public static let allCases: [Edition_Year2024_Kind] = [.first]
 }
 
-/// What differs in 2024 is who may use a type, and what features are called.
+/// Edition 2024 adds the visibility of types, and a style of names.
 public struct Edition_Year2024_Post: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("edition.year2024.Post", """
         1 title string optional
@@ -149,7 +149,7 @@ public struct Edition_Year2024_Post: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// What extends descriptors is for generators.
+/// An extension of descriptors, which is meant for generators.
 public struct Edition_Year2024_Styles: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("edition.year2024.Styles", """
         1 is_strict bool optional

@@ -16,7 +16,7 @@ public import HHSocketServer
 // protoc-gen-hhsocket of that version.
 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-/// Open: keeps numbers that it does not know.
+/// Open: keeps unknown numbers.
 public enum Every_Thing_Colour: HHSocketMessage.ProtobufEnum {
     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Colour", """
         0 COLOUR_UNSPECIFIED
@@ -26,7 +26,7 @@ public enum Every_Thing_Colour: HHSocketMessage.ProtobufEnum {
         2147483647 COLOUR_DEEP
         """)
 
-    /// What was not said.
+    /// Not specified.
     case unspecified
     case red
     /// Like the sky.
@@ -78,7 +78,7 @@ public enum Every_Thing_Alias: HHSocketMessage.ProtobufEnum {
     /// A number that this version of the enum does not know.
     case UNRECOGNIZED(Int)
 
-    /// The same again.
+    /// An alias of ALIAS_ONE.
     public static let uno = Every_Thing_Alias.one
 
     public init() { self = .zero }
@@ -104,7 +104,7 @@ public enum Every_Thing_Alias: HHSocketMessage.ProtobufEnum {
     public static let allCases: [Every_Thing_Alias] = [.zero, .one, .two]
 }
 
-/// Cases that Swift has words for.
+/// Cases whose names are words of Swift.
 public enum Every_Thing_Words: HHSocketMessage.ProtobufEnum {
     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing.Words", """
         0 none
@@ -675,7 +675,7 @@ public struct Every_Thing_Optionals: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Packed, as proto3 has it by itself.
+/// Packed, which is the default of proto3.
 public struct Every_Thing_Repeated: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Repeated", """
         1 doubles double packed
@@ -1014,7 +1014,7 @@ public struct Every_Thing_Maps: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Two oneofs, of everything that can be in one.
+/// Two oneofs, with every type that a oneof may contain.
 public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Choices", """
         1 a_double double oneof=choice
@@ -1043,10 +1043,10 @@ public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
         2000 after string optional
         """, types: [Every_Thing_Colour.self, Every_Thing_Scalars.self, Every_Thing_Colour.self, HHSocketMessage.Google_Protobuf_Empty.self, Every_Thing_Words.self])
 
-    /// Before them.
+    /// Precedes the oneofs.
     public var before: String = ""
 
-    /// What is chosen.
+    /// The choice.
     public var choice: OneOf_Choice? = nil
 
     public var aDouble: Double {
@@ -1171,7 +1171,7 @@ public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
     /// Leaves `after` without a value.
     public mutating func clearAfter() { self._after = nil }
 
-    /// What is chosen.
+    /// The choice.
     public enum OneOf_Choice: Hashable, Sendable {
         case aDouble(Double)
         case aFloat(Float)
@@ -1292,7 +1292,7 @@ public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// A list, a tree, two that hold each other, and one that only arrays lead back to.
+/// Recursive messages: a list, a tree, two that contain each other, and one that contains itself only through arrays.
 public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Node", """
         1 value int32
@@ -2004,7 +2004,7 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Names that Swift, the standard library and the runtime have taken.
+/// Names that Swift, the standard library and the runtime use.
 public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved", """
         1 string message optional
@@ -3065,7 +3065,7 @@ public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
         _modify { yield &self._heap.fields.urlOfHTTPID }
     }
 
-    /// Behind their presence they are properties of other names.
+    /// Names that clash with the properties for the presence of other fields.
     public var hasPresence_p: String {
         get { self._heap.fields._hasPresence_p ?? "" }
         set { self._heap.fields._hasPresence_p = newValue }
@@ -3652,7 +3652,7 @@ public struct Every_Thing_WellKnown: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Of the highest number that a field may have, and declared out of order.
+/// Fields that are declared out of order, one with the highest possible number.
 public struct Every_Thing_Numbers: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Numbers", """
         1 first string
@@ -3712,17 +3712,17 @@ public struct Every_Thing_Commented: HHSocketMessage.ProtobufMessage {
         4 old string
         """)
 
-    /// What trails is told as well.
+    /// A trailing comment.
     public var trailing: String = ""
 
-    /// What leads
+    /// A leading comment
     ///
     ///   indented, "quoted", \escaped and /* nested */
     public var leading: String = ""
 
     public var nothing: String = ""
 
-    /// Given up.
+    /// Deprecated.
     ///
     /// NOTE: This field was marked as deprecated in the .proto file.
     public var old: String = ""
@@ -3781,7 +3781,7 @@ public struct Every_Thing_Old: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Sent without being asked for.
+/// A push.
 public struct Every_Thing_News: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.News", """
         1 text string
@@ -3837,16 +3837,16 @@ public struct Every_Thing_News: HHSocketMessage.ProtobufMessage {
 }
 
 extension Every_Thing_News: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     public static let pushType: UInt32 = 2001
 }
 
 extension Every_Thing_News.Flash: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     public static let pushType: UInt32 = 2002
 }
 
-/// What can be asked.
+/// A service with every kind of method.
 public enum Every_Thing_Everything {
     /// The full name, `every.thing.Everything`.
     public static let serviceName = "every.thing.Everything"
@@ -3886,7 +3886,7 @@ public enum Every_Thing_Everything {
 extension Every_Thing_Everything {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
-        /// Asks for scalars.
+        /// A call with one request and one answer.
         nonisolated(nonsending) func ask(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
@@ -3902,13 +3902,13 @@ extension Every_Thing_Everything {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_News.Flash
 
-        /// Answers again and again.
+        /// Answers with a stream.
         nonisolated(nonsending) func watch(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
 
-        /// Counts what it is sent.
+        /// Counts the messages that it receives.
         nonisolated(nonsending) func upload(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
@@ -3917,7 +3917,7 @@ extension Every_Thing_Everything {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
 
-        /// Given up.
+        /// Deprecated.
         ///
         /// NOTE: This method was marked as deprecated in the .proto file
         nonisolated(nonsending) func old(
@@ -3925,7 +3925,7 @@ extension Every_Thing_Everything {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -3934,7 +3934,7 @@ extension Every_Thing_Everything {
 }
 
 extension Every_Thing_Everything.ClientProtocol {
-    /// Asks for scalars.
+    /// A call with one request and one answer.
     public nonisolated(nonsending) func ask(
         _ request: Every_Thing_Scalars
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Optionals {
@@ -3953,19 +3953,19 @@ extension Every_Thing_Everything.ClientProtocol {
         try await self.inner(request, options: .init())
     }
 
-    /// Answers again and again.
+    /// Answers with a stream.
     public nonisolated(nonsending) func watch(
         _ request: Every_Thing_Scalars
     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
         try await self.watch(request, options: .init())
     }
 
-    /// Counts what it is sent.
+    /// Counts the messages that it receives.
     public nonisolated(nonsending) func upload() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
         try await self.upload(options: .init())
     }
 
-    /// Counts what it is sent.
+    /// Counts the messages that it receives.
     ///
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func upload(
@@ -3979,7 +3979,7 @@ extension Every_Thing_Everything.ClientProtocol {
         try await self.talk(options: .init())
     }
 
-    /// Given up.
+    /// Deprecated.
     ///
     /// NOTE: This method was marked as deprecated in the .proto file
     public nonisolated(nonsending) func old(
@@ -3988,14 +3988,14 @@ extension Every_Thing_Everything.ClientProtocol {
         try await self.old(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Every_Thing_Everything {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -4059,23 +4059,23 @@ extension Every_Thing_Everything {
 }
 
 extension Every_Thing_Everything {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `ask`.
+        /// The handler of `ask`.
         public var onAsk: (@Sendable (Every_Thing_Scalars) async throws -> Every_Thing_Optionals)?
-        /// Answers `ping`.
+        /// The handler of `ping`.
         public var onPing: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> HHSocketMessage.Google_Protobuf_Empty)?
-        /// Answers `inner`.
+        /// The handler of `inner`.
         public var onInner: (@Sendable (Every_Thing_Outer.Middle.Inner) async throws -> Every_Thing_News.Flash)?
-        /// Answers `watch`.
+        /// The handler of `watch`.
         public var onWatch: (@Sendable (Every_Thing_Scalars) async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
-        /// Answers `upload`.
+        /// The handler of `upload`.
         public var onUpload: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
-        /// Answers `talk`.
+        /// The handler of `talk`.
         public var onTalk: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
-        /// Answers `old`.
+        /// The handler of `old`.
         public var onOld: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -4188,7 +4188,7 @@ extension Every_Thing_Everything {
 extension Every_Thing_Everything {
     /// The methods of the service, as a server implements them.
     public protocol ServiceProtocol: Sendable {
-        /// Asks for scalars.
+        /// A call with one request and one answer.
         func ask(
             _ request: Every_Thing_Scalars,
             context: HHSocketServer.ServerContext
@@ -4204,14 +4204,14 @@ extension Every_Thing_Everything {
             context: HHSocketServer.ServerContext
         ) async throws -> Every_Thing_News.Flash
 
-        /// Answers again and again.
+        /// Answers with a stream.
         func watch(
             _ request: Every_Thing_Scalars,
             to responses: HHSocketServer.MessageWriter<Every_Thing_News>,
             context: HHSocketServer.ServerContext
         ) async throws
 
-        /// Counts what it is sent.
+        /// Counts the messages that it receives.
         func upload(
             _ requests: HHSocketServer.RequestMessages<Every_Thing_Scalars>,
             context: HHSocketServer.ServerContext
@@ -4223,7 +4223,7 @@ extension Every_Thing_Everything {
             context: HHSocketServer.ServerContext
         ) async throws
 
-        /// Given up.
+        /// Deprecated.
         ///
         /// NOTE: This method was marked as deprecated in the .proto file
         func old(
@@ -4237,8 +4237,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Everything` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Every_Thing_Everything.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Every_Thing_Everything.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Every_Thing_Everything.ServiceProtocol,
         as _: Every_Thing_Everything.Type = Every_Thing_Everything.self,
@@ -4268,7 +4268,7 @@ extension HHSocketServer.Router {
     }
 }
 
-/// Methods whose names are taken.
+/// Methods whose names generated code or Swift uses.
 public enum Every_Thing_Taken {
     /// The full name, `every.thing.Taken`.
     public static let serviceName = "every.thing.Taken"
@@ -4399,7 +4399,7 @@ extension Every_Thing_Taken {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        /// Those of a stream.
+        /// The names of a stream's methods.
         nonisolated(nonsending) func send(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
@@ -4413,7 +4413,7 @@ extension Every_Thing_Taken {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
 
-        /// The property of a mock that answers Send.
+        /// The name of the property with which a mock answers Send.
         nonisolated(nonsending) func onSend(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
@@ -4423,7 +4423,7 @@ extension Every_Thing_Taken {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -4498,12 +4498,12 @@ extension Every_Thing_Taken.ClientProtocol {
         try await self.getHTTPURL(request, options: .init())
     }
 
-    /// Those of a stream.
+    /// The names of a stream's methods.
     public nonisolated(nonsending) func send() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
         try await self.send(options: .init())
     }
 
-    /// Those of a stream.
+    /// The names of a stream's methods.
     ///
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func send(
@@ -4523,7 +4523,7 @@ extension Every_Thing_Taken.ClientProtocol {
         try await self.answer(request, options: .init())
     }
 
-    /// The property of a mock that answers Send.
+    /// The name of the property with which a mock answers Send.
     public nonisolated(nonsending) func onSend() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
         try await self.onSend(options: .init())
     }
@@ -4543,14 +4543,14 @@ extension Every_Thing_Taken.ClientProtocol {
         try await self.repeat(options: options).answer(to: produce)
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Every_Thing_Taken {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -4675,41 +4675,41 @@ extension Every_Thing_Taken {
 }
 
 extension Every_Thing_Taken {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `default`.
+        /// The handler of `default`.
         public var onDefault: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `init_`.
+        /// The handler of `init_`.
         public var onInit: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `self_`.
+        /// The handler of `self_`.
         public var onSelf: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `client`.
+        /// The handler of `client`.
         public var onClient: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `pushes`.
+        /// The handler of `pushes`.
         public var onPushes: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `pushSource`.
+        /// The handler of `pushSource`.
         public var onPushSource: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `register`.
+        /// The handler of `register`.
         public var onRegister: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `type`.
+        /// The handler of `type`.
         public var onType: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `serviceName`.
+        /// The handler of `serviceName`.
         public var onServiceName: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `throws`.
+        /// The handler of `throws`.
         public var onThrows: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `getHTTPURL`.
+        /// The handler of `getHTTPURL`.
         public var onGetHTTPURL: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
-        /// Answers `send`.
+        /// The handler of `send`.
         public var onSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Answers `finish`.
+        /// The handler of `finish`.
         public var onFinish: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Answers `answer`.
+        /// The handler of `answer`.
         public var onAnswer: (@Sendable (Every_Thing_Nothing) async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Answers `onSend`.
+        /// The handler of `onSend`.
         public var onOnSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Answers `repeat`.
+        /// The handler of `repeat`.
         public var onRepeat: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -5001,7 +5001,7 @@ extension Every_Thing_Taken {
             context: HHSocketServer.ServerContext
         ) async throws -> Every_Thing_Nothing
 
-        /// Those of a stream.
+        /// The names of a stream's methods.
         func send(
             _ requests: HHSocketServer.RequestMessages<Every_Thing_Nothing>,
             context: HHSocketServer.ServerContext
@@ -5019,7 +5019,7 @@ extension Every_Thing_Taken {
             context: HHSocketServer.ServerContext
         ) async throws
 
-        /// The property of a mock that answers Send.
+        /// The name of the property with which a mock answers Send.
         func onSend(
             _ requests: HHSocketServer.RequestMessages<Every_Thing_Nothing>,
             to responses: HHSocketServer.MessageWriter<Every_Thing_Nothing>,
@@ -5038,8 +5038,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Taken` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Every_Thing_Taken.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Every_Thing_Taken.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Every_Thing_Taken.ServiceProtocol,
         as _: Every_Thing_Taken.Type = Every_Thing_Taken.self,
@@ -5096,7 +5096,7 @@ extension HHSocketServer.Router {
     }
 }
 
-/// Has no methods.
+/// A service without methods.
 public enum Every_Thing_Idle {
     /// The full name, `every.thing.Idle`.
     public static let serviceName = "every.thing.Idle"
@@ -5105,7 +5105,7 @@ public enum Every_Thing_Idle {
 extension Every_Thing_Idle {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -5114,14 +5114,14 @@ extension Every_Thing_Idle {
 }
 
 extension Every_Thing_Idle.ClientProtocol {
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Every_Thing_Idle {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -5138,9 +5138,9 @@ extension Every_Thing_Idle {
 }
 
 extension Every_Thing_Idle {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -5164,8 +5164,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Idle` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Every_Thing_Idle.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Every_Thing_Idle.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Every_Thing_Idle.ServiceProtocol,
         as _: Every_Thing_Idle.Type = Every_Thing_Idle.self,

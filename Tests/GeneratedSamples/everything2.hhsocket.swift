@@ -14,7 +14,7 @@ public import HHSocketMessage
 // protoc-gen-hhsocket of that version.
 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-/// Closed: refuses numbers that it does not know.
+/// Closed: does not accept unknown numbers.
 public enum Every_Thing2_Size: HHSocketMessage.ProtobufEnum {
     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing2.Size", """
         3 SIZE_SMALL
@@ -48,7 +48,7 @@ public enum Every_Thing2_Size: HHSocketMessage.ProtobufEnum {
     public static let allCases: [Every_Thing2_Size] = [.small, .large, .cold]
 }
 
-/// Closed, and the value of a map, which has to have a zero.
+/// Closed, and the value of a map, which requires a zero.
 public enum Every_Thing2_Flavour: HHSocketMessage.ProtobufEnum {
     public static let enumDescriptor = HHSocketMessage.EnumDescriptor("every.thing2.Flavour", """
         0 FLAVOUR_PLAIN
@@ -680,7 +680,7 @@ public struct Every_Thing2_Optionals: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Values where none was sent.
+/// Default values.
 public struct Every_Thing2_Defaults: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Defaults", """
         1 whole double optional
@@ -1182,7 +1182,7 @@ public struct Every_Thing2_Defaults: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Unpacked, as proto2 has it by itself.
+/// Unpacked, which is the default of proto2.
 public struct Every_Thing2_Repeated: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Repeated", """
         1 int32s int32 repeated
@@ -1447,7 +1447,7 @@ public struct Every_Thing2_Recursive: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Others may extend it; what they add is kept as unknown.
+/// May be extended; the fields of extensions are kept as unknown fields.
 public struct Every_Thing2_Extensible: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Extensible", """
         1 text string optional

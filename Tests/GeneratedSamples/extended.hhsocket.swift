@@ -499,7 +499,7 @@ public struct Extended_Egg: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// The old format of sets of messages.
+/// The old format of message sets.
 public struct Extended_Basket: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("extended.Basket")
 
@@ -753,7 +753,7 @@ extension Extended_Collar {
 }
 
 extension Extended_Animal {
-    /// The collar that it wears.
+    /// The collar that the animal wears.
     public var Extended_Collar_worn: Extended_Collar {
         get { self.unknownFields.message(120, Extended_Collar.self) ?? Extended_Collar() }
         set { self.unknownFields.set(120, newValue) }

@@ -130,7 +130,7 @@ public struct Every_Groups_Groups: HHSocketMessage.ProtobufMessage {
         /// Leaves `inner` without a value.
         public mutating func clearInner() { self._heap.fields._inner = nil }
 
-        /// A group in a group, with the number of the one around it.
+        /// A group in a group, with the number of a field of the outer message.
         public struct Inner: HHSocketMessage.ProtobufMessage {
             public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.groups.Groups.Single.Inner", """
                 1 groups message optional

@@ -28,7 +28,8 @@ public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
 
     public var value: Data = Data()
 
-    /// Grows with every change of the entry. Of an entry that is to be put: the version that it must have, if it is set.
+    /// Incremented by every change of the entry. In a request to put it: the version that the stored entry must
+    /// have, if set.
     public var version: UInt64 {
         get { self._version ?? 0 }
         set { self._version = newValue }
@@ -38,7 +39,7 @@ public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
     /// Leaves `version` without a value.
     public mutating func clearVersion() { self._version = nil }
 
-    /// When the entry goes by itself; never, if it is not set.
+    /// The time after which the entry expires; if not set, it never expires.
     public var lifetime: HHSocketMessage.Google_Protobuf_Duration {
         get { self._lifetime ?? HHSocketMessage.Google_Protobuf_Duration() }
         set { self._lifetime = newValue }
@@ -110,7 +111,7 @@ public struct Kv_GetReply: HHSocketMessage.ProtobufMessage {
         1 entries map<string,message>
         """, types: [Kv_Entry.self])
 
-    /// Those of the keys that there are.
+    /// The entries of those requested keys that exist.
     public var entries: [String: Kv_Entry] = [:]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -152,7 +153,7 @@ public struct Kv_PutReply: HHSocketMessage.ProtobufMessage {
 
         case unspecified
         case stored
-        /// The entry had another version than was said.
+        /// The stored entry had another version than the request.
         case conflict
         /// A number that this version of the enum does not know.
         case UNRECOGNIZED(Int)
@@ -256,7 +257,7 @@ public struct Kv_DeleteReply: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Sent to everyone when an entry has changed.
+/// Pushed to all clients when an entry has changed.
 public struct Kv_Changed: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.Changed", """
         1 stored message oneof=change
@@ -310,7 +311,7 @@ public struct Kv_Changed: HHSocketMessage.ProtobufMessage {
 }
 
 extension Kv_Changed: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     public static let pushType: UInt32 = 2101
 }
 
@@ -356,13 +357,13 @@ extension Kv_Store {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply
 
-        /// Every entry whose key begins so, one after the other.
+        /// Returns every entry whose key begins with one of the given keys.
         nonisolated(nonsending) func scan(
             _ request: Kv_GetRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -389,21 +390,21 @@ extension Kv_Store.ClientProtocol {
         try await self.delete(request, options: .init())
     }
 
-    /// Every entry whose key begins so, one after the other.
+    /// Returns every entry whose key begins with one of the given keys.
     public nonisolated(nonsending) func scan(
         _ request: Kv_GetRequest
     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry> {
         try await self.scan(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Kv_Store {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -448,17 +449,17 @@ extension Kv_Store {
 }
 
 extension Kv_Store {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `get`.
+        /// The handler of `get`.
         public var onGet: (@Sendable (Kv_GetRequest) async throws -> Kv_GetReply)?
-        /// Answers `put`.
+        /// The handler of `put`.
         public var onPut: (@Sendable (Kv_Entry) async throws -> Kv_PutReply)?
-        /// Answers `delete`.
+        /// The handler of `delete`.
         public var onDelete: (@Sendable (Kv_DeleteRequest) async throws -> Kv_DeleteReply)?
-        /// Answers `scan`.
+        /// The handler of `scan`.
         public var onScan: (@Sendable (Kv_GetRequest) async throws -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry>)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -546,7 +547,7 @@ extension Kv_Store {
             context: HHSocketServer.ServerContext
         ) async throws -> Kv_DeleteReply
 
-        /// Every entry whose key begins so, one after the other.
+        /// Returns every entry whose key begins with one of the given keys.
         func scan(
             _ request: Kv_GetRequest,
             to responses: HHSocketServer.MessageWriter<Kv_Entry>,
@@ -559,8 +560,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `kv.Store` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Kv_Store.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Kv_Store.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Kv_Store.ServiceProtocol,
         as _: Kv_Store.Type = Kv_Store.self,

@@ -8,7 +8,7 @@ public import HHSocketMessage
 // protoc-gen-hhsocket of that version.
 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-/// The old format of sets of messages.
+/// The old format of message sets.
 public struct Sets_Items: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("sets.Items")
 
@@ -136,7 +136,7 @@ public struct Sets_Number: HHSocketMessage.ProtobufMessage {
 public let Sets_Extensions_number = HHSocketMessage.MessageExtension(of: Sets_Items.self, "2000000000 sets.number message optional json=[sets.number]", types: [Sets_Number.self], isMessageSetItem: true)
 
 extension Sets_Items {
-    /// Beyond the numbers of fields.
+    /// Greater than any field number.
     public var Sets_number: Sets_Number {
         get { self.unknownFields.message(item: 2000000000, Sets_Number.self) ?? Sets_Number() }
         set { self.unknownFields.set(item: 2000000000, newValue) }

@@ -32,7 +32,7 @@ import Foundation
         }
     }
 
-    @Test func whateverHoldsBytesDecodesAndEncodes() throws {
+    @Test func everyTypeOfBytesDecodesAndEncodes() throws {
         let message = Every_Thing_Scalars.with { $0.aString = "text" }
         let bytes = try message.serializedBytes()
         #expect(try message.serializedData() == Data(bytes))

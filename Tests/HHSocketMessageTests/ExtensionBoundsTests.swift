@@ -66,7 +66,7 @@ private typealias Collar = GeneratedSamples.Extended_Collar
         #expect(animal.unknownFields.data == Data(group))
     }
 
-    @Test func valueThatIsTooDeepIsNone() throws {
+    @Test func tooDeepValueIsAbsent() throws {
         var deep = Animal()
         deep.heart = Animal.Heart()
         for _ in 0..<60 {

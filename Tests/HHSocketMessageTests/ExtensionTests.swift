@@ -72,7 +72,7 @@ private typealias TheirAnimal = ReferenceMessages.Extended_Animal
     }
 
     /// Fields in any order, several times, packed or not, with numbers that the enumeration does not declare.
-    @Test func whateverCameIsReadAsBySwiftProtobuf() throws {
+    @Test func receivedValuesAreReadLikeBySwiftProtobuf() throws {
         let extensions = [
             Extended_Extensions_age, Extended_Extensions_sound, Extended_Extensions_bites, Extended_Extensions_marks,
             Extended_Extensions_size, Extended_Extensions_sizes, Extended_Extensions_packed_sizes,
@@ -141,7 +141,7 @@ private typealias TheirAnimal = ReferenceMessages.Extended_Animal
         }
     }
 
-    @Test func valueThatCannotBeReadIsNone() throws {
+    @Test func unreadableValueIsAbsent() throws {
         // age as a text; sound with invalid UTF-8; the collar with a truncated text; the size with an undeclared
         // number.
         let bytes: [UInt8] =

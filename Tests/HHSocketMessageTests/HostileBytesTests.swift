@@ -69,7 +69,7 @@ import CProtobufC
         self.expect(.truncated, at: 1, from: [0x20, 0xFF], as: Every_Thing_Scalars.self)
     }
 
-    @Test func tagsThatAreNoneAreRefused() {
+    @Test func invalidTagsAreRejected() {
         // The number 0; wire types 6 and 7; a number that is too large; six bytes.
         for tag: [UInt8] in [
             [0x00], [0x0E], [0x0F], [0xFF, 0xFF, 0xFF, 0xFF, 0x7F], [0x88, 0x80, 0x80, 0x80, 0x80, 0x00],

@@ -121,7 +121,7 @@ private typealias Number = GeneratedSamples.Sets_Number
         #expect((0..<200).reduce(read) { outer, _ in outer.Sets_number.inner } == items)
     }
 
-    @Test func messageThatIsTooDeepIsNone() {
+    @Test func tooDeepMessageIsAbsent() {
         var items = Items()
         var text = Text()
         text.value = "x"
@@ -135,7 +135,7 @@ private typealias Number = GeneratedSamples.Sets_Number
         #expect(!items.hasSets_number && items.Sets_Text_text.value == "x")
     }
 
-    @Test func messageThatIsMalformedIsNoneUnlessExtensionsAreChecked() throws {
+    @Test func malformedMessageIsAbsentUnlessExtensionsAreChecked() throws {
         let extensions = [Text.Extensions.text, Sets_Extensions_number]
         let notUTF8 = Self.item(Self.textType, Self.content([0x0A, 0x01, 0xFF]))
         let items = try Items(serializedBytes: notUTF8)

@@ -78,7 +78,7 @@ extension Weather__Station: ProtobufCStructure {
         #expect(error?.reason == reason)
     }
 
-    @Test func whatIsNoReportIsATypedError() {
+    @Test func malformedReportIsATypedError() {
         self.expect(.truncated, from: Array(Self.bytes.dropLast()))
         self.expect(.malformedVarint, from: [0x30] + [UInt8](repeating: 0xFF, count: 11))
         self.expect(.illegalTag, from: [0x07])

@@ -67,7 +67,7 @@ import Testing
         #expect(try await first(of: pushes, "the push").body == self.text("early"))
     }
 
-    @Test func gateThatRefusesForGoodStopsTheAttemptsAndSaysWhy() async throws {
+    @Test func gateThatRefusesFinallyStopsTheAttemptsAndGivesTheReason() async throws {
         let server = try await MockServer(.echo)
         let client = self.client([server.endpoint]) {
             $0.gate = HandshakeGate { _ in throw HandshakeRefusal(.stop, "the token is not valid") }

@@ -76,7 +76,7 @@ import Testing
         #expect((error?.underlying as? SocketError)?.code == .connectionRefused)
     }
 
-    @Test func waitEndsWhenNobodyReconnectsAnyMore() async throws {
+    @Test func waitEndsWhenReconnectingHasStopped() async throws {
         let endpoint = try await MockServer.closedEndpoint()
         let closing = self.client(endpoint)
         let events = closing.events
@@ -98,7 +98,7 @@ import Testing
         #expect([.noServerReachable, .notConnected].contains(last.error?.code), "\(String(describing: last.error))")
     }
 
-    @Test func whatWaitsIsBoundedInCallsAndBytes() async throws {
+    @Test func waitingCallsAreBoundedInNumberAndBytes() async throws {
         let server = try await MockServer(.echo)
         let few = self.client(server.endpoint) { $0.maximumWaiting = 2 }
         for _ in 0..<2 { few.dispatch(SocketRequest(type: 101)) }

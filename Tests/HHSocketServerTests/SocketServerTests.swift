@@ -203,7 +203,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         }
     }
 
-    @Test func garbageHarmsNobodyElse() async throws {
+    @Test func garbageDoesNotAffectOtherClients() async throws {
         try await withServer(.init(), makeRouter()) { server in
             let honest = try await HostileClient.connect(to: server.address)
             for round in 0..<20 as Range<UInt32> {
@@ -330,7 +330,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         }
     }
 
-    @Test func payloadOfItsPingsIsMadeAnewForEach() async throws {
+    @Test func payloadIsMadeForEachOfItsPings() async throws {
         let count = NIOLockedValueBox(0)
         var policy = HeartbeatPolicy(interval: .milliseconds(50), replyTimeout: .seconds(20))
         policy.makePayload = {

@@ -1261,7 +1261,7 @@ public struct Fields: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// The same, with the fields on the heap.
+/// The fields of Fields and more, stored on the heap.
 public struct HeapFields: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("horrors.HeapFields", """
         1 self string
@@ -1612,7 +1612,7 @@ public struct Reply: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Services that have the names of what is generated for them.
+/// Services with the names of declarations that are generated for them.
 public enum Client {
     /// The full name, `horrors.Client`.
     public static let serviceName = "horrors.Client"
@@ -1703,7 +1703,7 @@ extension Client {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -1770,14 +1770,14 @@ extension Client.ClientProtocol {
         try await self.default(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Client {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -1855,27 +1855,27 @@ extension Client {
 }
 
 extension Client {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `client`.
+        /// The handler of `client`.
         public var onClient: (@Sendable (Request) async throws -> Reply)?
-        /// Answers `pushes`.
+        /// The handler of `pushes`.
         public var onPushes: (@Sendable (Request) async throws -> Reply)?
-        /// Answers `send`.
+        /// The handler of `send`.
         public var onSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Request, Reply>)?
-        /// Answers `init_`.
+        /// The handler of `init_`.
         public var onInit: (@Sendable (Request) async throws -> HHSocketRPC.MessageStream<Request, Reply>)?
-        /// Answers `self_`.
+        /// The handler of `self_`.
         public var onSelf: (@Sendable () async throws -> HHSocketRPC.MessageStream<Request, Reply>)?
-        /// Answers `pushSource`.
+        /// The handler of `pushSource`.
         public var onPushSource: (@Sendable (Request) async throws -> Reply)?
-        /// Answers `onSend`.
+        /// The handler of `onSend`.
         public var onOnSend: (@Sendable (Request) async throws -> Reply)?
-        /// Answers `type`.
+        /// The handler of `type`.
         public var onType: (@Sendable (Request) async throws -> Reply)?
-        /// Answers `default`.
+        /// The handler of `default`.
         public var onDefault: (@Sendable (Request) async throws -> Reply)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -2069,8 +2069,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `horrors.Client` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Client.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Client.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Client.ServiceProtocol,
         as _: Client.Type = Client.self,
@@ -2126,7 +2126,7 @@ extension Methods {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -2141,14 +2141,14 @@ extension Methods.ClientProtocol {
         try await self.methods(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Methods {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -2172,11 +2172,11 @@ extension Methods {
 }
 
 extension Methods {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `methods`.
+        /// The handler of `methods`.
         public var onMethods: (@Sendable (Request) async throws -> Reply)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -2218,8 +2218,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `horrors.Methods` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Methods.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Methods.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Methods.ServiceProtocol,
         as _: Methods.Type = Methods.self,
@@ -2251,7 +2251,7 @@ extension MockClient {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -2266,14 +2266,14 @@ extension MockClient.ClientProtocol {
         try await self.mockClient(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension MockClient {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -2297,11 +2297,11 @@ extension MockClient {
 }
 
 extension MockClient {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `mockClient`.
+        /// The handler of `mockClient`.
         public var onMockClient: (@Sendable (Request) async throws -> Reply)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -2343,8 +2343,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `horrors.MockClient` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `MockClient.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `MockClient.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some MockClient.ServiceProtocol,
         as _: MockClient.Type = MockClient.self,
@@ -2376,7 +2376,7 @@ extension ClientProtocol {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -2391,14 +2391,14 @@ extension ClientProtocol.ClientProtocol {
         try await self.clientProtocol(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension ClientProtocol {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -2422,11 +2422,11 @@ extension ClientProtocol {
 }
 
 extension ClientProtocol {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `clientProtocol`.
+        /// The handler of `clientProtocol`.
         public var onClientProtocol: (@Sendable (Request) async throws -> Reply)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -2468,8 +2468,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `horrors.ClientProtocol` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `ClientProtocol.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `ClientProtocol.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some ClientProtocol.ServiceProtocol,
         as _: ClientProtocol.Type = ClientProtocol.self,
@@ -2501,7 +2501,7 @@ extension ServiceProtocol {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -2516,14 +2516,14 @@ extension ServiceProtocol.ClientProtocol {
         try await self.serviceProtocol(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension ServiceProtocol {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -2547,11 +2547,11 @@ extension ServiceProtocol {
 }
 
 extension ServiceProtocol {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `serviceProtocol`.
+        /// The handler of `serviceProtocol`.
         public var onServiceProtocol: (@Sendable (Request) async throws -> Reply)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -2593,8 +2593,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `horrors.ServiceProtocol` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `ServiceProtocol.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `ServiceProtocol.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some ServiceProtocol.ServiceProtocol,
         as _: ServiceProtocol.Type = ServiceProtocol.self,
@@ -2626,7 +2626,7 @@ extension Router {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -2641,14 +2641,14 @@ extension Router.ClientProtocol {
         try await self.register(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Router {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -2672,11 +2672,11 @@ extension Router {
 }
 
 extension Router {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `register`.
+        /// The handler of `register`.
         public var onRegister: (@Sendable (Request) async throws -> Reply)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -2718,8 +2718,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `horrors.Router` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Router.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Router.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Router.ServiceProtocol,
         as _: Router.Type = Router.self,
@@ -2751,7 +2751,7 @@ extension HandlerService {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -2766,14 +2766,14 @@ extension HandlerService.ClientProtocol {
         try await self.handle(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension HandlerService {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -2797,11 +2797,11 @@ extension HandlerService {
 }
 
 extension HandlerService {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `handle`.
+        /// The handler of `handle`.
         public var onHandle: (@Sendable (Request) async throws -> Reply)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -2843,8 +2843,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `horrors.Handler` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `HandlerService.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `HandlerService.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some HandlerService.ServiceProtocol,
         as _: HandlerService.Type = HandlerService.self,
@@ -2876,7 +2876,7 @@ extension ServerContext {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -2891,14 +2891,14 @@ extension ServerContext.ClientProtocol {
         try await self.context(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension ServerContext {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -2922,11 +2922,11 @@ extension ServerContext {
 }
 
 extension ServerContext {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `context`.
+        /// The handler of `context`.
         public var onContext: (@Sendable (Request) async throws -> Reply)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -2968,8 +2968,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `horrors.ServerContext` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `ServerContext.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `ServerContext.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some ServerContext.ServiceProtocol,
         as _: ServerContext.Type = ServerContext.self,

@@ -189,7 +189,7 @@ extension WireFormat {
         ("3005 020101 0400", "no protocolOp"), ("3006 020101 5F2000", "no protocolOp"),
         ("3005 020101 4205", "no protocolOp"),
     ])
-    func whatIsNoMessage(hex: String, fault: String) throws {
+    func invalidMessages(hex: String, fault: String) throws {
         let error = #expect(throws: FrameError.self) { try Self.decode(hex, .request) }
         #expect(error?.code == .codec)
         #expect(error?.message.contains(fault) == true, "\(error?.message ?? "")")

@@ -45,7 +45,7 @@ struct PythonClientTests {
         }
     }
 
-    @Test func nobodyListensThere() async throws {
+    @Test func nothingListensThere() async throws {
         let outcome = try await Python.runClient(["127.0.0.1:1", "--type", "1000"])
         #expect(outcome.exitCode == 1)
         #expect(outcome.errors.hasPrefix("error: "), "\(outcome.errors)")
@@ -132,7 +132,7 @@ struct PythonClientTests {
                 request, "send:000007D1 00000001 000000C8 00000000 00000000 20000000 00000032 000000C8 00000000", "end",
             ],
             output: "",
-            error: "error: what the server sends makes no sense"
+            error: "error: the server sent an invalid frame header"
         ),
         Case(
             testDescription: "a partial answer is an error, and is cancelled",
@@ -146,7 +146,7 @@ struct PythonClientTests {
             testDescription: "a length over the limit ends the connection",
             steps: [request, "send:000003E8 00000032 000000C8 01000001", "end"],
             output: "",
-            error: "error: what the server sends makes no sense"
+            error: "error: the server sent an invalid frame header"
         ),
         Case(
             testDescription: "a status that nobody listed is an error, and its payload is printed",

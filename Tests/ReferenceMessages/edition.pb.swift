@@ -63,7 +63,7 @@ public nonisolated enum Edition_Open: SwiftProtobuf.Enum, Swift.CaseIterable {
 
 }
 
-/// What the features of an edition decide.
+/// Fields that the features of an edition affect.
 public nonisolated struct Edition_Features: SwiftProtobuf.ExtensibleMessage, Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// Every construct of proto3 that is supported, with names that are hard on Swift.
+/// Every supported construct of proto3, with names that are difficult in Swift.
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -27,11 +27,11 @@ fileprivate nonisolated struct _GeneratedWithProtocGenSwiftVersion: SwiftProtobu
   typealias Version = _2
 }
 
-/// Open: keeps numbers that it does not know.
+/// Open: keeps unknown numbers.
 public nonisolated enum Every_Thing_Colour: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
 
-  /// What was not said.
+  /// Not specified.
   case unspecified // = 0
   case red // = 1
 
@@ -83,7 +83,7 @@ public nonisolated enum Every_Thing_Alias: SwiftProtobuf.Enum, Swift.CaseIterabl
   case zero // = 0
   case one // = 1
 
-  /// The same again.
+  /// An alias of ALIAS_ONE.
   public static let uno = one
   case two // = 2
   case UNRECOGNIZED(Int)
@@ -119,7 +119,7 @@ public nonisolated enum Every_Thing_Alias: SwiftProtobuf.Enum, Swift.CaseIterabl
 
 }
 
-/// Cases that Swift has words for.
+/// Cases whose names are words of Swift.
 public nonisolated enum Every_Thing_Words: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case none // = 0
@@ -492,7 +492,7 @@ public nonisolated struct Every_Thing_Optionals: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// Packed, as proto3 has it by itself.
+/// Packed, which is the default of proto3.
 public nonisolated struct Every_Thing_Repeated: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -647,16 +647,16 @@ public nonisolated struct Every_Thing_Maps: Sendable {
   public init() {}
 }
 
-/// Two oneofs, of everything that can be in one.
+/// Two oneofs, with every type that a oneof may contain.
 public nonisolated struct Every_Thing_Choices: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Before them.
+  /// Precedes the oneofs.
   public var before: String = String()
 
-  /// What is chosen.
+  /// The choice.
   public var choice: Every_Thing_Choices.OneOf_Choice? = nil
 
   public var aDouble: Double {
@@ -849,7 +849,7 @@ public nonisolated struct Every_Thing_Choices: Sendable {
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
-  /// What is chosen.
+  /// The choice.
   public nonisolated enum OneOf_Choice: Equatable, Sendable {
     case aDouble(Double)
     case aFloat(Float)
@@ -886,7 +886,7 @@ public nonisolated struct Every_Thing_Choices: Sendable {
   fileprivate var _after: String? = nil
 }
 
-/// A list, a tree, two that hold each other, and one that only arrays lead back to.
+/// Recursive messages: a list, a tree, two that contain each other, and one that contains itself only through arrays.
 public nonisolated struct Every_Thing_Node: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1286,7 +1286,7 @@ public nonisolated struct Every_Thing_Outer: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// Names that Swift, the standard library and the runtime have taken.
+/// Names that Swift, the standard library and the runtime use.
 public nonisolated struct Every_Thing_Reserved: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1974,7 +1974,7 @@ public nonisolated struct Every_Thing_Keywords: @unchecked Sendable {
     set {_uniqueStorage()._urlOfHTTPID = newValue}
   }
 
-  /// Behind their presence they are properties of other names.
+  /// Names that clash with the properties for the presence of other fields.
   public var hasPresence_p: String {
     get {_storage._hasPresence_p ?? String()}
     set {_uniqueStorage()._hasPresence_p = newValue}
@@ -2255,7 +2255,7 @@ public nonisolated struct Every_Thing_WellKnown: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// Of the highest number that a field may have, and declared out of order.
+/// Fields that are declared out of order, one with the highest possible number.
 public nonisolated struct Every_Thing_Numbers: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2285,17 +2285,17 @@ public nonisolated struct Every_Thing_Commented: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// What trails is told as well.
+  /// A trailing comment.
   public var trailing: String = String()
 
-  /// What leads
+  /// A leading comment
   ///
   ///   indented, "quoted", \escaped and /* nested */
   public var leading: String = String()
 
   public var nothing: String = String()
 
-  /// Given up.
+  /// Deprecated.
   ///
   /// NOTE: This field was marked as deprecated in the .proto file.
   public var old: String = String()
@@ -2318,7 +2318,7 @@ public nonisolated struct Every_Thing_Old: Sendable {
   public init() {}
 }
 
-/// Sent without being asked for.
+/// A push.
 public nonisolated struct Every_Thing_News: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

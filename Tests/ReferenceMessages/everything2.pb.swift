@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// Every construct of proto2 that is supported.
+/// Every supported construct of proto2.
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -27,7 +27,7 @@ fileprivate nonisolated struct _GeneratedWithProtocGenSwiftVersion: SwiftProtobu
   typealias Version = _2
 }
 
-/// Closed: refuses numbers that it does not know.
+/// Closed: does not accept unknown numbers.
 public nonisolated enum Every_Thing2_Size: Int, SwiftProtobuf.Enum, Swift.CaseIterable {
   case small = 3
   case large = 5
@@ -39,7 +39,7 @@ public nonisolated enum Every_Thing2_Size: Int, SwiftProtobuf.Enum, Swift.CaseIt
 
 }
 
-/// Closed, and the value of a map, which has to have a zero.
+/// Closed, and the value of a map, which requires a zero.
 public nonisolated enum Every_Thing2_Flavour: Int, SwiftProtobuf.Enum, Swift.CaseIterable {
   case plain = 0
   case sweet = 1
@@ -408,7 +408,7 @@ public nonisolated struct Every_Thing2_Optionals: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// Values where none was sent.
+/// Default values.
 public nonisolated struct Every_Thing2_Defaults: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -745,7 +745,7 @@ public nonisolated struct Every_Thing2_Defaults: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// Unpacked, as proto2 has it by itself.
+/// Unpacked, which is the default of proto2.
 public nonisolated struct Every_Thing2_Repeated: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -882,7 +882,7 @@ public nonisolated struct Every_Thing2_Recursive: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// Others may extend it; what they add is kept as unknown.
+/// May be extended; the fields of extensions are kept as unknown fields.
 public nonisolated struct Every_Thing2_Extensible: SwiftProtobuf.ExtensibleMessage, Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

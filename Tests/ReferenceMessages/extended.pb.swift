@@ -286,7 +286,7 @@ public nonisolated struct Extended_Egg: Sendable {
   fileprivate var _weight: Float? = nil
 }
 
-/// The old format of sets of messages.
+/// The old format of message sets.
 public nonisolated struct Extended_Basket: SwiftProtobuf.ExtensibleMessage, Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -473,7 +473,7 @@ nonisolated extension Extended_Animal {
     clearExtensionValue(ext: Extended_Extensions_mother)
   }
 
-  /// The collar that it wears.
+  /// The collar that the animal wears.
   public var Extended_Collar_worn: Extended_Collar {
     get {return getExtensionValue(ext: Extended_Collar.Extensions.worn) ?? Extended_Collar()}
     set {setExtensionValue(ext: Extended_Collar.Extensions.worn, value: newValue)}
@@ -629,7 +629,7 @@ public nonisolated let Extended_Extensions_price = SwiftProtobuf.MessageExtensio
 
 nonisolated extension Extended_Collar {
   public enum Extensions {
-    /// The collar that it wears.
+    /// The collar that the animal wears.
     public static let worn = SwiftProtobuf.MessageExtension<SwiftProtobuf.OptionalMessageExtensionField<Extended_Collar>, Extended_Animal>(
       _protobuf_fieldNumber: 120,
       fieldName: "extended.Collar.worn"

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// Messages between two tags, in every place that they can be in.
+/// Groups, in every possible place.
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -141,7 +141,7 @@ public nonisolated struct Every_Groups_Groups: @unchecked Sendable {
 
     public var unknownFields = SwiftProtobuf.UnknownStorage()
 
-    /// A group in a group, with the number of the one around it.
+    /// A group in a group, with the number of a field of the outer message.
     public nonisolated struct Inner: @unchecked Sendable {
       // SwiftProtobuf.Message conformance is added in an extension below. See the
       // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// The messages of google/protobuf that stand for values of any type, and those that describe others.
+/// The messages of google/protobuf for values of any type, and those that describe types.
 
 import SwiftProtobuf
 

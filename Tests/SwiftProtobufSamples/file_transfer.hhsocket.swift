@@ -44,13 +44,13 @@ public enum Files_Transfer {
 extension Files_Transfer {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
-        /// Begins to send a file, or goes on with one that was not sent to its end.
+        /// Begins to send a file, or continues one whose transfer was interrupted.
         nonisolated(nonsending) func begin(
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload
 
-        /// Sends a piece. The answer says from where on pieces are missing now.
+        /// Sends a piece. The answer contains the offset of the first byte that is then missing.
         nonisolated(nonsending) func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions
@@ -61,12 +61,12 @@ extension Files_Transfer {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Piece
 
-        /// The same without a round trip for each piece.
+        /// Sends pieces like Send, without a round trip for each.
         nonisolated(nonsending) func sendAll(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -75,14 +75,14 @@ extension Files_Transfer {
 }
 
 extension Files_Transfer.ClientProtocol {
-    /// Begins to send a file, or goes on with one that was not sent to its end.
+    /// Begins to send a file, or continues one whose transfer was interrupted.
     public nonisolated(nonsending) func begin(
         _ request: Files_File
     ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
         try await self.begin(request, options: .init())
     }
 
-    /// Sends a piece. The answer says from where on pieces are missing now.
+    /// Sends a piece. The answer contains the offset of the first byte that is then missing.
     public nonisolated(nonsending) func send(
         _ request: Files_Piece
     ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
@@ -95,12 +95,12 @@ extension Files_Transfer.ClientProtocol {
         try await self.fetch(request, options: .init())
     }
 
-    /// The same without a round trip for each piece.
+    /// Sends pieces like Send, without a round trip for each.
     public nonisolated(nonsending) func sendAll() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload> {
         try await self.sendAll(options: .init())
     }
 
-    /// The same without a round trip for each piece.
+    /// Sends pieces like Send, without a round trip for each.
     ///
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func sendAll(
@@ -110,14 +110,14 @@ extension Files_Transfer.ClientProtocol {
         try await self.sendAll(options: options).answer(to: produce)
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Files_Transfer {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -161,17 +161,17 @@ extension Files_Transfer {
 }
 
 extension Files_Transfer {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     public struct MockClient: ClientProtocol {
-        /// Answers `begin`.
+        /// The handler of `begin`.
         public var onBegin: (@Sendable (Files_File) async throws -> Files_Upload)?
-        /// Answers `send`.
+        /// The handler of `send`.
         public var onSend: (@Sendable (Files_Piece) async throws -> Files_Upload)?
-        /// Answers `fetch`.
+        /// The handler of `fetch`.
         public var onFetch: (@Sendable (Files_PieceRequest) async throws -> Files_Piece)?
-        /// Answers `sendAll`.
+        /// The handler of `sendAll`.
         public var onSendAll: (@Sendable () async throws -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload>)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
@@ -243,13 +243,13 @@ extension Files_Transfer {
 extension Files_Transfer {
     /// The methods of the service, as a server implements them.
     public protocol ServiceProtocol: Sendable {
-        /// Begins to send a file, or goes on with one that was not sent to its end.
+        /// Begins to send a file, or continues one whose transfer was interrupted.
         func begin(
             _ request: Files_File,
             context: HHSocketServer.ServerContext
         ) async throws -> Files_Upload
 
-        /// Sends a piece. The answer says from where on pieces are missing now.
+        /// Sends a piece. The answer contains the offset of the first byte that is then missing.
         func send(
             _ request: Files_Piece,
             context: HHSocketServer.ServerContext
@@ -260,7 +260,7 @@ extension Files_Transfer {
             context: HHSocketServer.ServerContext
         ) async throws -> Files_Piece
 
-        /// The same without a round trip for each piece.
+        /// Sends pieces like Send, without a round trip for each.
         func sendAll(
             _ requests: HHSocketServer.RequestMessages<Files_Piece>,
             context: HHSocketServer.ServerContext
@@ -272,8 +272,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `files.Transfer` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Files_Transfer.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Files_Transfer.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Files_Transfer.ServiceProtocol,
         as _: Files_Transfer.Type = Files_Transfer.self,

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// Files in pieces, so that none is too long for a frame, and what has been sent need not be sent again.
+/// Files in pieces: each piece fits into a frame, and an interrupted transfer continues after the last piece received.
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
@@ -36,7 +36,7 @@ public nonisolated struct Files_File: Sendable {
 
   public var length: UInt64 = 0
 
-  /// The SHA-256 of the whole, 32 bytes.
+  /// The SHA-256 of the whole file, 32 bytes.
   public var digest: Data = Data()
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -49,10 +49,10 @@ public nonisolated struct Files_Upload: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// By which the server knows the file that is being sent.
+  /// Identifies the upload in later requests.
   public var id: UInt64 = 0
 
-  /// From where on pieces are missing.
+  /// The offset of the first byte that is missing.
   public var offset: UInt64 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()

@@ -7,7 +7,7 @@ public import HHSocketRPC
 ///
 /// ``Outbox/deadLetters()`` lists them. They do not expire, and only the app removes them.
 public struct OutboxDeadLetter: Sendable, Hashable, Identifiable {
-    /// The reason for which a message was given up. New reasons may be added; always have a default case.
+    /// The reason why a message was given up. New reasons may be added; always have a default case.
     public struct Reason: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
         public let rawValue: String
 

@@ -53,7 +53,7 @@ extension OutboxStore {
                 arguments: [self.account]
             )
             for row in rows {
-                // The primary key of a table is an integer whatever else is damaged.
+                // The primary key of a table is always an integer, even if other columns are damaged.
                 let id = OutboxEntry.ID(rawValue: row["id"])
                 if let entry = Self.entry(row, id) {
                     contents.entries.append(entry)
@@ -63,7 +63,7 @@ extension OutboxStore {
                         entry: nil,
                         reason: .unreadable,
                         status: nil,
-                        explanation: "the row of message \(id) in \(self.path) makes no sense",
+                        explanation: "the row of message \(id) in \(self.path) is invalid",
                         date: now,
                         byteCount: Int.fromDatabaseValue(row["stored"]) ?? 0
                     )
@@ -98,7 +98,7 @@ extension OutboxStore {
                 type: type,
                 byteCount: byteCount,
                 enqueued: Self.date(enqueued),
-                // An invalid time counts as none: the message itself is sound.
+                // An invalid time counts as none: the message itself is valid.
                 expires: Int64.fromDatabaseValue(row["expires"]).map(Self.date),
                 attempts: attempts,
                 // An earlier process may have sent it. Only dead letters have the flag on disk.
@@ -180,7 +180,7 @@ extension OutboxStore {
             else {
                 throw OutboxError(
                     .corrupted,
-                    message: "message \(id) in \(self.path) cannot be read: its body or its metadata make no sense"
+                    message: "message \(id) in \(self.path) cannot be read: its body or its metadata is malformed"
                 )
             }
             return (ByteBuffer(bytes: body), metadata)
@@ -251,7 +251,7 @@ extension OutboxStore {
             guard let entry = Self.entry(row, id) else {
                 throw OutboxError(
                     .corrupted,
-                    message: "dead letter \(id) in \(self.path) makes no sense; it can only be removed"
+                    message: "dead letter \(id) in \(self.path) is invalid; it can only be removed"
                 )
             }
             let content = try self.content(row, id)

@@ -29,7 +29,7 @@ public struct OutboxVerdict: Hashable, Sendable, CustomStringConvertible {
 
     /// Returns the default verdict, which never deletes a message.
     ///
-    /// - No answer came, or one that cannot be read: retry. The key makes that harmless.
+    /// - No answer, or one that cannot be read: retry. The key makes that harmless.
     /// - The answer's status is transient (``/HHSocket/Status/isTransient``), such as 401, 404, 405 or 503: retry. The
     ///   server does not keep such answers for the key.
     /// - Any other answer but 200: dead letter. The server keeps it for the key (``/HHSocket/Status/isKept``), and a

@@ -25,7 +25,7 @@ import Testing
         return limits
     }
 
-    @Test func messagesLeaveWhenThereIsAConnectionAndAfterEachReconnect() async throws {
+    @Test func messagesAreSentOnceConnectedAndAfterEachReconnect() async throws {
         let folder = try TemporaryFolder()
         let server = try await MockServer(.echo)
         server.acceptHello()
@@ -47,7 +47,7 @@ import Testing
         #expect(bodies == ["before"] + (0..<5).map { "\($0)" })
     }
 
-    @Test func nothingLeavesWithoutAnAgreementOnKeys() async throws {
+    @Test func nothingIsSentWithoutAnAgreementOnKeys() async throws {
         let folder = try TemporaryFolder()
         let server = try await MockServer(.echo)
         let client = self.client(server.endpoint, hello: false)
@@ -60,7 +60,7 @@ import Testing
         #expect(server.received.allSatisfy { $0.type != 130 })
     }
 
-    @Test func aMessageWhoseAnswerWasLostIsRunOnce() async throws {
+    @Test func aMessageWhoseAnswerWasLostIsExecutedOnce() async throws {
         let folder = try TemporaryFolder()
         let runs = NIOLockedValueBox<[String]>([])
         var router = Router()
@@ -87,7 +87,7 @@ import Testing
     }
 
     /// One table determines which answers the server keeps for a key, and which ones the outbox considers final.
-    @Test func databaseThatIsAwayForAMomentLosesNothing() async throws {
+    @Test func brieflyUnavailableDatabaseLosesNothing() async throws {
         struct Outage: Error {}
         let folder = try TemporaryFolder()
         let runs = Watched(0)
@@ -141,7 +141,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    @Test func anOutboxThatIsLetGoOfLetsGoOfItsClient() async throws {
+    @Test func aReleasedOutboxReleasesItsClient() async throws {
         let folder = try TemporaryFolder()
         let server = try await MockServer(.echo)
         server.acceptHello()

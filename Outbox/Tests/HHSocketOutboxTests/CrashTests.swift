@@ -108,7 +108,7 @@ private final class Ledger: Sendable {
         return (promised, ledger.lines, repeats)
     }
 
-    @Test func nothingIsLostNothingRunsTwiceAndTheOrderIsKept() async throws {
+    @Test func nothingIsLostOrExecutedTwiceAndTheOrderIsKept() async throws {
         let seed = UInt64(number("HHSOCKET_SEED", or: Int.random(in: 1...1_000_000)))
         let (promised, lines, repeats) = try await self.crash(
             // More rounds would exceed the time limit: each starts a process, and the last one sends all remaining

@@ -14,7 +14,7 @@ import Testing
         #expect(try section.shortcomings(allowing: ["HHSocketServer"]) == [])
     }
 
-    @Test func sendingOne() async throws {
+    @Test func sendingAMessage() async throws {
         var serverConfiguration = SocketServer.Configuration()
 
         serverConfiguration.hello.idempotency.lifetime = .seconds(7 * 24 * 60 * 60)

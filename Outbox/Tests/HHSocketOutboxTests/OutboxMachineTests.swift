@@ -114,7 +114,7 @@ private struct Rig {
 @Suite(.timeLimit(.minutes(30))) struct OutboxMachineTests {
     // MARK: Order
 
-    @Test func withinATopicTheNextLeavesWhenTheFormerIsAnswered() {
+    @Test func withinATopicAMessageIsSentWhenThePreviousOneIsAnswered() {
         var rig = Rig()
         #expect(rig.add("a") == ["send 1"])
         #expect(rig.add("a") == [])
@@ -128,7 +128,7 @@ private struct Rig {
         #expect(rig.machine.snapshot.topics.isEmpty)
     }
 
-    @Test func topicsDoNotWaitForEachOtherUpToABound() {
+    @Test func topicsAreSentConcurrentlyUpToALimit() {
         var rig = Rig { $0.maximumConcurrency = 2 }
         #expect(rig.add("a") == ["send 1"])
         #expect(rig.add("b") == ["send 2"])
@@ -139,7 +139,7 @@ private struct Rig {
         #expect(rig.delivered(2) == ["remove, delivered 2", "send 4"])
     }
 
-    @Test func nothingLeavesWithoutAConnectionAndNothingIsDueThen() {
+    @Test func withoutAConnectionNothingIsSentOrDue() {
         var rig = Rig(isConnected: false)
         #expect(rig.add("a") == [])
         #expect(rig.nextStep == nil)
@@ -152,7 +152,7 @@ private struct Rig {
         #expect(rig.connected(true) == ["send 1"])
     }
 
-    @Test func whatWasOnDiskLeavesFirstAndInOrder() {
+    @Test func messagesOnDiskAreSentFirstAndInOrder() {
         var rig = Rig(isConnected: false)
         let entries = (1...4).map { number in
             OutboxEntry(
@@ -174,7 +174,7 @@ private struct Rig {
 
     // MARK: Failures
 
-    @Test func aFailureHoldsItsTopicAloneBackAndLonger() {
+    @Test func failuresDelayOnlyTheirTopicForGrowingTimes() {
         var rig = Rig()
         _ = rig.add("a")
         _ = rig.add("a")
@@ -198,7 +198,7 @@ private struct Rig {
         #expect(rig.machine.pending.map(\.mayHaveBeenSent) == [true])
     }
 
-    @Test func waitsAreLeftToChance() {
+    @Test func waitsAreRandom() {
         var shares: Set<Duration> = []
         for seed in 0..<20 as Range<UInt64> {
             var rig = Rig { $0.backoff.jitter = 1 }
@@ -224,7 +224,7 @@ private struct Rig {
         #expect((snapshot.count, snapshot.deadLetterCount, snapshot.deadLetterBytes) == (0, 2, 200))
     }
 
-    @Test func onlyTheAppsVerdictDeletes() {
+    @Test func messagesAreDeletedOnlyByTheAppsVerdict() {
         var rig = Rig()
         _ = rig.add("a")
         _ = rig.add("a")
@@ -266,7 +266,7 @@ private struct Rig {
         #expect(rig.failed(7, .unknown, .answered) == ["bury, dead 7 exhausted"])
     }
 
-    @Test func attemptsThatNeverLeftDoNotCount() {
+    @Test func attemptsThatWereNotSentDoNotCount() {
         var rig = Rig { $0.maximumAttempts = 2 }
         _ = rig.add("a")
         for code in [.featureNotAgreed, .notConnected, .interceptorFailed, .timeout] as [SocketError.Code] {
@@ -303,7 +303,7 @@ private struct Rig {
         #expect(rig.connected(true) == ["send 1"])
     }
 
-    @Test func aSuspendedTopicStandsStillUntilItIsResumed() {
+    @Test func aSuspendedTopicSendsNothingUntilItIsResumed() {
         var rig = Rig()
         _ = rig.add("a")
         _ = rig.add("a")
@@ -341,7 +341,7 @@ private struct Rig {
     }
 
     /// An answer that the server keeps for a key is never retried, and one that is retried is not kept.
-    @Test func verdictOnAnAnswerIsThatOfTheSharedTable() {
+    @Test func verdictsOnAnswersAreThoseOfTheSharedTable() {
         for number in 1...1_000 as ClosedRange<UInt32> where number != Status.ok.rawValue {
             let status = Status(rawValue: number)
             let verdict = OutboxVerdict.standard(for: SocketError(.init(status), message: "", delivery: .answered))
@@ -352,7 +352,7 @@ private struct Rig {
 
     // MARK: Time to live
 
-    @Test func messagesExpireWhereverTheyStand() {
+    @Test func messagesExpireInEveryPlaceOfTheQueue() {
         var rig = Rig(isConnected: false)
         _ = rig.add("a", timeToLive: 100)
         _ = rig.add("a", timeToLive: 10)
@@ -366,7 +366,7 @@ private struct Rig {
         #expect(rig.connected(true) == ["send 3"])
     }
 
-    @Test func oneInFlightExpiresWhenItsAttemptHasFailed() {
+    @Test func aMessageInFlightExpiresWhenItsAttemptHasFailed() {
         var rig = Rig()
         _ = rig.add("a", timeToLive: 10)
         _ = rig.add("a")
@@ -380,7 +380,7 @@ private struct Rig {
         #expect(rig.advance(by: .seconds(1)) == ["send 2"])
     }
 
-    @Test func oneInFlightThatIsAnsweredAfterItsTimeIsDelivered() {
+    @Test func aMessageInFlightThatIsAnsweredAfterItsTimeIsDelivered() {
         var rig = Rig()
         _ = rig.add("a", timeToLive: 10)
         _ = rig.advance(by: .seconds(20))
@@ -388,7 +388,7 @@ private struct Rig {
         #expect(rig.advance(by: .seconds(20)) == [])
     }
 
-    @Test func whatWasDeliveredLongAgoIsNotRemembered() {
+    @Test func messagesDeliveredLongAgoAreForgotten() {
         var rig = Rig()
         for id in 1...10_000 as ClosedRange<Int64> {
             _ = rig.add("a", timeToLive: 600_000)
@@ -399,7 +399,7 @@ private struct Rig {
 
     // MARK: Bounds
 
-    @Test func noMoreThanSoManyWait() {
+    @Test func theNumberOfMessagesIsBounded() {
         var rig = Rig(isConnected: false) { $0.maximumCount = 2 }
         #expect(rig.add("a") == [])
         #expect(rig.add("b") == [])
@@ -410,7 +410,7 @@ private struct Rig {
         #expect(rig.add("c") == ["send 3"])
     }
 
-    @Test func norSoManyBytes() {
+    @Test func theBytesOfMessagesAreBounded() {
         var rig = Rig(isConnected: false) { $0.maximumBytes = 1_000 }
         #expect(rig.add("a", bytes: 1_001) == ["full"])
         #expect(rig.add("a", bytes: .max) == ["full"])
@@ -424,7 +424,7 @@ private struct Rig {
         #expect(rig.machine.snapshot.bytes == 400)
     }
 
-    @Test func deadLettersAreBoundedByRefusingNewMessages() {
+    @Test func deadLettersAreBoundedByRejectingNewMessages() {
         var rig = Rig { $0.maximumDeadLetters = 2 }
         for id in 1...2 as ClosedRange<Int64> {
             _ = rig.add("a")
@@ -485,7 +485,7 @@ private struct Rig {
         #expect(rig.withdraw(1) == ["remove, withdrawn 1", "send 5001"])
     }
 
-    @Test func whatIsInFlightCannotBeWithdrawn() {
+    @Test func aMessageInFlightCannotBeWithdrawn() {
         var rig = Rig()
         _ = rig.add("a")
         _ = rig.add("a")
@@ -498,7 +498,7 @@ private struct Rig {
 
     // MARK: The disk
 
-    @Test func whatCouldNotBeRemovedIsTriedAgainAndNotSent() {
+    @Test func failedRemovalIsRetriedAndTheMessageIsNotSent() {
         var rig = Rig { $0.maximumCount = 2 }
         _ = rig.add("a")
         _ = rig.add("a")
@@ -520,7 +520,7 @@ private struct Rig {
         #expect(rig.diskFailed(.bury(letter)) == ["storage storageFailed"])
     }
 
-    @Test func whatCannotBeReadWaitsAndWhatIsNotThereIsForgotten() {
+    @Test func unreadableMessagesWaitAndMissingOnesAreForgotten() {
         var rig = Rig()
         _ = rig.add("a")
         _ = rig.add("a")
@@ -539,7 +539,7 @@ private struct Rig {
         )
     }
 
-    @Test func afterTheStopNothingIsSentAndWhatEndsStays() {
+    @Test func afterAStopNothingIsSentAndMessagesStay() {
         var rig = Rig()
         _ = rig.add("a")
         _ = rig.add("b")

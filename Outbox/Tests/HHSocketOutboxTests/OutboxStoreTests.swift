@@ -49,7 +49,7 @@ import Testing
         try data.write(to: URL(fileURLWithPath: path))
     }
 
-    @Test func whatIsWrittenHasReachedTheDisk() throws {
+    @Test func writtenMessagesHaveReachedTheDisk() throws {
         let folder = try TemporaryFolder()
         let (store, _) = try OutboxStore.open(folder.outbox, now: Date())
         // FULL.
@@ -69,7 +69,7 @@ import Testing
         #expect(await self.code { try await self.open(folder.outbox) } == nil)
     }
 
-    @Test func aDamagedFileIsRefusedAndLeftAsItIs() async throws {
+    @Test func aDamagedFileIsRejectedAndNotChanged() async throws {
         let folder = try TemporaryFolder()
         try await self.fill(folder.outbox)
         try self.damage(folder.outbox, from: 4_096, count: 20_000)
@@ -79,7 +79,7 @@ import Testing
         #expect(try Data(contentsOf: URL(fileURLWithPath: folder.outbox)) == before)
     }
 
-    @Test(arguments: [0, 4_096]) func aDamagedFileIsSetAsideIfTheAppSaysSo(from: Int) async throws {
+    @Test(arguments: [0, 4_096]) func aDamagedFileIsSetAsideIfConfigured(from: Int) async throws {
         let folder = try TemporaryFolder()
         for number in 1...2 {
             try await self.fill(folder.outbox)
@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    @Test func whatIsNoDatabaseOrAnothersIsNotTouched() async throws {
+    @Test func otherFilesAndDatabasesAreNotChanged() async throws {
         let folder = try TemporaryFolder()
         let text = folder.path + "/text"
         try String(repeating: "not a database\n", count: 1_000).write(toFile: text, atomically: true, encoding: .utf8)
@@ -114,7 +114,7 @@ import Testing
         #expect(try Data(contentsOf: URL(fileURLWithPath: foreign)) == before)
     }
 
-    @Test func whatALaterVersionWroteIsRefused() async throws {
+    @Test func filesOfALaterVersionAreRejected() async throws {
         let folder = try TemporaryFolder()
         try await self.fill(folder.outbox, count: 1)
         let database = try DatabaseQueue(path: folder.outbox)
@@ -130,7 +130,7 @@ import Testing
         try database.close()
     }
 
-    @Test func rowThatMakesNoSenseIsADeadLetterAndTheOthersLeave() async throws {
+    @Test func invalidRowsBecomeDeadLettersAndTheOthersAreSent() async throws {
         let folder = try TemporaryFolder()
         try await self.fill(folder.outbox, count: 4)
         try await self.change(
@@ -150,7 +150,7 @@ import Testing
         #expect(transport.sent == [String(repeating: "3", count: 1_000)])
         let letters = try await outbox.deadLetters()
         #expect(letters.map(\.id.rawValue) == [1, 2, 3])
-        #expect(letters.allSatisfy { $0.reason == .unreadable && $0.explanation.contains("makes no sense") })
+        #expect(letters.allSatisfy { $0.reason == .unreadable && $0.explanation.contains("is invalid") })
         // The types of the others are lost; the length of the second could be recovered, so it can be sent.
         #expect(letters.map { $0.entry != nil } == [false, true, false])
         #expect(letters.allSatisfy { $0.byteCount > 1_000 })
@@ -248,7 +248,7 @@ import Testing
         await next.close()
     }
 
-    @Test func emptyFileOfTheFirstVersionGivesNoNumberAgain() async throws {
+    @Test func emptyFileOfTheFirstVersionReusesNoNumber() async throws {
         let folder = try TemporaryFolder()
         try await self.writeFirstVersion(folder.outbox, messages: [], lastID: 41)
         let outbox = try await self.open(folder.outbox)
@@ -289,19 +289,19 @@ import Testing
         #expect(try self.modes(folder)["foreign.sqlite"] == 0o644)
     }
 
-    @Test func aFolderThatIsNotThereIsSaid() async throws {
+    @Test func aMissingFolderIsReported() async throws {
         let folder = try TemporaryFolder()
         #expect(await self.code { try await self.open(folder.path + "/none/outbox.sqlite") } == .storageFailed)
     }
 
     #if os(Linux)
     /// A place where no process may write, not even root's.
-    @Test func aPlaceThatMayNotBeWrittenIsSaid() async throws {
+    @Test func aReadOnlyFolderIsReported() async throws {
         #expect(await self.code { try await self.open("/sys/outbox.sqlite") } == .readOnly)
     }
     #endif
 
-    @Test func aFullDiskRefusesTheMessageThatDoesNotFitAndNoOther() async throws {
+    @Test func aFullDiskRejectsOnlyTheMessageThatDoesNotFit() async throws {
         let folder = try TemporaryFolder()
         let (store, _) = try OutboxStore.open(folder.outbox, now: Date())
         // A disk of half a megabyte.
@@ -329,7 +329,7 @@ import Testing
         await writer.close()
     }
 
-    @Test func spaceIsNotGivenBackAfterEachMessage() async throws {
+    @Test func spaceIsNotReleasedAfterEachMessage() async throws {
         let folder = try TemporaryFolder()
         let (store, _) = try OutboxStore.open(folder.outbox, now: Date())
         let writer = OutboxWriter(store, on: DispatchQueue(label: "test"))
@@ -354,7 +354,7 @@ import Testing
         await writer.close()
     }
 
-    @Test func spaceIsGivenBackWhenMuchIsFree() async throws {
+    @Test func spaceIsReleasedWhenMuchIsFree() async throws {
         let folder = try TemporaryFolder()
         let transport = FakeTransport(isConnected: false, FakeTransport.ok)
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
@@ -372,7 +372,7 @@ import Testing
         #expect(folder.files == ["outbox.sqlite", "outbox.sqlite.lock"])
     }
 
-    @Test func numbersAreNeverGivenAgain() async throws {
+    @Test func numbersAreNeverReused() async throws {
         let folder = try TemporaryFolder()
         for round in 1...3 as ClosedRange<Int64> {
             let outbox = try await Outbox(at: folder.outbox, transport: FakeTransport(FakeTransport.ok))

@@ -20,7 +20,7 @@ import Testing
         try await eventually("it is empty") { outbox.snapshot.count == 0 }
     }
 
-    @Test func whatIsEnqueuedLeavesWithItsKeyAndIsRemoved() async throws {
+    @Test func messagesAreSentWithTheirKeysAndRemoved() async throws {
         let folder = try TemporaryFolder()
         let transport = FakeTransport(FakeTransport.ok)
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
@@ -44,7 +44,7 @@ import Testing
         #expect(next.pending == [])
     }
 
-    @Test func whatWasNotAnsweredLeavesByTheNextProcessWithTheSameKey() async throws {
+    @Test func unansweredMessagesAreSentByTheNextProcessWithTheSameKey() async throws {
         let folder = try TemporaryFolder()
         let first = FakeTransport()
         let outbox = try await Outbox(at: folder.outbox, transport: first)
@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    @Test func messagesOfOneTopicLeaveInTheOrderInWhichTheyWereEnqueued() async throws {
+    @Test func messagesOfATopicAreSentInTheOrderInWhichTheyWereEnqueued() async throws {
         let folder = try TemporaryFolder()
         let transport = FakeTransport(FakeTransport.ok)
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
@@ -104,7 +104,7 @@ import Testing
         #expect(transport.sent == (0..<10).map { "\($0)" })
     }
 
-    @Test func aFailureIsTriedAgainAfterABackOffInVirtualTime() async throws {
+    @Test func aFailedMessageIsRetriedAfterABackOffInVirtualTime() async throws {
         let folder = try TemporaryFolder()
         let clock = VirtualClock()
         let start = Date(timeIntervalSince1970: 1_000_000)
@@ -138,7 +138,7 @@ import Testing
         #expect(record.all == ["enqueued 1"] + [String](repeating: "retrying 1 overloaded", count: 3) + ["delivered 1"])
     }
 
-    @Test func messagesExpireAlsoWhileTheyWaitAndOverARestart() async throws {
+    @Test func messagesExpireWhileTheyWaitAndAcrossRestarts() async throws {
         let folder = try TemporaryFolder()
         let clock = VirtualClock()
         let start = Date(timeIntervalSince1970: 1_000_000)
@@ -176,7 +176,7 @@ import Testing
         #expect(transport.sent == ["long", "for ever"])
     }
 
-    @Test func aClockThatWasSetBackMakesNobodyLiveLonger() async throws {
+    @Test func aClockThatWasSetBackDoesNotProlongMessages() async throws {
         let folder = try TemporaryFolder()
         let clock = VirtualClock()
         let transport = FakeTransport(isConnected: false)
@@ -199,7 +199,7 @@ import Testing
         #expect(next.pending.first?.expires == past.addingTimeInterval(60))
     }
 
-    @Test func moreThanMayWaitIsRefusedAndNothingOfItIsKept() async throws {
+    @Test func messagesBeyondTheLimitsAreRejectedAndNotStored() async throws {
         let folder = try TemporaryFolder()
         let transport = FakeTransport()
         var configuration = OutboxConfiguration()
@@ -243,7 +243,7 @@ import Testing
         #expect(outbox.snapshot.bytes == 0)
     }
 
-    @Test func messagesThatCannotBeKeptAreRefused() async throws {
+    @Test func messagesThatCannotBeStoredAreRejected() async throws {
         let folder = try TemporaryFolder()
         let outbox = try await Outbox(at: folder.outbox, transport: FakeTransport())
         var nameless = self.message("x")
@@ -278,7 +278,7 @@ import Testing
         #expect(transport.sent == ["1"])
     }
 
-    @Test func whatTheServerRefusesForGoodIsADeadLetter() async throws {
+    @Test func messagesThatTheServerRejectsFinallyBecomeDeadLetters() async throws {
         let folder = try TemporaryFolder()
         let transport = FakeTransport { request in
             String(buffer: request.body) == "bad" ? FakeTransport.refusal(.illegalFormat) : FakeTransport.ok(request)
@@ -293,7 +293,7 @@ import Testing
 
     /// A transient rejection, for example before the user has signed in, loses no message.
     @Test(arguments: [.undefinedType, .database, .unknown, .noPermission] as [SocketError.Code])
-    func whatTheServerRefusesForNowIsSentAgain(code: SocketError.Code) async throws {
+    func messagesThatTheServerRejectsForNowAreSentAgain(code: SocketError.Code) async throws {
         let folder = try TemporaryFolder()
         let attempts = NIOLockedValueBox(0)
         let transport = FakeTransport { request in
@@ -312,7 +312,7 @@ import Testing
         #expect(record.all.filter { $0.hasPrefix("retrying") } == [String](repeating: "retrying 1 \(code)", count: 3))
     }
 
-    @Test func theAppMayDecideOtherwise() async throws {
+    @Test func theAppMayOverrideTheVerdict() async throws {
         let folder = try TemporaryFolder()
         let mends = NIOLockedValueBox(false)
         let transport = FakeTransport { request in
@@ -422,7 +422,7 @@ import Testing
         await outbox.close()
     }
 
-    @Test func attemptsAreCountedOverProcesses() async throws {
+    @Test func attemptsAreCountedAcrossProcesses() async throws {
         let folder = try TemporaryFolder()
         var configuration = OutboxConfiguration()
         configuration.maximumAttempts = 3
@@ -447,7 +447,7 @@ import Testing
         await outbox.close()
     }
 
-    @Test func resendingAMessageThatWaitsAlreadyMakesNoSecondOne() async throws {
+    @Test func resendingAWaitingMessageDoesNotDuplicateIt() async throws {
         let folder = try TemporaryFolder()
         let (outbox, transport) = try await self.fussy(folder, good: NIOLockedValueBox([]))
         let message = self.message("wrong")
@@ -466,7 +466,7 @@ import Testing
         await outbox.close()
     }
 
-    @Test func tooManyDeadLettersRefuseNewMessagesAndNoneIsDeleted() async throws {
+    @Test func tooManyDeadLettersRejectNewMessagesAndNoneIsDeleted() async throws {
         let folder = try TemporaryFolder()
         let transport = FakeTransport { _ in FakeTransport.refusal(.illegalFormat) }
         var configuration = OutboxConfiguration()
@@ -529,7 +529,7 @@ import Testing
         await again.close()
     }
 
-    @Test func deadLettersOfAnotherAccountAreNotThere() async throws {
+    @Test func deadLettersOfAnotherAccountAreHidden() async throws {
         let folder = try TemporaryFolder()
         let anns = try await self.open(
             folder,
@@ -620,7 +620,7 @@ import Testing
 
     // MARK: Observers
 
-    @Test func severalMayFollowWhatWaits() async throws {
+    @Test func severalObserversMayFollowTheSnapshots() async throws {
         let folder = try TemporaryFolder()
         let transport = FakeTransport()
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
@@ -671,7 +671,7 @@ import Testing
         await #expect { try await outbox.enqueue(self.message("x")) } throws: { ($0 as? OutboxError)?.code == .closed }
     }
 
-    @Test func anOutboxThatIsLetGoOfGivesItsFileUp() async throws {
+    @Test func aReleasedOutboxClosesItsFile() async throws {
         let folder = try TemporaryFolder()
         let transport = FakeTransport()
         do {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processor time, and the members of times, which Swift cannot ask for everywhere: the compiler takes another module than
-// the C library's for that of `timespec`, depending on what else is compiled with it.
+// The processor time, and the members of times, which Swift cannot access everywhere: depending on what else is
+// compiled with it, the compiler considers `timespec` to belong to another module than the C library's.
 
 #ifndef CHHSOCKET_CLOCK_H
 #define CHHSOCKET_CLOCK_H

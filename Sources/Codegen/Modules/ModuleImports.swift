@@ -11,8 +11,8 @@ struct ModuleImports {
         self.context = context
     }
 
-    /// The other modules in alphabetical order, without the runtime. A module of which nothing is used is left out,
-    /// since the compiler warns of public imports without a use.
+    /// The other modules in alphabetical order, without the runtime. A module that is not used is left out,
+    /// since the compiler warns about unused public imports.
     var used: [String] {
         var files: [FileDescriptor] = []
         if self.context.generatesMessages {

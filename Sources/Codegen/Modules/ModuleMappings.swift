@@ -46,7 +46,7 @@ struct ModuleMappings {
         }
     }
 
-    /// The mappings as the namer of swift-protobuf takes them.
+    /// The mappings in the form that the namer of swift-protobuf accepts.
     ///
     /// - Parameter runtime: The module of the well-known types.
     func mappings(runtime: String) -> ProtoFileToModuleMappings {
@@ -59,7 +59,7 @@ struct ModuleMappings {
             }
         }
         let mappings = try? ProtoFileToModuleMappings(moduleMappingsProto: list, swiftProtobufModuleName: runtime)
-        // There is no error left: each file has one module, which has a name.
+        // No error is possible: each file has one module, which has a name.
         return mappings ?? ProtoFileToModuleMappings(swiftProtobufModuleName: runtime)
     }
 }

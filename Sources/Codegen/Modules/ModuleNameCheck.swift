@@ -4,7 +4,7 @@ import SwiftProtobufPluginLibrary
 /// Finds names that several files of one module share in Swift, though they differ in protobuf: those of the packages
 /// `foo_bar` and `fooBar`, or of two files with the same `swift_prefix`.
 ///
-/// Compared are the files that are generated and all that they import.
+/// The generated files and all their imports are compared.
 struct ModuleNameCheck {
     private struct Owner {
         var fullName: String
@@ -14,7 +14,7 @@ struct ModuleNameCheck {
 
     private(set) var diagnostics: [Diagnostic] = []
     private let generated: Set<String>
-    /// By the module, if it is known, and the name in Swift.
+    /// The declarations by module, if it is known, and name in Swift.
     private var owners: [String: Owner] = [:]
 
     init(_ files: [FileDescriptor], _ options: GeneratorOptions) {
@@ -45,7 +45,7 @@ struct ModuleNameCheck {
     }
 
     private mutating func compare(_ one: Owner, _ other: Owner, _ name: String) {
-        // What is in one file is found there.
+        // Names that clash within one file are reported elsewhere.
         guard one.file.name != other.file.name, !self.generated.isDisjoint(with: [one.file.name, other.file.name])
         else {
             return

@@ -17,7 +17,7 @@ struct ClientGenerator {
         let access = self.context.access
         printer.print("", "extension \(self.service) {")
         printer.withIndentation { printer in
-            printer.print("/// Calls the service.", "\(access)struct Client: ClientProtocol {")
+            printer.print("/// A client of the service.", "\(access)struct Client: ClientProtocol {")
             printer.withIndentation { printer in
                 printer.print(
                     "/// The client that makes the calls.",
@@ -41,9 +41,9 @@ struct ClientGenerator {
     private func print(_ method: Method, _ printer: inout CodePrinter) {
         let function = method.shape == .unary ? "call" : method.shape.rawValue
         let request = method.hasOneRequest ? ", request" : ""
-        // Not qualified: a service may have the name of a part of it.
+        // Not qualified, because a service may have the name of a component.
         let arguments = "Methods.\(method.used)\(request), options: options"
-        // It has no comment: documentation inherits that of the requirement.
+        // It needs no comment: documentation inherits that of the requirement.
         printer.print(
             "",
             "\(method.clientSignature(access: self.context.access)) {",

@@ -35,7 +35,7 @@ struct ClientProtocolGenerator {
                     printer.print("\(method.comment)\(method.clientSignature(access: ""))", "")
                 }
                 printer.print(
-                    "/// The pushes of one type, from now on. Each call gives a sequence of its own.",
+                    "/// Returns the pushes of one type from now on. Each call returns a separate sequence.",
                     Self.pushes(access: "")
                 )
             }
@@ -60,7 +60,7 @@ struct ClientProtocolGenerator {
             if method.shape == .clientStream { self.printProducer(of: method, &printer) }
         }
         printer.print(
-            "/// The pushes of one type, from now on. Each call gives a sequence of its own.",
+            "/// Returns the pushes of one type from now on. Each call returns a separate sequence.",
             "\(access)func pushes<Push: \(Names.runtime).PushMessage>(_ type: Push.Type) -> "
                 + "HHSocketRPC.MessagePushes<Push> {",
             "    self.pushes(type, buffering: .default)",
@@ -68,7 +68,7 @@ struct ClientProtocolGenerator {
         )
     }
 
-    /// Prints the overload that sends what a closure produces, and returns the one answer.
+    /// Prints the overload that sends the messages that a closure produces, and returns the answer.
     private func printProducer(of method: Method, _ printer: inout CodePrinter) {
         let comment = method.comment
         printer.print(

@@ -2,9 +2,9 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// A method, as the generators of a service's parts use it.
+/// A method, in the form that the generators of a service use.
 struct Method {
-    /// Which sides send a stream of messages in the place of one. Each has the name of its kind in a descriptor.
+    /// The sides that send a stream of messages instead of one. Each case has the name of its kind in a descriptor.
     enum Shape: String {
         case unary, clientStream, serverStream, bidirectionalStream
     }
@@ -17,7 +17,7 @@ struct Method {
         self.names = names
     }
 
-    /// The type of its frames; nil if the `.proto` gives none.
+    /// The type of its frames; nil if the `.proto` declares none.
     var number: UInt32? { self.descriptor.messageType }
     /// Its name in its declaration.
     var declared: String { Names.declared(self.names.method(self.descriptor)) }
@@ -38,7 +38,7 @@ struct Method {
         }
     }
 
-    /// The effect of calling the method again, by the `.proto`; nil if it says nothing.
+    /// The effect of calling the method again, as the `.proto` declares it; nil if it does not.
     var idempotency: String? {
         switch self.descriptor.options.idempotencyLevel {
         case .noSideEffects: "noSideEffects"
@@ -81,7 +81,7 @@ struct Method {
         return "func \(self.declared)(\(Self.list(parameters))) async throws\(returned)"
     }
 
-    /// Parameters between parentheses, a line each.
+    /// Parameters in parentheses, one per line.
     private static func list(_ parameters: [String]) -> String {
         parameters.isEmpty ? "" : "\n\(parameters.map { "    \($0)" }.joined(separator: ",\n"))\n"
     }

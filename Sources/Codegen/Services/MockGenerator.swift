@@ -18,17 +18,20 @@ struct MockGenerator {
         printer.print("", "extension \(self.service) {")
         printer.withIndentation { printer in
             printer.print(
-                "/// Answers calls by the handlers that a test gives it. A call without one throws.",
+                "/// Answers calls with the handlers that a test sets. A call without a handler throws.",
                 "\(access)struct MockClient: ClientProtocol {"
             )
             printer.withIndentation { printer in
                 for method in self.methods {
                     let request = method.hasOneRequest ? method.request : ""
                     let handler = "@Sendable (\(request)) async throws -> \(method.returned)"
-                    printer.print("/// Answers `\(method.used)`.", "\(access)var \(method.handler): (\(handler))?")
+                    printer.print(
+                        "/// The handler of `\(method.used)`.",
+                        "\(access)var \(method.handler): (\(handler))?"
+                    )
                 }
                 printer.print(
-                    "/// Sends to every sequence of pushes that was got from this mock.",
+                    "/// Sends pushes to every sequence that this mock has returned.",
                     "\(access)let pushSource = HHSocketRPC.MockPushes()",
                     "",
                     "\(access)init() {}"

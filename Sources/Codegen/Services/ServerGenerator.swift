@@ -40,8 +40,8 @@ struct ServerGenerator {
             "/// Answers every method of `\(self.descriptor.fullName)` with `service`.",
             "///",
             "/// - Parameters:",
-            "///   - as: Needed only where one type implements several services: `\(self.name).self`.",
-            "///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.",
+            "///   - as: Required only if one type implements several services: `\(self.name).self`.",
+            "///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.",
             "\(self.context.access)mutating func register("
         )
         printer.printIndented(

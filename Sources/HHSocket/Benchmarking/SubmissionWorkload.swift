@@ -44,7 +44,7 @@ import NIOPosix
         }
     }
 
-    /// Has each thread submit `count` times; returns when all of it has run on the socket thread.
+    /// Makes each thread submit `count` times, and returns when all submissions have run on the socket thread.
     public func submit(_ count: Int) {
         let submitters = Array(self.submitters.makeIterator())
         // The measurement is synchronous, so it waits for a lock.

@@ -19,7 +19,7 @@ struct AddressRace {
 
     private var waiting: ArraySlice<String>
     private var inProgress = 0
-    /// When to call ``timerFired(now:)``; nil if no address waits.
+    /// The time at which ``timerFired(now:)`` must be called; nil if no address waits.
     private(set) var nextStart: NIODeadline?
 
     init(_ addresses: [String]) {

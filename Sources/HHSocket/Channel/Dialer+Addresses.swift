@@ -28,7 +28,7 @@ extension Dialer {
             ).run()
         }
         .map { channel in
-            // Those that have lost are in progress still.
+            // Attempts that have lost are still in progress.
             for other in self.attempts[id]?.channels ?? [] where other !== channel { other.close(promise: nil) }
             return channel
         }

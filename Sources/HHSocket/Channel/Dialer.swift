@@ -334,7 +334,7 @@ final class Dialer: @unchecked Sendable {
         return true
     }
 
-    /// Completes when no attempt is in progress any more, including abandoned ones: a thread that ended earlier could
+    /// Completes when no attempt is in progress, including abandoned ones: a thread that ended earlier could
     /// not receive the result of a name lookup. Must be called once; no attempt may begin after it.
     func whenFinished() -> EventLoopFuture<Void> {
         let promise = self.eventLoop.makePromise(of: Void.self)

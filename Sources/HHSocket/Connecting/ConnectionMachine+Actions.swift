@@ -39,7 +39,7 @@ extension ConnectionMachine {
 
     /// An action of ``connected(_:now:)``.
     enum ConnectedAction: Sendable {
-        /// Close it, because it is not needed any more.
+        /// Close it, because it is no longer needed.
         case close(ConnectionID)
         /// Abandon the attempts that lost the race, and run the handshake gate; report
         /// ``handshakeSucceeded(_:now:)`` or ``handshakeFailed(_:_:_:now:)``.

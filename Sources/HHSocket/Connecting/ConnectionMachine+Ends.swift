@@ -74,7 +74,7 @@ extension ConnectionMachine {
         return self.startMaking(now: now)
     }
 
-    /// Makes the connection that was to be the successor the next one.
+    /// Makes the planned successor the next connection.
     private mutating func replaceLost(with successor: Making) -> [ConnectAction] {
         self.phase = .making(successor)
         return [.beingMade]

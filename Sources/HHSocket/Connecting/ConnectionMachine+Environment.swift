@@ -128,7 +128,7 @@ extension ConnectionMachine {
         return ready.connection.id
     }
 
-    /// Something has changed for the better: nothing is waited for, and attempts of before are not trusted.
+    /// Handles an improvement of the network: connects at once, and does not trust earlier attempts.
     private mutating func makeAnew(now: NIODeadline) -> [ConnectAction] {
         if let making = self.making {
             return self.startMaking(target: making.target, avoiding: making.avoided, now: now)

@@ -7,7 +7,7 @@ import NIOCore
 /// All clients of a server are notified at the same time. So that they do not reach the next server together, a client
 /// without work leaves at a random time before the announced one; a call makes the client leave at once.
 extension ConnectionMachine {
-    /// The server of a connection goes away.
+    /// The server of a connection is about to end.
     ///
     /// - Parameter isAnnounced: Whether it sent a go-away; false if only its answers show it.
     mutating func goAway(
@@ -61,7 +61,7 @@ extension ConnectionMachine {
         return departure
     }
 
-    /// A server goes away before its connection is ready.
+    /// A server is about to end before its connection is ready.
     private mutating func refused(
         _ making: Making,
         _ attempt: Attempt,

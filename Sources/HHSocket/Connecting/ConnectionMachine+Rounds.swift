@@ -166,7 +166,7 @@ extension ConnectionMachine {
             let error = SocketError(.hostNotFound, message: "the resolver found no server within \(timeout)")
             return self.resolved(id, .failure(error), now: now)
         case .racing:
-            // The present attempts have had their head start, so one more begins.
+            // The current attempts have had their head start, so one more begins.
             return self.openNext(making, now: now)
         case .handshaking(let handshake):
             return self.handshakeFailed(
@@ -222,7 +222,7 @@ extension ConnectionMachine {
 
     /// Stops. `reason` is the error for waiting calls.
     ///
-    /// - Parameter isVerdict: Whether the reason alone explains why there is no connection any more.
+    /// - Parameter isVerdict: Whether the reason alone explains why there is no longer a connection.
     mutating func giveUp(_ reason: SocketError, isVerdict: Bool = false) -> [ConnectAction] {
         self.stopMaking()
         self.insists = false

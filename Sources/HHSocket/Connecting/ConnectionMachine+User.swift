@@ -67,7 +67,7 @@ extension ConnectionMachine {
         case .idle, .closed:
             return []
         case .held:
-            // The server that the list has got may be on this machine, and need no network.
+            // The server that was added to the list may be on this machine, and need no network.
             return self.reasonToHold == nil ? self.startMaking(target: endpoint, now: now) : []
         case .waiting:
             return self.startMaking(target: endpoint, now: now)
@@ -85,7 +85,7 @@ extension ConnectionMachine {
         }
     }
 
-    /// Too many calls to the present server go wrong: as ``switchServer(to:now:)``, but not for the same server again.
+    /// Too many calls to the current server fail: like ``switchServer(to:now:)``, but never to the same server.
     mutating func failOver(now: NIODeadline) -> [ConnectAction] {
         guard let ready = self.ready, ready.successor == nil,
             self.servers.hasPresent(besides: ready.connection.endpoint, now: now)
@@ -93,7 +93,7 @@ extension ConnectionMachine {
         return self.switchServer(to: nil, now: now)
     }
 
-    /// There is no progress on this connection, although it is alive: replaces it once a new one is ready. The present
+    /// There is no progress on this connection, although it is alive: replaces it once a new one is ready. The current
     /// server is tried too, as the last one, since the path may be at fault.
     mutating func leave(_ id: ConnectionID, now: NIODeadline) -> [ConnectAction] {
         guard let ready = self.ready, ready.connection.id == id, ready.successor == nil, self.reasonToHold == nil

@@ -8,7 +8,7 @@ import NIOCore
 /// type that has only the cases to which the event may lead.
 ///
 /// Being offline by the user's choice (`closed`) and by a loss (`waiting`) are different: only after a loss does it
-/// reconnect. Events of any connection but the present ones are stale and have no effect.
+/// reconnect. Events of any connection but the current ones are stale and have no effect.
 ///
 /// `+Phases` has the phases, `+Actions` the actions. The other files have the events: `+User` those of the application,
 /// `+Attempts` and `+Ends` those of connections, `+Environment` those of the network and the app's lifecycle, `+GoAway`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Attempts at several servers at once: the first connection that is made wins, the others are closed.
 public struct RacingPolicy: Hashable, Sendable {
-    /// The head start of the present attempts before one more begins. 2.5 s by default, as in Tencent Mars.
+    /// The head start of the current attempts before one more begins. 2.5 s by default, as in Tencent Mars.
     public var stagger: Duration
     /// The number of attempts that may be in progress at once. 3 by default; 1 at least.
     public var maximumAttempts: Int

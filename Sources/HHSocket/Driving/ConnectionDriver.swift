@@ -33,7 +33,7 @@ package enum DriverRequest: Sendable {
     case leave(ConnectionID)
     /// This connection has been of use: its back-off starts over, however short it was ready.
     case proved(ConnectionID)
-    /// Nothing is in flight any more on a draining connection.
+    /// A draining connection has nothing left in flight.
     case finishDraining(ConnectionID)
     /// Suspends or resumes reading, on every present and future connection.
     case setReading(isSuspended: Bool)

@@ -105,7 +105,7 @@ extension ConnectionMachine.ForegroundAction: DriverAction {
     }
 }
 
-/// How actions are performed.
+/// Performing actions.
 extension Driver {
     func notifyHost(_ change: ConnectionChange, in turn: inout Turn) {
         self.host?.connectionChanged(change, in: &turn)
@@ -162,7 +162,7 @@ extension Driver {
         for attempt in waiting { self.dial(attempt.id, attempt.endpoint) }
     }
 
-    /// A link has closed that closed by choice.
+    /// Records that a link that was closing by choice has closed.
     func linkIsGone(_ id: ConnectionID, in turn: inout Turn) {
         if let closed = self.links.closing.removeValue(forKey: id) { self.measure(closed.link) }
         if let error = self.links.parting.removeValue(forKey: id) { self.notifyHost(.lost(id, error), in: &turn) }
@@ -198,7 +198,7 @@ extension Driver {
         if self.isReadingSuspended { entry.link.setReading(isSuspended: true, in: &turn) }
     }
 
-    /// Limits the time for which the connection that has just got a successor drains.
+    /// Limits the time for which the connection that has just been replaced drains.
     private func limitDraining(_ entry: DriverLinks.Entry, in turn: inout Turn) {
         let id = entry.link.id
         let timeout = TimeAmount(clamping: self.configuration.drainTimeout)

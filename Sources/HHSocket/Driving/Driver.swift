@@ -134,7 +134,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         try tls.reload()
     }
 
-    // MARK: What the user asks for
+    // MARK: Requests of the user
 
     package func connect(attempts: Int? = nil, in turn: inout Turn) {
         guard !self.isInvalidated else { return }
@@ -197,7 +197,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         self.apply(in: &turn) { $0.networkIsKnown(isReachable: path.isReachable, now: $1) }
     }
 
-    // MARK: What the floor above asks for
+    // MARK: Requests of the layer above
 
     package func perform(_ request: DriverRequest, in turn: inout Turn) {
         switch request {
@@ -274,7 +274,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
 
     // MARK: The end
 
-    /// Ends everything for good, and the thread with it. From any thread, any number of times.
+    /// Ends everything permanently, including the thread. From any thread, any number of times.
     package func invalidate() {
         self.submit(.closure { self.invalidate(in: &$0) })
     }

@@ -141,7 +141,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         }
     }
 
-    // MARK: What comes on a connection that is being made
+    // MARK: Frames on a connection that is being made
 
     func helloCame(in turn: inout Turn) {
         self.driver?.perform(.awaitHello(false), in: &turn)

@@ -174,7 +174,7 @@ extension Link where Language == FrameLanguage {
         self.hot.language.decoder.accept(payloadsUpTo: length)
     }
 
-    /// The frame that the bytes so far end inside of.
+    /// The incomplete frame at the end of the bytes received so far.
     package func arriving() -> FrameDecoder.Arriving? { self.hot.language.decoder.arriving() }
 
     /// The bytes that have arrived on this link, for the error of a call that times out. Nil once a frame has arrived.

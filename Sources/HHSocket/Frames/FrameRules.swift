@@ -101,7 +101,7 @@ package struct FrameRules: Sendable {
 
     // MARK: Links
 
-    /// How a link of a client behaves that speaks frames.
+    /// The rules of a client's link whose language is frames.
     var linkSettings: LinkSettings<Frame> {
         LinkSettings(
             maximumQueuedBytes: self.configuration.maximumQueuedBytes,

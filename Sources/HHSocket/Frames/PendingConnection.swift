@@ -120,7 +120,7 @@ package final class PendingConnection: LinkReceiver {
         SocketError(.notConnected, message: "the handshake with \(endpoint) is over", endpoint: endpoint)
     }
 
-    // MARK: What comes
+    // MARK: Received frames
 
     package func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         var frame = Frame(type: 0, serial: 0)
@@ -192,7 +192,7 @@ package final class PendingConnection: LinkReceiver {
 }
 
 extension LinkError {
-    /// The bytes make no sense as frames.
+    /// Converts the error of bytes that are no valid frames.
     package init(_ error: FrameError) {
         self.init(
             "\(error)",

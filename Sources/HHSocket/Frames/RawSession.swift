@@ -55,7 +55,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
             self.lose(id, error, in: &turn)
         case .reconnectDeferred:
             self.isReconnectDeferred = true
-            // They are sent on the current connection; but they show that it is in use.
+            // Waiting frames are sent on the current connection, but they show that it is in use.
             if !self.writers.isEmpty { self.reconnectSooner(in: &turn) }
         case .happened(let event):
             self.happened(event, in: &turn)

@@ -95,7 +95,7 @@ private struct Search {
     private mutating func answered(_ interval: Duration, _ count: Int) {
         if let failures = self.failures, interval >= failures.interval { self.failures = nil }
         if let ceiling = self.ceiling, interval >= ceiling { self.ceiling = nil }
-        // A shorter interval, such as while the app is active, proves nothing about the present one.
+        // A shorter interval, such as while the app is active, proves nothing about the current one.
         guard interval >= self.current else { return }
         if interval > self.current {
             self.current = min(interval, self.maximum)

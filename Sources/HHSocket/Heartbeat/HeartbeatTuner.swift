@@ -5,7 +5,7 @@ package struct HeartbeatTuner: Sendable {
     private let storage: (any HeartbeatStorage)?
     private var network: String
     private var history: HeartbeatHistory
-    /// The present interval.
+    /// The current interval.
     package private(set) var interval: Duration
 
     /// - Parameters:

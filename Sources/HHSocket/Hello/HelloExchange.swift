@@ -13,7 +13,7 @@ package struct HelloExchange: Sendable {
     package var sessionToken: [UInt8]
     /// Whether a server without hello is refused.
     package var isRequired: Bool
-    /// How much the client is ready to receive, announced if it offers streams.
+    /// The amounts that the client is ready to receive, announced if it offers streams.
     package var windows: StreamWindows
 
     package init(

@@ -93,7 +93,7 @@ package struct LineDecoder: Sendable {
         return length - 1
     }
 
-    /// Whether no delimiter can end the line within the limit any more.
+    /// Whether the line can no longer end within the limit.
     private var isTooLong: Bool {
         guard self.searched > self.maximumLength else { return false }
         let unfinished = self.input.withUnsafeReadableBytes { self.delimiter.unfinishedLength(atEndOf: $0) }

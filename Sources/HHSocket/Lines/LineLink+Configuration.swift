@@ -2,8 +2,8 @@
 extension LineLink {
     /// The settings of a link.
     public struct Configuration: Sendable {
-        /// How it connects and stays connected. Settings of frames have no effect. Of its heartbeat count the interval
-        /// and, where ``heartbeatLine`` is nil, the payload.
+        /// The settings of connecting and staying connected. Settings of frames have no effect; of the heartbeat, only
+        /// the interval and, if ``heartbeatLine`` is nil, the payload are used.
         public var socket: SocketConfiguration
         /// The bytes between two lines. LF by default.
         public var delimiter = LineDelimiter.lf

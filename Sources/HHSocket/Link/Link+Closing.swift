@@ -2,16 +2,16 @@
 import NIOCore
 import NIOSSL
 
-/// How a link ends.
+/// Closing a link.
 extension Link {
-    /// How far we are with closing.
+    /// The progress of closing.
     struct Parting {
         /// Succeeds when the channel is closed.
         var promise: EventLoopPromise<Void>?
         var reason = CloseReason.done
         /// The language's way to close, once it has been determined.
         var closing: Closing?
-        /// Whether the peer's answer to a close is not awaited any more.
+        /// Whether the peer's answer to a close is no longer awaited.
         var peerHasAnswered = false
         /// Whether the time for the peer's answer runs.
         var awaitsPeer = false
@@ -46,7 +46,7 @@ extension Link {
         return promise.futureResult
     }
 
-    /// The receiver is done with the link, which is about to close: queued units that are not needed any more are
+    /// The receiver is done with the link, which is about to close: queued units that are no longer needed are
     /// dropped, and received bytes are discarded.
     package func releaseReceiver(in turn: inout Turn) {
         guard let receiver = self.receiver else { return }
@@ -179,7 +179,7 @@ extension Link {
     }
 
     package func channelInactive(context: ChannelHandlerContext) {
-        // Later handlers in the pipeline may be notified before the turn: nothing can be sent any more.
+        // Later handlers in the pipeline may be notified before the turn: nothing more can be sent.
         let unfinished = self.hot.language.unfinishedBytes
         self.loop.enter { turn in
             self.takeLastUnits(in: &turn)

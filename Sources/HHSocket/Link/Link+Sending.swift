@@ -62,7 +62,7 @@ extension Link: TurnLink {
         }
     }
 
-    /// Has the link flushed at the turn's end.
+    /// Schedules a flush of the link at the end of the turn.
     @inline(__always)
     func touch(in turn: inout Turn) {
         guard !self.hot.isTouched else { return }

@@ -130,7 +130,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
     var hot: Hot
     var parting = Parting()
     var timer: SocketLoop.TimerID?
-    /// Ends the present yielding.
+    /// Ends the current yielding.
     var yieldTimer: SocketLoop.TimerID?
     // Not in `hot`: instants of the standard library have a size that is known only at run time, which would then apply
     // to the whole structure.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// How the channels of links are set up.
+/// The setup of links' channels.
 package enum LinkChannel {
     /// The number of bytes that a channel buffers before it accepts no more: 128 KiB, until half of them remain. Bytes
     /// that the link has gathered by then are passed on nevertheless: at most ``LinkSettings/outputLimit`` and one

@@ -68,7 +68,7 @@ package enum Piece: Sendable {
 
 /// The reason for closing a connection.
 package enum CloseReason: Sendable, Equatable {
-    /// The connection is not needed any more.
+    /// The connection is no longer needed.
     case done
     /// The peer broke the language's rules.
     case protocolViolation

@@ -12,7 +12,7 @@ package protocol LinkReceiver<Language>: AnyObject {
     func received(_ batch: inout Batch<Language>, in turn: inout Turn) throws(LinkError)
     /// Everything available has been read, and either a unit is incomplete or ``Link/tellsOfReads`` is set.
     func finishedReading(in turn: inout Turn)
-    /// A waiting unit is about to be sent. Returning false drops it, because it is not needed any more.
+    /// A waiting unit is about to be sent. Returning false drops it, because it is no longer needed.
     func unitWillBeSent(_ unit: Language.Unit, in turn: inout Turn) -> Bool
     /// A piece of a unit has been sent.
     func unitProgressed(_ outgoing: Outgoing<Language.Unit>, in turn: inout Turn)
@@ -63,13 +63,13 @@ package enum LinkChange {
     case gone
 }
 
-/// How a link ended without our doing.
+/// The reason why a link ended without our doing.
 package struct LinkEnd: Sendable {
     package enum Cause: Sendable {
         /// The peer closed it, with the number of bytes of an incomplete unit; and whether anything had arrived before.
         case closedByPeer(unfinishedBytes: Int, hasReceived: Bool)
         case failed(any Error)
-        /// The peer's bytes make no sense.
+        /// The peer's bytes are malformed.
         case protocolViolation(LinkError)
         /// Too few of our bytes reached the peer.
         case writeStalled

@@ -2,7 +2,7 @@
 /// Units whose sending no link has begun, or their representatives: bounded, ordered by priority, and by arrival within
 /// a priority; units that were removed for sending and are returned precede their equals.
 ///
-/// Some units are removed before their turn, for example when they are not needed any more. They stay as stubs until
+/// Some units are removed before their turn, for example when they are no longer needed. They stay as stubs until
 /// most entries are stubs, so the cost of removing does not depend on the length of the queue.
 package struct WaitingLine<Element> {
     fileprivate struct QueueEntry {

@@ -146,7 +146,7 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// Runs `submission` on this thread, in a turn, after all earlier submissions.
     ///
-    /// - Returns: False if the loop is closed and nothing runs any more.
+    /// - Returns: False if the loop is closed and runs nothing more.
     @discardableResult
     package func submit(_ submission: Submission) -> Bool {
         defer { if let thread = self.thread { thread.submitted() } }
@@ -258,7 +258,7 @@ package final class SocketLoop: @unchecked Sendable {
         return Turn(self)
     }
 
-    /// The present turn's.
+    /// The current turn's.
     @inlinable var time: NIODeadline { self.hot.hasTime ? self.hot.now : self.readClock() }
 
     private var clock: NIODeadline { self.thread?.now() ?? .now() }
@@ -279,7 +279,7 @@ package final class SocketLoop: @unchecked Sendable {
         return Turn(self)
     }
 
-    /// Runs the present handlers and leaves the turn for ``resume()``: a read has been delivered, and there may be
+    /// Runs the current handlers and leaves the turn for ``resume()``: a read has been delivered, and there may be
     /// more.
     @inline(__always)
     func pause(_ turn: consuming Turn) {
@@ -486,7 +486,7 @@ package final class SocketLoop: @unchecked Sendable {
         self.timers.remove(id)
     }
 
-    /// Has the event loop wake for the next timer.
+    /// Schedules a wake-up of the event loop for the next timer.
     private func setAlarm() {
         guard let deadline = self.timers.deadlineToSet(notBefore: self.hot.restEnd ?? .distantPast) else { return }
         let alarm = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.alarmRings() }
@@ -548,7 +548,7 @@ struct LoopTimers {
     var table = TimerTable<(inout Turn) -> Void>()
     private var alarm = Alarm.none
 
-    /// When the event loop should wake; nil if that has been seen to.
+    /// The time at which the event loop should wake; nil if the wake-up is scheduled.
     func deadlineToSet(notBefore earliest: NIODeadline) -> NIODeadline? {
         guard let deadline = self.table.nextDeadline.map({ max($0, earliest) }) else { return nil }
         return switch self.alarm {

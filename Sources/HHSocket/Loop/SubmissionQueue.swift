@@ -32,7 +32,7 @@ final class SubmissionQueue: Sendable {
         case waiting
         /// Wake the socket thread, then call ``woke()``.
         case mustWake
-        /// Nothing runs any more.
+        /// The loop runs nothing more.
         case refused
     }
 

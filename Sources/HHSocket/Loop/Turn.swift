@@ -4,7 +4,7 @@ import NIOCore
 /// One turn of a socket thread: the work that one event causes, at one point in time, with one flush at its end.
 ///
 /// An event is a read, a timer, or a submission from another thread. A turn reads the clock once. Its sends are flushed
-/// together when it ends, and its callbacks run when nothing is borrowed any more. The time, sends and callbacks are
+/// together when it ends, and its callbacks run when nothing is borrowed. The time, sends and callbacks are
 /// accessible only through this value, of which there is one and which only ``SocketLoop`` makes: so nothing can use
 /// the time of an earlier turn, and nothing can be sent without being flushed.
 @usableFromInline
@@ -23,7 +23,7 @@ package struct Turn: ~Copyable {
     /// The time of the whole turn: the clock is read at the first access.
     @inlinable package var now: NIODeadline { self.loop._withUnsafeGuaranteedRef { $0.time } }
 
-    /// Runs `handler` on this thread once nothing is borrowed any more: after the units of this read, or after the
+    /// Runs `handler` on this thread once nothing is borrowed: after the units of this read, or after the
     /// submissions.
     @inlinable
     package mutating func run(_ handler: consuming some TurnHandler) {
@@ -51,7 +51,7 @@ package struct Turn: ~Copyable {
         self.loop._withUnsafeGuaranteedRef { $0.hot.phase = .handlers }
     }
 
-    /// Has the link flushed when the turn ends.
+    /// Schedules a flush of the link at the end of the turn.
     mutating func flushes(_ link: any TurnLink) {
         self.loop._withUnsafeGuaranteedRef { $0.touch(link) }
     }
@@ -61,13 +61,13 @@ package struct Turn: ~Copyable {
         self.loop._withUnsafeGuaranteedRef { $0.hot.wantsFlush = true }
     }
 
-    /// Runs `body` in this turn, once the present holder of the turn has returned.
+    /// Runs `body` in this turn, once the current holder of the turn has returned.
     package mutating func after(_ body: @escaping (inout Turn) -> Void) {
         self.loop._withUnsafeGuaranteedRef { $0.hot.later.append(body) }
     }
 }
 
-/// Something that waits for the end of a batch to be run.
+/// An observer of the end of a batch.
 @usableFromInline
 package protocol TurnHandler {
     /// Moves the handler out of its memory and runs it.
@@ -111,6 +111,6 @@ protocol TurnLink: AnyObject {
 package protocol TurnHost: AnyObject {
     /// The turn is about to flush: what is sent now is still flushed with it.
     func turnEnds(in turn: inout Turn)
-    /// The turn has flushed, so it can be measured. Nothing can be sent any more.
+    /// The turn has flushed, so it can be measured. Nothing more can be sent.
     func turnEnded()
 }

@@ -33,7 +33,7 @@ package final class LeavingMessages<Language: LinkLanguage> where Language.Unit:
 
     /// A waiting message is about to be sent.
     ///
-    /// - Returns: False if it is not needed any more.
+    /// - Returns: False if it is no longer needed.
     package func willBeSent(_ unit: Language.Unit) -> Bool {
         guard let outcome = unit.outcome else { return true }
         guard outcome.isOpen else { return false }

@@ -45,7 +45,7 @@ package enum MessageDelivery<Message: InboxMessage> {
         }
     }
 
-    /// Calls `body` once the present messages were taken and the sends that they caused have been submitted.
+    /// Calls `body` once the current messages were taken and the sends that they caused have been submitted.
     package func whenTaken(on loop: SocketLoop, _ body: @escaping @Sendable () -> Void) {
         switch self {
         case .handler: body()

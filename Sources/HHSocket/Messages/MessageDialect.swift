@@ -58,7 +58,7 @@ package protocol MessageDialect: Sendable {
 
     /// The name of messages in errors, and of the setting that limits the number of those that wait.
     static var names: (messages: String, limit: String) { get }
-    /// How the link connects and stays connected.
+    /// The settings with which the link connects and stays connected.
     var socket: SocketConfiguration { get }
     /// The number of messages that may wait for a connection.
     var maximumWaitingCount: Int { get }

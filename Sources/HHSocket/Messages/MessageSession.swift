@@ -32,7 +32,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     private var waiting: WaitingLine<Unit>
     /// The connection that the user has closed, until it is closed, and the function that makes its event.
     private var parting: (peer: Peer, event: (Peer) -> Dialect.Event)?
-    /// The reason why no connection is made any more.
+    /// The reason why no more connections are made.
     private var closed: SocketError?
     private var isReconnectDeferred = false
 

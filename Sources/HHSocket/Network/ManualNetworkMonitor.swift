@@ -13,15 +13,15 @@ public final class ManualNetworkMonitor: NetworkMonitor {
 
     private let state: NIOLockedValueBox<State>
 
-    /// - Parameter path: The present path; reachable by default.
+    /// - Parameter path: The current path; reachable by default.
     public init(_ path: NetworkPath = NetworkPath(isReachable: true)) {
         self.state = NIOLockedValueBox(State(path: path))
     }
 
-    /// The present path.
+    /// The current path.
     public var path: NetworkPath { self.state.withLockedValue { $0.path } }
 
-    /// Sets the present path, and notifies every observer if it has changed.
+    /// Sets the current path, and notifies every observer if it has changed.
     public func update(_ path: NetworkPath) {
         self.state.withLockedValue { state in
             guard path != state.path else { return }

@@ -3,7 +3,7 @@
 ///
 /// ``SystemNetworkMonitor`` queries the system; a ``ManualNetworkMonitor`` is set by the app.
 public protocol NetworkMonitor: Sendable {
-    /// Returns a new stream of the present path, at once, and of each path that follows.
+    /// Returns a new stream of the current path, at once, and of each path that follows.
     ///
     /// A socket requests one at its first `connect()` and terminates it when it ends; clean up in the stream's
     /// `onTermination`. Consecutive equal paths count as one.

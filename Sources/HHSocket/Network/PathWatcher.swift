@@ -6,7 +6,7 @@ protocol PathWatcher: AnyObject {
     func cancel()
 }
 
-/// Starts to watch: the closure receives the present path, at once or soon, and each that follows, on the queue.
+/// Starts to watch: the closure receives the current path, at once or soon, and each that follows, on the queue.
 typealias PathWatching = @Sendable (DispatchQueue, @escaping @Sendable (NetworkPath) -> Void) -> any PathWatcher
 
 /// Starts the watcher for this system.

@@ -20,7 +20,7 @@ public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
     private let watching: PathWatching
     private var observers: [UUID: AsyncStream<NetworkPath>.Continuation] = [:]
     private var watcher: (any PathWatcher)?
-    /// Identifies the present watcher, so that reports of an earlier one are ignored.
+    /// Identifies the current watcher, so that reports of an earlier one are ignored.
     private var watch = UUID()
     /// The last path reported; nil while there is no watcher.
     private var path: NetworkPath?

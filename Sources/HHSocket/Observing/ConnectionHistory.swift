@@ -34,7 +34,7 @@ public struct ConnectionHistory: Sendable {
         case enteredBackground
         /// The app returned to the foreground.
         case enteredForeground
-        /// There is no network.
+        /// The network was lost.
         case networkLost
         /// The network has changed or returned; its name, if the monitor or the app knows it.
         case networkChanged(name: String?)
@@ -128,11 +128,11 @@ extension ConnectionHistory.Entry: CustomStringConvertible {
         case .goAway(let reason, let retryAfter):
             return "go-away from\(server), for \(retryAfter.forHumans)" + (reason.isEmpty ? "" : ": \(reason)")
         case .serverFailed(let wrong, let calls):
-            return "\(wrong) of \(calls) calls went wrong\(server)"
+            return "\(wrong) of \(calls) calls\(self.endpoint.map { " to \($0)" } ?? "") failed"
         case .enteredBackground:
             return "the app went to the background"
         case .enteredForeground:
-            return "the app came to the foreground"
+            return "the app returned to the foreground"
         case .networkLost:
             return "the network was lost"
         case .networkChanged(let name):

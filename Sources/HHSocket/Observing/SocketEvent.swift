@@ -28,7 +28,7 @@ public enum SocketEvent: Sendable {
     case gaveUp(SocketError)
     /// The network was lost (false), or returned or changed (true).
     case networkChanged(isReachable: Bool)
-    /// The app went into the background.
+    /// The app went to the background.
     case enteredBackground
     /// The app is about to return to the foreground.
     case willEnterForeground
@@ -47,12 +47,12 @@ extension SocketEvent: CustomStringConvertible {
         case .switched(let from, let to): "switched from \(from) to \(to)"
         case .switchFailed(let error): "switch failed: \(error)"
         case .goAway(let endpoint, let reason, let retryAfter):
-            "\(endpoint) goes away, for \(retryAfter.forHumans)\(reason.isEmpty ? "" : ": \(reason)")"
-        case .serverFails(let endpoint, let wrong, let calls): "\(wrong) of \(calls) calls to \(endpoint) went wrong"
+            "\(endpoint) sent a go-away, for \(retryAfter.forHumans)\(reason.isEmpty ? "" : ": \(reason)")"
+        case .serverFails(let endpoint, let wrong, let calls): "\(wrong) of \(calls) calls to \(endpoint) failed"
         case .waiting(let delay, let reason): "next attempt in \(delay) (\(reason))"
         case .gaveUp(let error): "gave up: \(error)"
-        case .networkChanged(let isReachable): isReachable ? "the network changed" : "the network is gone"
-        case .enteredBackground: "the app is in the background"
+        case .networkChanged(let isReachable): isReachable ? "the network changed" : "the network was lost"
+        case .enteredBackground: "the app went to the background"
         case .willEnterForeground: "the app returns to the foreground"
         case .closed: "closed"
         }

@@ -42,7 +42,7 @@ package struct StallWatch: Sendable {
         self.window?.begun.advanced(clamping: length)
     }
 
-    /// Ends the window: no bytes wait any more.
+    /// Ends the window, because no bytes wait.
     package mutating func stop() {
         self.window = nil
     }

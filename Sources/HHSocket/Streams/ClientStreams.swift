@@ -55,7 +55,7 @@ package struct ClientStreams {
         return self.core.send(id, type: type, status: .ok, payload)
     }
 
-    /// How much the items may cost that a stream sends before its sender has to wait.
+    /// The cost of items that a stream may send before its sender must wait.
     package func allowance(_ id: StreamID) -> UInt64 {
         guard let stream = self.core.streams[id.key], !stream.isOver else { return 0 }
         return self.core.scheduler.allowance(stream.lane)
@@ -71,7 +71,7 @@ package struct ClientStreams {
     /// Cancels a stream that the application, or its deadline, abandons.
     package mutating func cancel(_ id: StreamID) {
         self.core.fail(id.key, .cancelled)
-        // An ended stream may have items that are not needed any more.
+        // An ended stream may have items that are no longer needed.
         self.core.release(id.key)
         self.core.noteGoingOn()
     }
@@ -83,7 +83,7 @@ package struct ClientStreams {
         self.core.noteGoingOn()
     }
 
-    /// The application has got items.
+    /// Records that the application has taken items.
     package mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
         self.core.took(id, receipt, now: now)
     }
@@ -114,8 +114,8 @@ package struct ClientStreams {
 
     /// A plain call has ended: it was cancelled, or answered.
     ///
-    /// - Returns: How much of its request was sent. After ``StreamScheduler/Dropped/halfway`` the server must get a
-    ///   cancel.
+    /// - Returns: The progress of its request. After ``StreamScheduler/Dropped/halfway`` a cancel
+    ///   must be sent to the server.
     package mutating func dropPlain(serial: UInt32) -> StreamScheduler.Dropped {
         self.core.assembler.forget(serial)
         let dropped = self.core.scheduler.dropPlain(serial: serial)
@@ -185,7 +185,7 @@ package struct ClientStreams {
 
     /// The number of streams that are open.
     package var openCount: Int { self.core.openCount }
-    /// The number of streams that are open, or whose items the application has not got.
+    /// The number of streams that are open, or have items that the application has not taken.
     package var count: Int { self.core.streams.count }
     /// The cost of the frames that were received and are held.
     package var heldBytes: UInt64 { self.core.heldBytes }

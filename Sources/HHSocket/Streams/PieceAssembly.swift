@@ -70,7 +70,7 @@ struct PayloadAssembler: Sendable {
     }
 
     var count: Int { self.payloads.count }
-    /// Whether a piece of a payload is awaited, though it be to drop it.
+    /// Whether a piece of a payload is awaited, even if it will be dropped.
     var isEmpty: Bool { self.payloads.isEmpty }
     /// Whether a payload is being gathered.
     var isGathering: Bool { self.gatheringCount > 0 }

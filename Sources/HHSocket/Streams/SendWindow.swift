@@ -3,9 +3,9 @@
 ///
 /// Credit is absolute: it counts from the beginning, so a credit that is repeated, or late, does no harm.
 package struct SendWindow: Hashable, Sendable {
-    /// How much may have been sent since the beginning.
+    /// The amount that may have been sent since the beginning.
     package private(set) var granted: UInt64
-    /// How much has been sent since the beginning.
+    /// The amount that has been sent since the beginning.
     package private(set) var sent: UInt64 = 0
     /// The largest difference so far between a grant and the amount that had been sent when it arrived.
     package private(set) var window: UInt64
@@ -16,7 +16,7 @@ package struct SendWindow: Hashable, Sendable {
         self.window = UInt64(window)
     }
 
-    /// How much may be sent now.
+    /// The amount that may be sent now.
     package var free: UInt64 { self.granted.subtracting(self.sent) }
 
     /// Whether less than half of the window is free.

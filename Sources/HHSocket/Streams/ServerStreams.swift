@@ -96,7 +96,7 @@ package struct ServerStreams {
     package mutating func cancelled(serial: UInt32) -> Bool {
         guard !self.core.isClosed else { return true }
         let wasUnfinished = self.core.assembler.forget(serial)
-        // An answer that was not sent is not needed any more; pushes are not answers.
+        // An answer that was not sent is no longer needed; pushes are not answers.
         if self.core.settings.format.layout.requestSerials.contains(serial) {
             _ = self.core.scheduler.dropPlain(serial: serial)
         }
@@ -199,7 +199,7 @@ package struct ServerStreams {
         self.core.noteGoingOn()
     }
 
-    /// The application has got items.
+    /// Records that the application has taken items.
     package mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
         self.core.took(id, receipt, now: now)
     }

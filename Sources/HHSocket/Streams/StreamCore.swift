@@ -18,7 +18,7 @@ package struct StreamSettings: Sendable {
     package var maximumQueuedBytes: Int
     /// The largest number of incomplete payloads that belong to no stream.
     package var maximumUnfinished: Int
-    /// How long a stream may go without an item or a credit that moves it; nil for no limit.
+    /// The time after which a stream without an item, or a credit that moves it, ends; nil for no limit.
     package var idleLimit: TimeAmount?
 
     package init(
@@ -70,14 +70,14 @@ struct StreamCore {
         /// Whether further items are dropped.
         var dropsItems = false
         var isOver = false
-        /// The items that the application has not got.
+        /// The items that the application has not taken.
         var untaken = ItemReceipt()
         var lastMoved: NIODeadline
         var alarm: TimerTable<StreamID>.ID?
         var hasMoved = false
         var hasLeft = false
 
-        /// The lane of this side's items; nil if it sends none any more.
+        /// The lane for the items of this side; nil once it sends no more items.
         var sendingLane: SlotKey? { self.isOver || self.hasOutputEnded ? nil : self.lane }
 
         mutating func moved(_ now: NIODeadline) {
@@ -510,7 +510,7 @@ struct StreamCore {
         self.heldOfStreams -= taken.cost
     }
 
-    /// The application has got items.
+    /// Records that the application has taken items.
     mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
         guard self.streams.has(id.key) else { return }
         self.take(id.key, receipt)
@@ -648,6 +648,6 @@ package enum SendResult: Hashable, Sendable {
     case goOn
     /// Wait until ``StreamAction/goOn(_:)``.
     case wait
-    /// This stream sends no items any more; the item was dropped.
+    /// This stream sends no more items; the item was dropped.
     case over
 }

@@ -225,7 +225,7 @@ struct LaneLine: Sendable {
         self.stubs = max(0, self.stubs - 1)
     }
 
-    /// One of the places has become a stub.
+    /// Records that a place has become a stub.
     mutating func leave(_ lanes: borrowing Slots<StreamLane>) {
         self.stubs += 1
         guard self.stubs > 32, self.stubs > self.queue.count / 2 else { return }

@@ -30,7 +30,7 @@ package enum StreamViolation: Hashable, Sendable {
     case serialInUse
 }
 
-/// How a stream ended.
+/// The reason why a stream ended.
 package enum StreamOutcome: Hashable, Sendable {
     /// At the client: the final answer has arrived. At the server: it was sent.
     case answered(Status)

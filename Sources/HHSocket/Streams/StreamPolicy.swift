@@ -10,16 +10,16 @@ import NIOCore
 /// or on all streams of the connection together. An item counts with its length, as sent, and 16 bytes for each of its
 /// frames.
 public struct StreamPolicy: Hashable, Sendable {
-    /// How much may wait unread on a stream, in bytes; 1 to 4,294,967,295. 524,288 by default.
+    /// The amount that may wait unread on a stream, in bytes; 1 to 4,294,967,295. 524,288 by default.
     public var streamWindow: Int
-    /// How much may wait unread on all streams of a connection together, in bytes; 1 to 4,294,967,295. 4,194,304 by
-    /// default.
-    public var connectionWindow: Int
-    /// How long a stream may go without an item, or a credit that moves it, before it ends; nil: for ever. 10 minutes
+    /// The amount that may wait unread on all streams of a connection together, in bytes; 1 to 4,294,967,295. 4,194,304
     /// by default.
+    public var connectionWindow: Int
+    /// The time after which a stream without an item, or a credit that moves it, ends; nil: never. 10 minutes by
+    /// default.
     public var idleLimit: Duration?
-    /// How many streams a client may have open on a connection. A client keeps to the smaller number of both sides';
-    /// further streams wait. 100 by default.
+    /// The number of streams that a client may have open on a connection. A client keeps to the smaller number of both
+    /// sides'; further streams wait. 100 by default.
     public var maximumStreams: Int
     /// The largest number of received bytes that a connection may hold, on streams and in pieces: items that were not
     /// taken, and incomplete payloads. Payloads beyond it fail. 64 MiB by default.

@@ -171,7 +171,7 @@ package struct StreamScheduler: Sendable {
 
     /// Adds an item to a lane.
     ///
-    /// - Returns: As ``mayGoOn(_:)``.
+    /// - Returns: The value of ``mayGoOn(_:)``.
     mutating func send(_ item: LanePayload, on key: SlotKey) -> Bool {
         guard let isCovered = self.enter(item, key) else { return false }
         return isCovered && self.hasRoom || self.mayGoOn(key)
@@ -374,7 +374,7 @@ package struct StreamScheduler: Sendable {
         self.claims = self.claims - claim.old + claim.new
     }
 
-    /// One of the two lines.
+    /// The two queues of lanes.
     private enum Line {
         case free, item
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much one side of a connection is ready to receive of items, as it announces in hello: the first credit.
+/// The amounts of items that one side of a connection is ready to receive, as announced in hello: the first credit.
 package struct StreamWindows: Hashable, Sendable {
     /// The window of a stream if hello announces none.
     package static let defaultStream: UInt32 = 262_144
@@ -30,14 +30,14 @@ package struct StreamTerms: Hashable, Sendable {
     /// The number of streams that a client may have open if hello announces none.
     package static let defaultMaximumStreams: UInt32 = 100
 
-    /// How much the client is ready to receive.
+    /// The amounts that the client is ready to receive.
     package var client: StreamWindows
-    /// How much the server is ready to receive.
+    /// The amounts that the server is ready to receive.
     package var server: StreamWindows
-    /// How many streams the client may have open at a time.
+    /// The number of streams that the client may have open at a time.
     package var maximumStreams: UInt32
 
-    /// - Parameter maximumStreams: How many streams the client may have open at a time; 0 for the default.
+    /// - Parameter maximumStreams: The number of streams that the client may have open at a time; 0 for the default.
     package init(
         client: StreamWindows = StreamWindows(),
         server: StreamWindows = StreamWindows(),

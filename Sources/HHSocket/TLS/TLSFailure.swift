@@ -15,7 +15,7 @@ public struct TLSFailure: Error, Sendable {
         case outOfDate
         /// The server's certificate is valid, but its key matches none of the pins.
         case pinMismatch
-        /// The server requires a client certificate, and got none.
+        /// The server requires a client certificate, and received none.
         case clientCertificateRequired
         /// The server does not accept our certificate.
         case clientCertificateRejected

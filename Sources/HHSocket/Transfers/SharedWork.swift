@@ -2,22 +2,22 @@
 import Atomics
 import NIOConcurrencyHelpers
 
-/// Work that another thread does while this one does something else, or this one once it needs the result: nobody waits
-/// for a thread that has not begun, so that busy threads cannot wait for each other.
+/// Work that another thread may do in parallel. A thread that needs the result does the work itself if no thread has
+/// begun, so that busy threads cannot wait for each other.
 package final class SharedWork<Value: Sendable>: @unchecked Sendable {
     // Proof of Sendable: `work` is Sendable; `value` is touched by the thread that has set `hasBegun`, until it sets
-    // `isDone`, and from then on read alone.
+    // `isDone`, and only read afterwards.
     private let hasBegun = ManagedAtomic(false)
     private let isDone = ConditionLock(value: false)
     private let work: @Sendable () -> Value
     private var value: Value?
 
-    /// - Parameter work: The work. It is done once, by whoever comes first, or never if nobody comes.
+    /// - Parameter work: The work. It is done at most once, by the first thread that calls ``begin()`` or ``finish()``.
     package init(_ work: @escaping @Sendable () -> Value) {
         self.work = work
     }
 
-    /// Does the work, unless somebody has begun.
+    /// Does the work, unless a thread has begun it.
     package func begin() {
         guard !self.hasBegun.exchange(true, ordering: .acquiringAndReleasing) else { return }
         self.value = self.work()
@@ -25,7 +25,7 @@ package final class SharedWork<Value: Sendable>: @unchecked Sendable {
         self.isDone.unlock(withValue: true)
     }
 
-    /// Does the work unless somebody has begun, and returns its result once it is done.
+    /// Does the work unless a thread has begun it, and returns its result once it is done.
     package func finish() -> Value {
         self.begin()
         self.isDone.lock(whenValue: true)

@@ -3,7 +3,7 @@
 public struct StoredFile: Hashable, Sendable {
     /// The size and the hash.
     public var file: TransferFile
-    /// When the file was changed last, as the time since 1970 began in UTC; not negative.
+    /// The time of the file's last change, since the beginning of 1970 in UTC; not negative.
     public var modified: Duration
 
     public init(file: TransferFile, modified: Duration) {

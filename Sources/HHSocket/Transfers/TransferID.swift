@@ -9,7 +9,7 @@ public struct TransferID: Hashable, Sendable, CustomStringConvertible {
     /// The id as text.
     public let description: String
 
-    /// Checks and keeps an id. Nil if `text` is none.
+    /// Checks and stores an id. Nil if `text` is not valid.
     public init?(_ text: String) {
         let bytes = text.utf8
         guard !bytes.isEmpty, bytes.count <= Self.maximumLength, text != ".", text != "..",
@@ -18,7 +18,7 @@ public struct TransferID: Hashable, Sendable, CustomStringConvertible {
         self.description = text
     }
 
-    /// The id that a content has by itself: its SHA-256 in lower-case hexadecimal.
+    /// The id that is derived from the content: its SHA-256 in lower-case hexadecimal.
     public init(_ digest: TransferDigest) { self.description = digest.description }
 
     private static func isAllowed(_ byte: UInt8) -> Bool {

@@ -58,7 +58,7 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
-    /// Moves the payload out of a frame that is not needed any more.
+    /// Moves the payload out of a frame that is no longer needed.
     consuming func takePayload() -> ByteBuffer {
         switch self.content {
         case .payload(let payload), .payloadAndFields(let payload, _): payload

@@ -73,7 +73,7 @@ extension WireFormat {
         /// The pushes of a server; nil for none. A codec's pushes cannot be identified by a flag: if other bytes mark a
         /// frame as a push, the codec gives it a serial that no request has.
         public var push: Push?
-        /// The cancels; nil if a server is not notified that an answer is not needed any more.
+        /// The cancels; nil if a server is not notified that an answer is no longer needed.
         public var cancel: Cancel?
 
         /// - Parameters:
@@ -140,7 +140,7 @@ extension WireFormat {
     /// Whether a ``FrameCodec`` reads and writes its frames.
     public var hasCodec: Bool { self.storage.hasCodec }
 
-    /// Has the codec write the frames that the connection itself sends, and read them again.
+    /// Checks that the codec encodes the frames that the connection itself sends, and decodes them again.
     private func checkCodec() throws(WireFormatError) {
         let serial = self.layout.requestSerials.lowerBound
         var frames: [(name: String, frame: Frame?, direction: FrameDirection)] = [

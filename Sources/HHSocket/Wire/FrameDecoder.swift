@@ -91,7 +91,7 @@ public struct FrameDecoder: Sendable {
 
     /// Which kind of header the stream has.
     public let direction: FrameDirection
-    /// How frames are laid out.
+    /// The layout of frames.
     public let format: WireFormat
     /// The largest payload accepted, in bytes.
     public private(set) var maximumPayloadLength: Int
@@ -107,7 +107,7 @@ public struct FrameDecoder: Sendable {
     /// the stream is out of step, where it may be: after a wrong checksum.
     package var agreedFlags: UInt32 = 0
 
-    /// How to read another format than the standard one.
+    /// The plan of a format other than the standard one; nil for the standard one.
     @usableFromInline let plan: HeaderPlan?
     /// The bytes of one incomplete frame: never a whole one, except inside a call.
     @usableFromInline var partial = ByteBuffer()
@@ -122,7 +122,7 @@ public struct FrameDecoder: Sendable {
     @usableFromInline var failure: FrameError?
     /// The number of consecutive invalid frames so far.
     @usableFromInline var corruptRun = 0
-    /// How far the search for the next frame is, in formats that require one.
+    /// The state of the search for the next frame, in formats that require one.
     var search = FrameSearch()
     /// Whether the next frame needs the slow path: another format, a frame that began in an earlier read, a wrong
     /// checksum before it, or a stream that has ended.
@@ -272,7 +272,7 @@ public struct FrameDecoder: Sendable {
 
     /// The next complete frame, or nil when more bytes are needed.
     ///
-    /// - Throws: ``FrameError`` when the stream makes no sense; every later call throws it again.
+    /// - Throws: ``FrameError`` if the stream is malformed; every later call throws it again.
     @inlinable
     public mutating func next() throws(FrameError) -> Output? {
         var frame = Frame(type: 0, serial: 0)
@@ -675,8 +675,8 @@ public struct FrameDecoder: Sendable {
         self.endBlock()
     }
 
-    /// Has the next small payload copied again. A client keeps the memory, for the next block; a server would keep it
-    /// for each of its connections.
+    /// Ends the block: the next small payload is copied again. A client keeps the memory for the next block; a server
+    /// would keep it for each of its connections.
     @usableFromInline
     mutating func endBlock() {
         self.blockStart = .max
@@ -733,7 +733,7 @@ public struct FrameDecoder: Sendable {
     @usableFromInline
     mutating func copiedPayload(at index: Int, _ length: Int) -> ByteBuffer {
         let count = min(max(length, Self.blockLength), self.input.writerIndex - index)
-        // The memory is reused if no payload refers to it any more.
+        // The memory is reused if no payload refers to it.
         self.block.clear()
         self.input.withUnsafeReadableBytes { bytes in
             let start = index - self.input.readerIndex

@@ -5,7 +5,7 @@ import NIOCore
 public struct FrameEncoder: Sendable {
     /// Which kind of header to write.
     public let direction: FrameDirection
-    /// How frames are laid out.
+    /// The layout of frames.
     public let format: WireFormat
     /// The custom fields of frames that bring none; nil: zeros.
     public let customFields: [UInt8]?

@@ -32,7 +32,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let wrongTail = Self(.wrongTail)
         /// A frame did not end with the separator at the place that its length determines.
         public static let wrongEnd = Self(.wrongEnd)
-        /// After a wrong checksum came a header with an unused type: the length was wrong too.
+        /// A wrong checksum was followed by a header with an unused type: the length was wrong too.
         public static let implausible = Self(.implausible)
         /// The limit of consecutive frames with a wrong checksum, or without the right end, was reached.
         public static let corruptRun = Self(.corruptRun)

@@ -95,7 +95,7 @@ extension FrameDecoder {
         }
     }
 
-    /// There is nothing any more once the stream has ended.
+    /// Moves the beginning of the input, unless the stream has failed.
     private mutating func moveInput(by count: Int) {
         if self.failure == nil { self.input.moveReaderIndex(forwardBy: count) }
     }
@@ -171,7 +171,7 @@ extension FrameDecoder {
 
     /// Decodes the bytes of a read in a format that requires a search.
     ///
-    /// - Returns: The remaining bytes, of which there are none.
+    /// - Returns: The remaining bytes, which are empty.
     mutating func decodeBySearch(
         _ bytes: UnsafeRawBufferPointer,
         _ plan: HeaderPlan,

@@ -84,7 +84,7 @@ struct NumberCode: Sendable {
             : Self.digits(bytes, at: offset, radix: 16) { WireFormat.Number.Radix.hexadecimal.digit($0) ?? .max }
     }
 
-    /// - Parameter value: The value of a digit; the radix or more where it is none.
+    /// - Parameter value: The value of a digit; the radix or more if it is not a digit.
     @inline(__always)
     private static func digits(
         _ bytes: UnsafeRawBufferPointer,

@@ -236,7 +236,7 @@ final class HeaderPlan: Sendable {
         }
     }
 
-    /// The first of the numbers of a fixed header that is none.
+    /// The first number of a fixed header that is malformed.
     private func illegalNumber(_ bytes: UnsafeRawBufferPointer) -> FrameError {
         let field =
             self.fields.first { field in

@@ -10,7 +10,7 @@ public enum FrameType {
     package static let hello: UInt32 = 3
     /// Server to client: finish what is in flight, then use another server; with serial ``FrameSerial/goAway``.
     package static let goAway: UInt32 = 4
-    /// How much the other side may have sent since the beginning, of one stream's items or, with serial
+    /// The amount that the other side may have sent since the beginning, of one stream's items or, with serial
     /// ``FrameSerial/connectionCredit``, of all.
     package static let credit: UInt32 = 6
     /// Client to server: the items of the stream with this serial have ended.

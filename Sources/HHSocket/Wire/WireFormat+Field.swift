@@ -178,7 +178,7 @@ extension WireFormat {
         /// A number of raw bytes, set per request by name (`SocketRequest.header`), or zero.
         public static func custom(_ name: String, bytes: Int) -> Field { Field(kind: .custom(name, bytes)) }
 
-        /// How the field's number is written; nil where it has none.
+        /// The notation of the field's number; nil if it has none.
         var number: Number? {
             switch self.kind {
             case .word(_, let number), .headerLength(_, let number), .flags(_, let number): number
@@ -205,7 +205,7 @@ extension WireFormat {
 }
 
 extension [WireFormat.Field] {
-    /// How a header's type, serial, status or length is written; nil if it has none.
+    /// The notation of a header's type, serial, status or length; nil if it has none.
     func number(of word: WireFormat.Field.Word) -> WireFormat.Number? {
         self.lazy.compactMap { field -> WireFormat.Number? in field.has(word) ? field.number : nil }.first
     }

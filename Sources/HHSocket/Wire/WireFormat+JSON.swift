@@ -114,7 +114,7 @@ extension KeyedDecodingContainer<AnyKey> {
         }
     }
 
-    /// One of a set of names.
+    /// An element of a set of names.
     func choice<Choice: RawRepresentable & CaseIterable>(
         _ key: String,
         as type: Choice.Type = Choice.self

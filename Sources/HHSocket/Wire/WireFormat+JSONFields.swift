@@ -100,7 +100,7 @@ extension WireFormat.Number {
 }
 
 extension KeyedDecodingContainer<AnyKey> {
-    /// How the number of a field is written.
+    /// The notation of a field's number.
     ///
     /// - Parameter bytes: The width of an integer that has none; 4 by default.
     fileprivate func number(bytes: Int = 4) throws -> WireFormat.Number {

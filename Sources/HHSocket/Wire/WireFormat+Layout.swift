@@ -23,7 +23,7 @@ extension WireFormat {
         }
 
         public var algorithm: Algorithm
-        /// How wide the field is: 4 or 8 bytes. In 8 the checksum is an integer of 64 bits, whose upper half is zero.
+        /// The width of the field: 4 or 8 bytes. In 8 the checksum is an integer of 64 bits, whose upper half is zero.
         public var width: Int
         public var order: ByteOrder
 
@@ -193,7 +193,7 @@ extension WireFormat {
         public var heartbeat: Heartbeat?
         /// Nil: the server sends nothing unasked.
         public var push: Push?
-        /// The cancels; nil if a server is not notified that an answer is not needed any more.
+        /// The cancels; nil if a server is not notified that an answer is no longer needed.
         public var cancel: Cancel?
 
         /// - Parameters:

@@ -171,7 +171,7 @@ extension WireFormat.Layout {
         self.header(direction).number(of: .status) != nil
     }
 
-    // MARK: What comes behind the payload
+    // MARK: Fields after the payload
 
     private func validateEnds() throws(WireFormatError) {
         if let end = self.bodyEnd, !(1...64).contains(end.count) {
@@ -373,7 +373,7 @@ extension WireFormat.Layout {
 }
 
 extension WireFormat.Number.Radix {
-    /// The value of a digit in ASCII; nil if it is none.
+    /// The value of a digit in ASCII; nil if it is not a digit.
     @inline(__always)
     func digit(_ byte: UInt8) -> UInt8? {
         switch byte {

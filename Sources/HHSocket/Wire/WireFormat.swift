@@ -93,7 +93,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         self.storage.isStandard ? nil : self.plan(for: direction)
     }
 
-    // MARK: What a frame is
+    // MARK: Kinds of frames
 
     /// Whether calls or pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor
     /// a cancel's.

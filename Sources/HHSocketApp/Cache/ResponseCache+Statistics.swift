@@ -2,9 +2,9 @@
 extension ResponseCache {
     /// Counts of a cache, from its beginning; requests that ignore the cache are not counted.
     public struct Statistics: Hashable, Sendable {
-        /// Requests that got a valid answer from the cache.
+        /// Requests that were answered by a valid entry of the cache.
         public var hits = 0
-        /// Requests that got an expired answer from the cache.
+        /// Requests that were answered by an expired entry of the cache.
         public var staleHits = 0
         /// Requests for which the server had to be asked, including those that shared a call.
         public var misses = 0

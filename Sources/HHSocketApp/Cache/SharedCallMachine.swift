@@ -111,11 +111,11 @@ struct SharedCallMachine {
         var tellsRevision = false
         /// Whether the answers for these callers were cleared after they asked. The call's answer is not kept then.
         var isCleared: Bool
-        /// The time at which the call times out by itself.
+        /// The time at which the call itself times out.
         var endsAt: NIODeadline
     }
 
-    /// The time that callers wait beyond the time at which a call should have timed out by itself.
+    /// The time that callers wait beyond the time at which a call itself should have timed out.
     private static let grace = Duration.seconds(1)
 
     let maximumCallers: Int
@@ -300,7 +300,7 @@ struct SharedCallMachine {
         if request.deadline != nil { request.deadline = call.endsAt }
         if slot != nil {
             self.statistics.calls += 1
-            // A revision that the request itself states is left as it is.
+            // A revision that the request itself states is kept.
             if let revision = stored?.revision, request.metadata[StoredResponse.revisionName] == nil {
                 request.metadata[StoredResponse.revisionName] = revision
                 call.tellsRevision = true

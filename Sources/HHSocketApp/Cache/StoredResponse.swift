@@ -51,8 +51,8 @@ public struct StoredResponse: Hashable, Sendable {
         )
     }
 
-    /// The age of the answer; nil if it makes no sense, because the clock was set back since, or the store returned a
-    /// wrong time.
+    /// The age of the answer; nil if it is invalid, because the clock was set back since, or the store returned a wrong
+    /// time.
     func age(at date: Date) -> Duration? {
         let seconds = date.timeIntervalSince(self.storedAt)
         // A hundred centuries; a `Duration` of anything would not hold it.

@@ -20,7 +20,7 @@ extension SocketTaskGroup {
     }
 
     /// Makes a call that belongs to the group, and waits for its answer. The call begins when the group is resumed, and
-    /// is cancelled with it. Cancelling the Swift task cancels this call alone.
+    /// is cancelled with it. Cancelling the Swift task cancels only this call.
     ///
     /// - Parameters:
     ///   - request: The request.

@@ -66,7 +66,7 @@ public struct APIRequest<Value: Sendable>: Sendable {
         self.mapAnswer { value, _ in try transform(value) }
     }
 
-    /// Returns this request with its value transformed, with the answer at hand.
+    /// Returns this request with its value transformed; the closure also receives the answer.
     func mapAnswer<Other: Sendable>(
         _ transform: @escaping @Sendable (Value, SocketResponse) throws -> Other
     ) -> APIRequest<Other> {

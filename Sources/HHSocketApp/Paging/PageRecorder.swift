@@ -28,19 +28,19 @@ import NIOCore
 public struct PageRecorder: Sendable {
     /// The way in which pages are asked for.
     public enum Style: Hashable, Sendable {
-        /// By number: the first is `firstPage`, 1 by default; some servers count from 0.
+        /// Pages by number: the first is `firstPage`, 1 by default; some servers count from 0.
         case offset(firstPage: Int = 1, pageSize: Int)
-        /// By the cursor that the server named with the previous page.
+        /// Pages by the cursor that the server named with the previous page.
         case cursor(pageSize: Int)
     }
 
     /// The treatment of the items that arrived.
     public enum Verdict: Hashable, Sendable {
-        /// They replace the list.
+        /// The items replace the list.
         case replace
-        /// They are appended to the list.
+        /// The items are appended to the list.
         case append
-        /// They belong to a request that is void or over, and are ignored.
+        /// The items belong to a request that is void or over, and are ignored.
         case ignore
     }
 
@@ -90,7 +90,7 @@ public struct PageRecorder: Sendable {
 
     // MARK: Requests
 
-    /// Begins to load the first page again. The present list stays until it arrives.
+    /// Begins to load the first page again. The current list stays until it arrives.
     ///
     /// - Returns: The request to make; nil while another refresh is in progress.
     public mutating func beginRefresh(now: NIODeadline) -> PageRequest? {

@@ -47,7 +47,7 @@ struct AnswerPrinter {
             )
         case .failure(let error):
             StandardError.line("error: \(Self.code(of: error)): \(error.message.inOneLine)")
-            // The payload of the answer, if one came.
+            // The payload of the answer, if one arrived.
             guard error.delivery == .answered, let body = error.body, let status = error.code.status else {
                 if self.json { self.printMetrics(outcome) }
                 return

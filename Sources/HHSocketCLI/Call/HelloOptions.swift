@@ -71,7 +71,7 @@ struct HelloOptions: ParsableArguments {
 
     /// Refuses a format that cannot have a hello.
     ///
-    /// - Parameter streams: Whether streams are to be agreed on.
+    /// - Parameter streams: Whether hello should agree on streams.
     func validate(in format: WireFormat, streams: Bool) throws {
         guard !self.isAskedFor && !streams || format.supportsHello else {
             throw ValidationError("The format \(format) cannot have hello: \(WireFormat.helloNeeds).")

@@ -37,7 +37,7 @@ final class StreamCall: Sendable {
         self.input = input
     }
 
-    /// The reason for which the call was given up before the end of its input; nil if there is none.
+    /// The reason why the call was given up before the end of its input; nil if it was not.
     var inputFailure: ItemInput.Failure? { self.state.withLockedValue { $0.inputFailure } }
 
     /// Makes the call. Returns when it has ended, although standard input may still be open, and the connection is

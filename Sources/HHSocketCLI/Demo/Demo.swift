@@ -269,7 +269,7 @@ struct Demo {
         _ = try await Self.next(events, "the loss was not reported") {
             if case .disconnected = $0 { true } else { nil }
         }
-        // The client has tried all servers in vain, and waits.
+        // The client could not reach any server, and waits.
         _ = try await Self.next(events, "no attempt failed") { if case .connectFailed = $0 { true } else { nil } }
         _ = try await Self.next(events, "the client does not wait") { if case .waiting = $0 { true } else { nil } }
 

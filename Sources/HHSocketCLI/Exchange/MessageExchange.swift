@@ -15,7 +15,7 @@ protocol ExchangedLink: ConnectionControl {
     func receive(_ take: @Sendable (Result<Message, SocketError>) -> Bool) async
     /// Ends ``receive(_:)`` once the messages that have arrived were taken.
     func finishReceiving()
-    /// Has messages handed to `handler`, on the socket's thread, instead of ``receive(_:)``.
+    /// Passes messages to `handler`, on the socket's thread, instead of ``receive(_:)``.
     func setHandler(_ handler: @escaping @Sendable (Message) -> Void)
 
     func send(_ message: Message) async throws(SocketError)

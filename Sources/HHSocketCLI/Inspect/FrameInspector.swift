@@ -40,7 +40,7 @@ struct FrameInspector {
         self.decoder = FrameDecoder(direction: direction, format: format, maximumCorruptRun: .max)
     }
 
-    /// Calls `print` with each frame that these bytes complete, and with each stretch that is none.
+    /// Calls `print` with each frame that these bytes complete, and with each range that is not a frame.
     mutating func inspect(_ bytes: UnsafeRawBufferPointer, _ print: (Finding) -> Void) throws(Nonsense) {
         var offset = self.offset
         var (corruptFrames, malformedStretches) = (self.corruptFrames, self.malformedStretches)

@@ -5,7 +5,7 @@ import Foundation
 enum OptionsProto {
     /// The contents of `Protos/hhsocket/options.proto`; a test compares the two.
     static let text = """
-        // The options by which a .proto says the numbers that HHSocket sends in the place of names. Import it and write
+        // The options that declare the numbers that HHSocket sends instead of names. Import this file and write
         //
         //   rpc Send(Note) returns (Receipt) {
         //     option (hhsocket.message_type) = 101;
@@ -14,8 +14,8 @@ enum OptionsProto {
         //     option (hhsocket.push_type) = 2001;
         //   }
         //
-        // The numbers are those in the headers of frames: 16 to 536870911 (0x1FFFFFFF); 0 to 15 are the protocol's own. Each
-        // names one method or one push, among all the files that a server or a client is made of.
+        // The numbers are the types of frames: 16 to 536870911 (0x1FFFFFFF); the protocol itself uses 0 to 15. A number
+        // must be unique among the methods and pushes of all files that a server or a client is generated from.
         syntax = "proto3";
 
         package hhsocket;
@@ -23,12 +23,12 @@ enum OptionsProto {
         import "google/protobuf/descriptor.proto";
 
         extend google.protobuf.MethodOptions {
-          // The number by which the method is called.
+          // The type of the frames of a call of the method.
           optional uint32 message_type = \(CustomOptions.number);
         }
 
         extend google.protobuf.MessageOptions {
-          // The number by which the message is pushed to clients that have not asked for it.
+          // The type of the frames in which a server pushes the message.
           optional uint32 push_type = \(CustomOptions.number);
         }
 

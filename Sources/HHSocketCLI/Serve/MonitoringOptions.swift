@@ -3,7 +3,7 @@ import ArgumentParser
 import HHSocket
 import HHSocketServer
 
-/// Where a server's metrics and health can be asked for.
+/// The address at which a server's metrics and health are available.
 struct MonitoringOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -24,7 +24,7 @@ struct MonitoringOptions: ParsableArguments {
         return listener
     }
 
-    /// Has the server and its handlers write metrics; nil if no address is given.
+    /// Makes the server and its handlers record metrics; nil if no address is given.
     func metrics(_ configuration: inout SocketServer.Configuration, _ router: inout Router) -> PrometheusMetrics? {
         guard self.monitoring != nil else { return nil }
         let metrics = PrometheusMetrics()

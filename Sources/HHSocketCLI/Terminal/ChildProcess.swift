@@ -40,7 +40,7 @@ final class ChildProcess: Sendable {
         _ = self.process.waitForEnd()
     }
 
-    /// Closes its standard input and waits until it ends by itself. Blocks.
+    /// Closes its standard input and waits until it exits. Blocks.
     ///
     /// - Returns: Its exit code; 128 and the signal's number if a signal ended it. Nil if it was waited for before.
     func waitForEnd() -> CInt? {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A progress bar on a terminal.
 struct ProgressBar {
-    /// How far something is.
+    /// The progress of an operation.
     struct Progress {
         var done: UInt64
         /// Nothing is drawn while it is 0.

@@ -13,7 +13,7 @@ import Darwin
 
 /// Standard output without an additional buffer.
 enum StandardOutput {
-    /// The output has no reader any more (EPIPE), or failed in another way.
+    /// The output has lost its reader (EPIPE), or failed in another way.
     struct Closed: Error {}
 
     static var isTerminal: Bool { isatty(STDOUT_FILENO) == 1 }

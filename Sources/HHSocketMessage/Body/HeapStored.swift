@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The fields of a message that are kept apart from it, since there are many of them or the message can lie within
-/// itself: a message that consists of nothing else takes a word, and is copied with one retain.
+/// The fields of a message that are stored separately, since there are many of them or the message is recursive: such a
+/// message takes one word, and is copied with one retain.
 ///
 /// Used by generated code. Copies share the fields until one of them changes; a message without fields has no memory.
 @frozen
@@ -22,18 +22,18 @@ public struct HeapStored<Fields: MessageFields>: Hashable, Sendable {
         }
         _modify {
             self.makeUnique()
-            // Just set, if it was not there.
+            // It was set above if it was missing.
             yield &self.box.unsafelyUnwrapped.fields
         }
     }
 
     /// Makes the box the only reference to the fields, which are about to be changed.
     ///
-    /// Never inlined: every setter of a message calls it, so that its code would be there as often.
+    /// Never inlined: every setter of a message calls it, so its code would be repeated in each.
     @inlinable
     @inline(never)
     mutating func makeUnique() {
-        // Two steps, since the box must have one reference while it is changed.
+        // In two steps, since the box must have only one reference while it is changed.
         if self.box == nil {
             self.box = Box(Fields())
         } else if !isKnownUniquelyReferenced(&self.box), let shared = self.box {
@@ -52,7 +52,7 @@ public struct HeapStored<Fields: MessageFields>: Hashable, Sendable {
     @usableFromInline
     final class Box: @unchecked Sendable {
         // Proof of Sendable: the fields are changed only through a `HeapStored` that has the one reference to the box,
-        // so that nobody else can read them.
+        // so that no other code can read them.
         @usableFromInline var fields: Fields
 
         @inlinable
@@ -61,9 +61,9 @@ public struct HeapStored<Fields: MessageFields>: Hashable, Sendable {
 }
 
 extension HeapStored: CustomStringConvertible, CustomReflectable {
-    /// That of the fields.
+    /// The description of the fields.
     public var description: String { "\(self.fields)" }
-    /// That of the fields.
+    /// The mirror of the fields.
     public var customMirror: Mirror { Mirror(reflecting: self.fields) }
 }
 

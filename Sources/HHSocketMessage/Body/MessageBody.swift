@@ -19,7 +19,7 @@ public protocol MessageBody: Sendable {
 
     /// Decodes a whole payload within limits.
     ///
-    /// The default implementation calls ``init(messageBytes:)``, and so has the limits of that.
+    /// The default implementation calls ``init(messageBytes:)``, and therefore has its limits.
     ///
     /// - Parameters:
     ///   - messageBytes: The payload, which is valid only until the initialiser returns.
@@ -43,7 +43,7 @@ public protocol MessageBody: Sendable {
     /// The default implementation calls ``withMessageBytes(_:)``, which suffices for encodings without maps.
     func withCanonicalMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result
 
-    /// Encodes the message into a buffer of its own, which its frame is to carry.
+    /// Encodes the message into a separate buffer, for its frame.
     ///
     /// The default implementation copies the bytes of ``withMessageBytes(_:)``.
     func messageBuffer() throws -> ByteBuffer
@@ -67,7 +67,7 @@ extension MessageBody {
     }
 }
 
-/// A message that servers push, in frames of its own type: `option (hhsocket.push_type) = 2001;`.
+/// A message that servers push, in frames of a separate type: `option (hhsocket.push_type) = 2001;`.
 public protocol PushMessage: MessageBody {
     /// The type of the message's frames.
     static var pushType: UInt32 { get }

@@ -8,7 +8,7 @@ public struct MethodDescriptor<Request: MessageBody, Response: MessageBody>: Sen
 
     /// The effect of calling the method again: `option idempotency_level = NO_SIDE_EFFECTS;`.
     public enum Idempotency: Sendable, Hashable {
-        /// The `.proto` does not say: each call may have an effect of its own.
+        /// The `.proto` declares no level: each call may have a further effect.
         case unknown
         /// The method only reads. A call may be repeated, and its answer may be kept.
         case noSideEffects

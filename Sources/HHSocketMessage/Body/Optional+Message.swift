@@ -6,7 +6,7 @@ extension Optional where Wrapped: ProtobufMessage {
     public subscript(orDefault default: @autoclosure () -> Wrapped) -> Wrapped {
         get { self ?? `default`() }
         _modify {
-            // Moved, so that it has one owner while it is changed.
+            // Moved, so that it has only one reference while it is changed.
             var message = self.take() ?? `default`()
             defer { self = message }
             yield &message

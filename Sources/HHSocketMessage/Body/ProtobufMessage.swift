@@ -10,17 +10,17 @@ public import NIOCore
 /// let bytes: [UInt8] = try note.serializedBytes()
 /// let same = try Chat_Note(serializedBytes: bytes)
 /// ```
-/// Generated code decodes from the bytes right into the message, and encodes from the message right into the bytes.
+/// Generated code decodes from the bytes directly into the message, and encodes the message directly into bytes.
 public protocol ProtobufMessage: MessageBody, DescribedType, Hashable {
     /// The descriptor of the message: its fields, with their names and numbers.
     static var messageDescriptor: MessageDescriptor { get }
 
     /// Creates a message in which no field has a value.
     init()
-    /// The fields that the `.proto` does not declare. They are kept when the message is sent on.
+    /// The fields that the `.proto` does not declare. They are kept when the message is encoded again.
     var unknownFields: UnknownStorage { get set }
 
-    /// Reads fields, and merges them with those that are there. Called by the runtime.
+    /// Decodes fields, and merges them with the existing ones. Called by the runtime.
     mutating func decode(from decoder: inout MessageDecoder)
     /// Writes the fields, from the last to the first. Called by the runtime.
     func encode(to encoder: inout MessageEncoder)
@@ -56,14 +56,14 @@ extension ProtobufMessage {
         try self.merge(serializedBytes: bytes, limits: limits)
     }
 
-    /// Decodes a message into this one: single values replace those that are there, messages are merged, and values of
+    /// Decodes a message into this one: single values replace existing ones, messages are merged, and values of
     /// repeated fields are appended.
     ///
     /// - Parameters:
     ///   - bytes: The whole message; less than 2 GiB.
     ///   - limits: The bounds of nesting and of memory.
-    /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds the limits. Then this message has
-    ///   some of the fields.
+    /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds the limits. This message then
+    ///   contains some of the fields.
     @inlinable
     public mutating func merge(
         serializedBytes bytes: some Sequence<UInt8>,
@@ -118,7 +118,7 @@ extension ProtobufMessage {
 
     public func messageBuffer() throws -> ByteBuffer { try self.buffer(isCanonical: false) }
 
-    /// Encodes the message into a buffer of its own.
+    /// Encodes the message into a separate buffer.
     ///
     /// - Throws: ``MessageError`` if a required field is missing, the message is nested more than 100 deep, or its
     ///   encoding would have 2 GiB or more.
@@ -177,7 +177,7 @@ extension ProtobufMessage {
     /// Encodes the message as the outermost one.
     private func encodeAll(to encoder: inout MessageEncoder) {
         self.encode(to: &encoder)
-        // In one that is too deep the check would be, too.
+        // In a message that is too deep, the check would also recurse too deeply.
         if encoder.failure != nil { return }
         do throws(MessageError) {
             try self.checkRequired()

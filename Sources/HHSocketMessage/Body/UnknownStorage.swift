@@ -35,7 +35,7 @@ public struct UnknownStorage: Hashable, Sendable {
         self.bytes.append(contentsOf: value)
     }
 
-    /// A field as it came.
+    /// A field as received.
     package struct Field {
         package var number: UInt32
         package var type: WireType

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The first error of a decoder or an encoder. Apart from it, since there is hardly ever one.
+/// The first error of a decoder or an encoder. Stored separately, since errors are rare.
 @usableFromInline
 final class CodingFailure {
     @usableFromInline var error: MessageError
-    /// The number of the field that it is in.
+    /// The number of the field that contains it.
     var field: UInt32 = 0
 
     @usableFromInline

@@ -12,7 +12,7 @@ public enum WireString: WireKeyCoding {
     @inlinable public static var zero: String { "" }
     @inlinable public static func isZero(_ value: String) -> Bool { value.isEmpty }
 
-    /// Not inlinable, as are the others here: there is more to do than a call costs.
+    /// Unlike the others here not inlinable, because it does more work than a call costs.
     public static func decode(from decoder: inout MessageDecoder) -> String {
         let bytes = decoder.delimited()
         if bytes.isEmpty { return "" }
@@ -50,12 +50,12 @@ public enum WireBytes: WireCoding {
 }
 
 extension MessageDecoder {
-    /// The text of these bytes, which were just read; fails if they are none.
+    /// The text of these bytes, which were just read; fails if they are not UTF-8.
     fileprivate mutating func text(_ bytes: UnsafeBufferPointer<UInt8>) -> String {
-        // Short texts have no memory of their own, others have a header.
+        // Short texts require no memory; others have a header.
         if bytes.count > 15 { self.charge(bytes.count + 32) }
         if self.hasFailed { return "" }
-        // The standard library has a check of its own only where it is new, and slower for what is short.
+        // The standard library's check exists only in new versions, and is slower for short texts.
         if let start = bytes.baseAddress, UTF8Check.isValid(start, start + bytes.count) {
             return String(decoding: bytes, as: UTF8.self)
         }

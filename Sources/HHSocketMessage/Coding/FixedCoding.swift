@@ -95,7 +95,7 @@ public enum WireSFixed64: FixedCoding, WireKeyCoding {
     @inlinable public static func bits(_ value: Int64) -> UInt64 { UInt64(bitPattern: value) }
 }
 
-/// Negative zero is not zero here: it is sent.
+/// Negative zero does not count as zero: it is encoded.
 @_documentation(visibility: internal)
 public enum WireFloat: FixedCoding {
     public typealias Value = Float
@@ -105,7 +105,7 @@ public enum WireFloat: FixedCoding {
     @inlinable public static func bits(_ value: Float) -> UInt32 { value.bitPattern }
 }
 
-/// Negative zero is not zero here: it is sent.
+/// Negative zero does not count as zero: it is encoded.
 @_documentation(visibility: internal)
 public enum WireDouble: FixedCoding {
     public typealias Value = Double

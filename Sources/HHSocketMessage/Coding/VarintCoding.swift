@@ -57,12 +57,12 @@ extension VarintCoding {
             guard var place = memory.baseAddress else { return }
             let last = place + count
             var next = decoder.cursor
-            // The last byte of the range ends a number, so that none goes beyond it.
+            // The last byte of the range ends a number, so no number extends beyond it.
             while place < last {
                 var value = UInt64(next[0])
                 if value < 0x80 {
                     next += 1
-                    // Small numbers are often among others that are small.
+                    // Small numbers often occur together.
                     while last - place > 8,
                         UnsafeRawPointer(next).loadUnaligned(as: UInt64.self) & 0x8080_8080_8080_8080 == 0
                     {
@@ -104,7 +104,7 @@ extension VarintCoding {
             guard let first = values.baseAddress else { return }
             var next = first + values.count
             while next > first {
-                // The numbers of up to three bytes, as far as there is room in any case.
+                // The numbers of up to three bytes, while enough bytes remain for any of them.
                 let start = encoder.start
                 var cursor = encoder.cursor
                 while next > first, cursor - start >= 3 {
@@ -158,7 +158,7 @@ extension MessageDecoder {
     }
 }
 
-/// Numbers as they are; a negative one takes ten bytes.
+/// Numbers without zigzag; a negative one takes ten bytes.
 @_documentation(visibility: internal)
 public enum WireInt32: VarintCoding {
     public typealias Value = Int32
@@ -191,7 +191,7 @@ public enum WireUInt64: VarintCoding {
     @inlinable public static func varint(_ value: UInt64) -> UInt64 { value }
 }
 
-/// Numbers of small magnitude, of either sign: the sign is the lowest bit.
+/// Numbers in zigzag: the sign is the lowest bit, so that those of small magnitude are short.
 @_documentation(visibility: internal)
 public enum WireSInt32: VarintCoding {
     public typealias Value = Int32

@@ -11,11 +11,11 @@ public protocol WireCoding {
     static var zero: Value { get }
 
     static func isZero(_ value: Value) -> Bool
-    /// Reads a value; any after an error.
+    /// Reads a value; after an error, the result is arbitrary.
     static func decode(from decoder: inout MessageDecoder) -> Value
     /// Reads a value; nil for a number that a closed enumeration does not declare.
     static func decodeKnown(from decoder: inout MessageDecoder) -> Value?
-    /// Writes a value in front of what has been written.
+    /// Writes a value before the written ones.
     static func encode(_ value: Value, to encoder: inout MessageEncoder)
 }
 
@@ -32,11 +32,11 @@ public protocol WireKeyCoding: WireCoding {
     static func precedes(_ one: Value, _ other: Value) -> Bool
 }
 
-/// The encoding of values of which many may be encoded together.
+/// The encoding of values that may be packed.
 @_documentation(visibility: internal)
 public protocol PackedCoding: WireCoding {
     /// Appends all values up to the end of the innermost message.
     static func decodePacked(_ values: inout [Value], from decoder: inout MessageDecoder)
-    /// Writes values, without their length, in front of what has been written.
+    /// Writes values, without their length, before the written ones.
     static func encodePacked(_ values: [Value], to encoder: inout MessageEncoder)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Messages that two tags delimit: groups of proto2, and of editions where the feature says so.
+/// Messages that two tags delimit: groups of proto2, and delimited messages of editions.
 ///
-/// The fields of a group are read by the code that reads those of any message. Its last tag is one that no message
-/// knows, so that ``unknown(_:_:)`` sees it, and messages without groups pay nothing.
+/// The fields of a group are read by the code that reads those of any message. No message declares its end tag, so that
+/// tag reaches ``unknown(_:_:)``, and messages without groups have no cost.
 @_documentation(visibility: internal)
 extension MessageDecoder {
     /// The group that is being read.
@@ -10,7 +10,7 @@ extension MessageDecoder {
     struct OpenGroup {
         /// The tag at its end; 0 if none is open.
         @usableFromInline var end: UInt32
-        /// The number of levels left in the group itself, and not in a message within it.
+        /// The number of levels left in the group itself, not in a message within it.
         @usableFromInline var levels: Int
         @usableFromInline var isClosed = false
 
@@ -21,7 +21,7 @@ extension MessageDecoder {
         }
     }
 
-    /// Reads a group that may be there already, with which it is merged.
+    /// Reads a group, and merges it with an existing one.
     ///
     /// - Parameter tag: The tag at its beginning.
     @inlinable
@@ -32,7 +32,7 @@ extension MessageDecoder {
         self.closeGroup(outer, Message.messageDescriptor)
     }
 
-    /// Reads one of many groups.
+    /// Reads an element of a repeated group.
     @inlinable
     public mutating func groups<Message: ProtobufMessage>(_ messages: inout [Message], _ tag: UInt32) {
         guard let outer = self.openGroup(tag) else { return }
@@ -42,10 +42,10 @@ extension MessageDecoder {
         self.closeGroup(outer, Message.messageDescriptor)
     }
 
-    /// The group and the message around one.
+    /// The state of the group and the message that enclose a group.
     @usableFromInline typealias AroundGroup = (group: OpenGroup, end: UnsafePointer<UInt8>)
 
-    /// - Returns: What is around the group; nil after an error.
+    /// - Returns: The state of the enclosing ones; nil after an error.
     @usableFromInline
     mutating func openGroup(_ tag: UInt32) -> AroundGroup? {
         if self.hasFailed { return nil }
@@ -74,7 +74,7 @@ extension MessageDecoder {
     mutating func endGroup(_ tag: UInt32) -> Bool {
         guard tag == self.group.end, self.levels == self.group.levels, !self.group.isClosed else { return false }
         self.group.isClosed = true
-        // There are no more fields: as at the end of a message.
+        // There are no more fields, as at the end of a message.
         self.end = self.cursor
         return true
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Messages within messages.
+/// Nested messages.
 @_documentation(visibility: internal)
 extension MessageDecoder {
-    /// Enters a message that a length delimits.
+    /// Enters a nested message, which a length delimits.
     ///
-    /// - Returns: The end of the message around it; nil after an error.
+    /// - Returns: The end of the enclosing message; nil after an error.
     @inlinable
     @inline(__always)
     mutating func enter(isLevel: Bool = true) -> UnsafePointer<UInt8>? {
@@ -23,7 +23,7 @@ extension MessageDecoder {
         return outer
     }
 
-    /// Goes on behind the message that was entered.
+    /// Continues after the message that was entered.
     @inlinable
     @inline(__always)
     mutating func leave(to outer: UnsafePointer<UInt8>, isLevel: Bool = true) {
@@ -32,14 +32,14 @@ extension MessageDecoder {
         if self.hasFailed { self.cursor = outer }
     }
 
-    /// Reads a message that may be there already, with which it is merged.
+    /// Reads a message, and merges it with an existing one.
     @inlinable
     public mutating func message<Message: ProtobufMessage>(_ message: inout Message?) {
         if message == nil { message = Message() }
         message?.decode(within: &self)
     }
 
-    /// Reads one of many messages.
+    /// Reads an element of a repeated message.
     @inlinable
     @inline(never)
     public mutating func messages<Message: ProtobufMessage>(_ messages: inout [Message]) {
@@ -50,8 +50,8 @@ extension MessageDecoder {
         messages[messages.count - 1].decode(within: &self)
     }
 
-    /// The number of delimited values that follow each other under the tag that was just read, so that their array need
-    /// not grow. No more than 1,024 are counted, lest a message that is about to fail allocates much.
+    /// The number of consecutive delimited values with the tag that was just read, so that their array need not grow.
+    /// At most 1,024 are counted, so that a message that is about to fail allocates little.
     @usableFromInline
     func countOfRun() -> Int {
         let (tagLength, end) = (self.cursor - self.field, self.end)
@@ -103,7 +103,7 @@ extension MessageDecoder {
         _ values: Value.Type
     ) {
         let field = self.field
-        // Nothing is nested in such an entry, so it is no level.
+        // Nothing is nested in such an entry, so it does not count as a level.
         guard let outer = self.enter(isLevel: false) else { return }
         var (key, value) = (Key.zero, Value.zero)
         while let tag = self.nextTag() {
@@ -120,7 +120,7 @@ extension MessageDecoder {
     }
 
     /// Reads an entry of a map whose values are of an enumeration. One with a number that a closed enumeration does not
-    /// know is kept as an unknown field, key and all.
+    /// know is kept as an unknown field, with its key.
     @_specialize(kind:partial,where Key == WireString)
     @_specialize(kind:partial,where Key == WireInt32)
     @_specialize(kind:partial,where Key == WireInt64)
@@ -178,14 +178,14 @@ extension MessageDecoder {
         map[key] = value ?? Message()
     }
 
-    /// A dictionary has a third more places than entries, each with a bit.
+    /// A dictionary has a third more places than entries, and a bit for each.
     mutating func chargeForEntry<Key, Value>(of map: [Key: Value]) {
         self.charge((MemoryLayout<Key>.stride + MemoryLayout<Value>.stride) * 4 / 3 + 1)
     }
 }
 
 extension ProtobufMessage {
-    /// Reads the message within the one that is being read, from its length on.
+    /// Reads a nested message, starting with its length.
     ///
     /// Not inlinable, since it would be compiled for each type, and be no faster.
     @usableFromInline

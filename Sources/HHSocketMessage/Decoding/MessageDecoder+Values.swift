@@ -11,13 +11,13 @@ extension MessageDecoder {
     @inlinable
     public mutating func read<Coding: WireCoding>(_ coding: Coding.Type) -> Coding.Value { Coding.decode(from: &self) }
 
-    /// Reads a value that may be missing.
+    /// Reads a value of a field with presence.
     @inlinable
     public mutating func optional<Coding: WireCoding>(_ value: inout Coding.Value?, _ coding: Coding.Type) {
         value = Coding.decode(from: &self)
     }
 
-    /// Reads one of many values.
+    /// Reads an element of a repeated field.
     @inlinable
     @inline(never)
     public mutating func append<Coding: WireCoding>(_ values: inout [Coding.Value], _ coding: Coding.Type) {
@@ -25,7 +25,7 @@ extension MessageDecoder {
         values.append(Coding.decode(from: &self))
     }
 
-    /// Reads many values that one length delimits.
+    /// Reads packed values.
     @inlinable
     @inline(never)
     public mutating func packed<Coding: PackedCoding>(_ values: inout [Coding.Value], _ coding: Coding.Type) {
@@ -47,7 +47,7 @@ extension MessageDecoder {
         }
     }
 
-    /// Reads a number of an enumeration that may be missing.
+    /// Reads a number of an enumeration, of a field with presence.
     @inlinable
     public mutating func enumeration<Enum: ProtobufEnum>(_ value: inout Enum?, _ unknown: inout UnknownStorage) {
         if let known = WireEnum<Enum>.decodeKnown(from: &self) {
@@ -57,7 +57,7 @@ extension MessageDecoder {
         }
     }
 
-    /// Reads one of many numbers of an enumeration.
+    /// Reads an element of a repeated enumeration.
     @inlinable
     @inline(never)
     public mutating func enumerations<Enum: ProtobufEnum>(_ values: inout [Enum], _ unknown: inout UnknownStorage) {
@@ -66,7 +66,7 @@ extension MessageDecoder {
         values.append(known)
     }
 
-    /// Reads many numbers of an enumeration that one length delimits.
+    /// Reads packed numbers of an enumeration.
     @inlinable
     @inline(never)
     public mutating func packedEnumerations<Enum: ProtobufEnum>(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Reads the fields of a message from its bytes, right into the message.
+/// Reads the fields of a message from its bytes, directly into the message.
 ///
 /// Used by generated code:
 /// ```swift
@@ -12,7 +12,7 @@
 ///     }
 /// }
 /// ```
-/// After an error there are no more fields, and values are zero; the first error is thrown in the end. So no function
+/// After an error there are no more fields, and values are zero; the first error is thrown at the end. So no function
 /// here throws, and none reads beyond the innermost message.
 @frozen
 @_documentation(visibility: internal)
@@ -25,20 +25,20 @@ public struct MessageDecoder: ~Copyable {
     @usableFromInline var field: UnsafePointer<UInt8>
     /// The beginning of the outermost message.
     @usableFromInline let start: UnsafePointer<UInt8>
-    /// The number of levels of messages that there may still be.
+    /// The number of further levels of nested messages that are allowed.
     @usableFromInline var levels: Int
     /// The number of bytes that may still be allocated.
     @usableFromInline var memory: Int
-    /// The limits, which errors tell.
+    /// The limits, which errors contain.
     @usableFromInline let depthLimit: Int
     @usableFromInline let memoryLimit: Int
     @usableFromInline var failure: CodingFailure?
-    /// The group that is being read; that of the innermost message that is one.
+    /// The group that is being read: the innermost one.
     @usableFromInline var group = OpenGroup(end: 0, levels: 0)
 
     @inlinable var hasFailed: Bool { self.failure != nil }
 
-    /// Inlinable, since its many words would be copied, which takes longer than reading some fields.
+    /// Inlinable, since copying its many words would take longer than reading some fields.
     @inlinable
     @inline(__always)
     init(_ bytes: UnsafeRawBufferPointer, _ limits: MessageLimits) {
@@ -57,9 +57,9 @@ public struct MessageDecoder: ~Copyable {
 
     // MARK: Errors
 
-    /// Notes an error, and ends the reading.
+    /// Records an error, and ends the decoding.
     ///
-    /// - Parameter place: Where it is; nil for nowhere.
+    /// - Parameter place: The place of the error; nil if it has none.
     @usableFromInline
     @inline(never)
     mutating func fail(_ reason: MessageError.Reason, at place: UnsafePointer<UInt8>?) {
@@ -70,7 +70,7 @@ public struct MessageDecoder: ~Copyable {
         self.cursor = self.end
     }
 
-    /// Says which message an error is in, if nobody has: the innermost.
+    /// Records the innermost message that contains an error, unless one is recorded.
     @usableFromInline
     @inline(never)
     mutating func attribute(to descriptor: MessageDescriptor) {
@@ -81,15 +81,15 @@ public struct MessageDecoder: ~Copyable {
         failure.error.reason = .invalidUTF8(field: name ?? "")
     }
 
-    /// Says which field an error is in: not one of a map's entry, but the map.
+    /// Records the field that contains an error: for a map's entry, the map.
     mutating func attribute(toFieldAt field: UnsafePointer<UInt8>) {
         guard let failure = self.failure, failure.error.message.isEmpty else { return }
-        // Its tag was read, so that it is there.
+        // Its tag was read before, so it exists.
         var tag = WireReader(UnsafeRawBufferPointer(start: field, count: self.end - field))
         failure.field = (try? tag.tag())?.number ?? 0
     }
 
-    /// Notes that memory is about to be allocated.
+    /// Charges memory that is about to be allocated.
     ///
     /// - Parameter bytes: The number of bytes.
     @inlinable
@@ -201,7 +201,7 @@ public struct MessageDecoder: ~Copyable {
 
     // MARK: Unknown fields
 
-    /// Keeps a field that the message does not know, or whose wire type is not that of its kind.
+    /// Stores a field that the message does not know, or whose wire type is not that of its kind.
     public mutating func unknown(_ tag: UInt32, _ storage: inout UnknownStorage) {
         if tag & 7 == WireType.endGroup.rawValue, self.endGroup(tag) { return }
         // In a group, there are other fields.
@@ -210,7 +210,7 @@ public struct MessageDecoder: ~Copyable {
         self.keep(field, &storage)
     }
 
-    /// Keeps the field from its tag to where the reading is, unless there was an error.
+    /// Stores the field from its tag to the next byte, unless there was an error.
     @usableFromInline
     @inline(never)
     mutating func keep(_ field: UnsafePointer<UInt8>, _ storage: inout UnknownStorage) {
@@ -220,7 +220,7 @@ public struct MessageDecoder: ~Copyable {
         storage.bytes.append(contentsOf: bytes)
     }
 
-    /// Keeps a number that came packed, as it came, under a tag of its own.
+    /// Stores a number that was received packed, unchanged, with a separate tag.
     @usableFromInline
     @inline(never)
     mutating func keep(_ field: UInt32, _ varint: UnsafeBufferPointer<UInt8>, _ storage: inout UnknownStorage) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Reads the declarations of fields and values in generated code, where they are text: it takes less code, and less
-/// time to compile, than calls would.
+/// Reads the declarations of fields and values in generated code, where they are text: text takes less code, and
+/// less time to compile, than calls would.
 ///
 /// A field has one line:
 /// ```
@@ -9,7 +9,7 @@
 /// 3 texts map<int32,string>
 /// 4 kind enum oneof=choice json=the kind
 /// ```
-/// A mistake is one of the generator, so it ends the program.
+/// A mistake is a bug of the generator, so it ends the program.
 struct DescriptorDeclaration {
     private let message: String
     private let lines: [Substring]
@@ -89,7 +89,7 @@ struct DescriptorDeclaration {
 }
 
 extension FieldKind {
-    /// Creates a kind by its name in a `.proto`; `enum` and `message` for types that have names of their own.
+    /// Creates a kind by its name in a `.proto`; `enum` and `message` for types with names.
     init?(word: some StringProtocol) {
         guard let kind = Self.allCases.first(where: { "\($0)" == word }) else { return nil }
         self = kind

@@ -64,7 +64,7 @@ final class EnumContent: AtomicReference, Sendable {
     }
 }
 
-/// The content of a descriptor, made on first use: most programs never ask for it.
+/// The content of a descriptor, made on first use: most programs never use it.
 final class DescriptorContent<Content: AtomicReference & Sendable>: Sendable {
     private let reference = ManagedAtomicLazyReference<Content>()
     private let make: @Sendable () -> Content

@@ -3,7 +3,7 @@
 public struct FieldDescriptor: Sendable {
     /// The number of values that a field may have, and how their presence is encoded.
     public enum Presence: Sendable, Hashable {
-        /// Always one; zero if none was sent. As in proto3 without `optional`.
+        /// Exactly one; zero if none was sent, as in proto3 without `optional`.
         case implicit
         /// One or none.
         case explicit
@@ -34,7 +34,7 @@ public struct FieldDescriptor: Sendable {
     /// - Parameters:
     ///   - name: The name, as the `.proto` has it.
     ///   - jsonName: The name in JSON; by default `name` in lower camel case.
-    ///   - number: 1 to 536,870,911; with another one the program ends.
+    ///   - number: 1 to 536,870,911; another number ends the program.
     ///   - kind: The type of the field.
     ///   - presence: Whether the field has presence, or is repeated; `implicit` by default.
     ///   - isGroup: Whether messages are encoded as groups; false by default.
@@ -68,7 +68,7 @@ public struct FieldDescriptor: Sendable {
     /// - Parameters:
     ///   - name: The name, as the `.proto` has it.
     ///   - jsonName: The name in JSON; by default `name` in lower camel case.
-    ///   - number: 1 to 536,870,911; with another one the program ends.
+    ///   - number: 1 to 536,870,911; another number ends the program.
     ///   - key: The type of the keys.
     ///   - value: The type of the values.
     ///   - type: The type of the map's values, if they are messages or of an enumeration.

@@ -3,7 +3,7 @@ import Atomics
 
 /// A message, as a `.proto` declares it: its name and its fields.
 ///
-/// Generated messages have one each. It serves what looks at messages by the names of their fields, such as JSON and
+/// Each generated message has one. It serves code that accesses messages by the names of their fields, such as JSON and
 /// errors; encoding and decoding generated messages does not need it.
 public final class MessageDescriptor: Sendable {
     /// The full name, such as `chat.Note`.
@@ -27,8 +27,8 @@ public final class MessageDescriptor: Sendable {
 
     /// - Parameters:
     ///   - name: The full name, such as `chat.Note`.
-    ///   - declaration: A line for each field, such as `3 note_id int64 optional`: number, name, kind, and what there
-    ///     is to say about it. Used by generated code.
+    ///   - declaration: A line for each field, such as `3 note_id int64 optional`: number, name, kind, and
+    ///     further properties. Used by generated code.
     ///   - types: The types of the fields that are messages or of an enumeration, in the order of the lines.
     public init(_ name: String, _ declaration: StaticString = "", types: [any DescribedType.Type] = []) {
         self.name = name
@@ -63,8 +63,8 @@ public final class MessageDescriptor: Sendable {
     /// The special form of the message in JSON; nil for most messages.
     var wellKnownForm: WellKnownForm? { self.content.value.wellKnownForm }
 
-    /// The length of the last message of this type that was encoded and was not short, in bytes: a guess at that of the
-    /// next. A wrong one costs time and no more.
+    /// The length of the last message of this type that was encoded and was not short, in bytes: an estimate for the
+    /// next one. A wrong one only costs time.
     var expectedLength: Int {
         get { self.lastLength.load(ordering: .relaxed) }
         set { self.lastLength.store(newValue, ordering: .relaxed) }
@@ -74,7 +74,7 @@ public final class MessageDescriptor: Sendable {
     @usableFromInline
     var expectsShortMessages: Bool { self.expectedLength <= MessageEncoding.shortLength }
 
-    /// Notes that a message was not short.
+    /// Records that a message was not short.
     ///
     /// - Parameter length: The number of bytes that it takes.
     @usableFromInline

@@ -79,13 +79,13 @@ extension DynamicMessage {
         }
     }
 
-    /// The memory that a field takes in the dictionary of fields, and its first value, in bytes, at most.
+    /// The maximum memory that a field takes in the dictionary of fields, and its first value, in bytes.
     private static let costOfField = 128
 
     private mutating func append(_ value: DynamicValue, _ index: Int, from decoder: inout MessageDecoder) {
         decoder.charge(MemoryLayout<DynamicValue>.stride)
         if decoder.hasFailed { return }
-        // Taken out, so that the array has one owner while it grows.
+        // Removed, so that the array has only one reference while it grows.
         guard case .values(var values)? = self.fields.removeValue(forKey: index) else {
             decoder.charge(Self.costOfField)
             self.fields[index] = .values([value])
@@ -101,7 +101,7 @@ extension DynamicMessage {
         var message = Self(descriptor)
         if !field.isRepeated {
             self.clearOneof(of: index)
-            // Merged with what is there.
+            // Merged with the existing value.
             if case .value(.message(let present))? = self.fields.removeValue(forKey: index) { message = present }
         }
         if !field.isRepeated { decoder.charge(Self.costOfField) }
@@ -125,7 +125,7 @@ extension DynamicMessage {
             self.decode(from: &decoder)
             decoder.closeGroup(outer, self.descriptor)
         } else {
-            // An entry is a level only if there is a message in it.
+            // An entry counts as a level only if it contains a message.
             let isLevel = !self.descriptor.isMapEntry || self.descriptor.fields.contains { $0.kind == .message }
             guard let outer = decoder.enter(isLevel: isLevel) else { return }
             self.decode(from: &decoder)
@@ -134,7 +134,7 @@ extension DynamicMessage {
     }
 
     /// Whether this is an entry of a map with a value that its closed enumeration does not declare. Such an entry is an
-    /// unknown field of the message with the map, key and all.
+    /// unknown field of the message with the map, with its key.
     private var isEntryOfUnknownValue: Bool {
         guard self.descriptor.isMapEntry, !self.unknownFields.isEmpty,
             self.descriptor.fields.last?.enumeration?.isClosed == true
@@ -151,7 +151,7 @@ extension DynamicMessage {
 }
 
 extension DynamicValue {
-    /// Reads a value that is not a message; any after an error.
+    /// Reads a value that is not a message; after an error, the result is arbitrary.
     fileprivate init(_ kind: FieldKind, from decoder: inout MessageDecoder) {
         switch kind {
         case .int32, .enum: self = .int32(WireInt32.decode(from: &decoder))
@@ -169,7 +169,7 @@ extension DynamicValue {
         case .bool: self = .bool(WireBool.decode(from: &decoder))
         case .string: self = .string(WireString.decode(from: &decoder))
         case .bytes: self = .bytes(WireBytes.decode(from: &decoder))
-        // Messages are read elsewhere, because they may be there already.
+        // Messages are read elsewhere, because they may have to be merged.
         case .message: self = .bool(false)
         }
     }

@@ -22,7 +22,7 @@ extension DynamicMessage {
         self.encode(to: &counter)
         if let failure = counter.failure { throw failure.error }
         guard counter.count <= MessageLimits.length else { throw MessageError(.tooLarge, in: self.descriptor.name) }
-        // Now that it is known not to be too deep.
+        // The message is now known not to be too deep.
         try self.checkRequired()
         return counter.count
     }

@@ -10,7 +10,7 @@ package struct DynamicMessage: Sendable {
     package let descriptor: MessageDescriptor
     /// The fields that have a value, by their index among the descriptor's fields.
     var fields: [Int: Field] = [:]
-    /// The fields that the descriptor does not have. They are kept when the message is sent on.
+    /// The fields that the descriptor does not have. They are kept when the message is encoded again.
     package var unknownFields = UnknownStorage()
 
     package init(_ descriptor: MessageDescriptor) {
@@ -38,7 +38,7 @@ package struct DynamicMessage: Sendable {
         self.fields[field] = values.isEmpty ? nil : .values(values)
     }
 
-    /// Leaves the other fields of a field's oneof without a value.
+    /// Removes the values of the other fields of a field's oneof.
     mutating func clearOneof(of field: Int) {
         let presence = self.descriptor.fields[field].presence
         guard case .oneof = presence else { return }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Writes the fields of a message, from the last to the first: each length is then known when it is written.
+/// Writes the fields of a message, from the last to the first, so that each length is known when it is written.
 ///
-/// Used by generated code, which calls it for the fields in descending order. Where the memory does not suffice, the
-/// encoder goes on and counts, so that the second attempt has enough. No function here throws; the first error is kept
-/// until the end.
+/// Used by generated code, which calls it for the fields in descending order. If the memory does not suffice, the
+/// encoder continues and counts, so that the second attempt has enough. No function here throws; the first error is
+/// kept until the end.
 @frozen
 @_documentation(visibility: internal)
 public struct MessageEncoder: ~Copyable {
@@ -14,7 +14,7 @@ public struct MessageEncoder: ~Copyable {
     @usableFromInline let end: UnsafeMutablePointer<UInt8>
     /// The number of bytes that did not fit.
     @usableFromInline var missing = 0
-    /// The number of levels of messages that there may still be.
+    /// The number of further levels of nested messages that are allowed.
     @usableFromInline var levels: Int
     /// Whether the entries of maps are sorted by key.
     @usableFromInline let isCanonical: Bool
@@ -33,14 +33,14 @@ public struct MessageEncoder: ~Copyable {
         self.levels = MessageLimits.encodedDepth - 1
     }
 
-    /// The number of bytes of all that has been encoded.
+    /// The number of bytes that have been encoded.
     @inlinable
     @inline(__always)
     var count: Int { self.end - self.cursor + self.missing }
 
     // MARK: Bytes
 
-    /// Takes the place for bytes in front of what has been written; nil if there is none.
+    /// Reserves space for bytes before the written ones; nil if there is none.
     @inlinable
     @inline(__always)
     mutating func take(_ count: Int) -> UnsafeMutablePointer<UInt8>? {
@@ -56,7 +56,7 @@ public struct MessageEncoder: ~Copyable {
     @inline(never)
     mutating func miss(_ count: Int) {
         self.missing += count
-        // What is shorter must not be written behind a gap.
+        // Shorter fields must not be written behind a gap.
         self.start = self.cursor
     }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// Encodes messages that are not short into memory whose length is a guess: in as much as the last of its type took,
-/// and if that is too little, once more. ``ProtobufMessage/encodeIfShort(isCanonical:_:)`` encodes short ones.
+/// Encodes messages that are not short into memory whose length is an estimate: that of the last message of the type.
+/// If it does not suffice, the message is encoded once more. ``ProtobufMessage/encodeIfShort(isCanonical:_:)`` encodes
+/// short ones.
 ///
-/// A message comes as a closure that encodes it.
+/// A message is passed as a closure that encodes it.
 @usableFromInline
 struct MessageEncoding {
     typealias Encode = (inout MessageEncoder) -> Void
@@ -17,7 +18,7 @@ struct MessageEncoding {
         self.isCanonical = isCanonical
     }
 
-    /// The maximum length of a message that is encoded on the stack, in bytes: Swift has longer memory on the heap.
+    /// The maximum length of a message that is encoded on the stack, in bytes: Swift puts longer memory on the heap.
     @inlinable
     static var shortLength: Int { 1 << 10 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Extensions, by the names of the messages that they extend: for what looks at messages by the names of their fields.
+/// Extensions by the names of the messages that they extend, for code that accesses fields by name.
 struct ExtensionTable: Sendable {
     struct Entry: Sendable {
         let field: FieldDescriptor
@@ -14,10 +14,10 @@ struct ExtensionTable: Sendable {
             self.descriptor = MessageDescriptor(`extension`.extendedName, [`extension`.field])
         }
 
-        /// Returns the value that is encoded in these bytes; nil if they have none.
+        /// Returns the value that is encoded in these bytes; nil if they contain none.
         ///
-        /// - Parameter bytes: The fields with the extension's number, one behind the other; of items their messages,
-        ///   which are so merged.
+        /// - Parameter bytes: The fields with the extension's number, one after another; for items their messages,
+        ///   which are merged in this way.
         fileprivate func value(_ bytes: [UInt8]) -> Result<DynamicMessage.Field?, MessageError> {
             do throws(MessageError) {
                 guard self.isItem, let type = self.field.message else {
@@ -25,7 +25,7 @@ struct ExtensionTable: Sendable {
                 }
                 return .success(.value(.message(try DynamicMessage(type, serializedBytes: bytes))))
             } catch {
-                // The offset is none in the message that has the extension.
+                // The offset does not apply to the message that has the extension.
                 return .failure(MessageError(error.reason, in: error.message))
             }
         }
@@ -53,8 +53,8 @@ struct ExtensionTable: Sendable {
 
     /// Returns the values of a message's extensions, in the order of their numbers, or why they cannot be decoded.
     ///
-    /// Each is decoded by itself. Callers bound the depth of extensions within extensions, which lie in each other's
-    /// bytes.
+    /// Each is decoded separately. Callers bound the depth of extensions within extensions, which are nested in each
+    /// other's bytes.
     func values(of message: DynamicMessage) -> [(entry: Entry, value: Result<DynamicMessage.Field, MessageError>)] {
         guard self.mayHaveValues(message), let entries = self.entries[message.descriptor.name] else { return [] }
         let bytes = message.unknownFields.extensionBytes(entries)
@@ -70,7 +70,7 @@ struct ExtensionTable: Sendable {
 
     /// Checks that the extensions of a message, and of those within it, can be decoded.
     ///
-    /// - Parameter depth: The depth that messages within each other may have.
+    /// - Parameter depth: The maximum depth of nested messages.
     /// - Throws: The error of the first one that cannot.
     func check(_ message: DynamicMessage, depth: Int) throws(MessageError) {
         try self.check(message, levels: depth, of: depth)
@@ -87,7 +87,7 @@ struct ExtensionTable: Sendable {
         case .value(.message(let message)): try self.check(message, levels: levels, of: depth)
         case .values(let values):
             for case .message(let message) in values {
-                // An entry is a level only if there is a message in it.
+                // An entry counts as a level only if it contains a message.
                 if message.descriptor.isMapEntry, message.descriptor.fields.last?.kind != .message { return }
                 try self.check(message, levels: levels, of: depth)
             }
@@ -101,7 +101,7 @@ extension UnknownStorage {
     fileprivate func extensionBytes(_ entries: [ExtensionTable.Entry]) -> [UInt32: [UInt8]] {
         let numbers = Set(entries.map(\.field.number))
         var bytes: [UInt32: [UInt8]] = [:]
-        // A message is a set or not, whichever of its extensions is asked.
+        // Whether a message is a set does not depend on the extension.
         if entries.first?.isItem == true {
             _ = self.readItems { _, number, message in
                 if numbers.contains(number) { bytes[number, default: []] += message }

@@ -5,8 +5,8 @@
 /// ```swift
 /// note.Chat_color = 7
 /// ```
-/// The values are among the message's unknown fields, as they came, and the property decodes them each time. So
-/// extensions need not be registered, and messages without them pay nothing.
+/// The values are among the message's unknown fields, as received, and the property decodes them at each access. So
+/// extensions need not be registered, and messages without them have no cost.
 public struct MessageExtension: Sendable {
     /// The full name of the extended message.
     public let extendedName: String

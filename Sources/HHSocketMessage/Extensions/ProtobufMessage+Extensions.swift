@@ -2,8 +2,8 @@
 extension ProtobufMessage {
     /// Decodes a message, and checks the values of extensions: its own, and those of the messages within it.
     ///
-    /// Extensions need not be named to decode a message. Where they are not, one that cannot be decoded has no value,
-    /// and is sent on as it came.
+    /// A message can be decoded without naming its extensions. An extension that is not named and cannot be decoded has
+    /// no value, and is encoded again as received.
     ///
     /// - Parameters:
     ///   - bytes: The whole message; less than 2 GiB.

@@ -2,9 +2,9 @@
 /// Values of extensions, which are among the fields that a message does not know. Used by generated code.
 ///
 /// A field of another wire type than declared, and a number that a closed enumeration does not declare, are no values:
-/// they are left out, and stay among the unknown fields when the values change. A value of which any part is malformed
-/// is none: text that is not UTF-8, a message that cannot be decoded or lies too deep, packed numbers that are cut, and
-/// what takes more memory than the standard limits allow.
+/// they are left out, and stay among the unknown fields when the values change. A value with any malformed part does
+/// not count either: text that is not UTF-8, a message that cannot be decoded or is nested too deeply, truncated packed
+/// numbers, and values that take more memory than the standard limits allow.
 @_documentation(visibility: internal)
 extension UnknownStorage {
     // MARK: Values
@@ -20,7 +20,7 @@ extension UnknownStorage {
         return isSound ? value : nil
     }
 
-    /// Returns the values of a repeated extension, which may come packed, too.
+    /// Returns the values of a repeated extension, which may be packed.
     public func values<Coding: WireCoding>(_ number: UInt32, _ coding: Coding.Type) -> [Coding.Value] {
         var values: [Coding.Value] = []
         let isSound = self.readAll(number, wireType: Coding.wireType) { decoder in
@@ -31,7 +31,7 @@ extension UnknownStorage {
         return isSound ? values : []
     }
 
-    /// Returns the message of an extension: all that came, merged.
+    /// Returns the message of an extension, merged from all received parts.
     ///
     /// - Parameter isGroup: Whether it is encoded between two tags.
     public func message<Message: ProtobufMessage>(
@@ -63,9 +63,9 @@ extension UnknownStorage {
         return isSound ? messages : []
     }
 
-    /// Calls `body` for each value of a repeated extension, with a tag of its own or packed.
+    /// Calls `body` for each value of a repeated extension, packed or not.
     ///
-    /// - Returns: Whether the values are sound, as far as the decoder has read them.
+    /// - Returns: Whether the values that the decoder has read are valid.
     private func readAll(_ number: UInt32, wireType: UInt32, _ body: (inout MessageDecoder) -> Void) -> Bool {
         self.read(number) { decoder, tag in
             if tag & 7 == wireType {
@@ -80,11 +80,11 @@ extension UnknownStorage {
         }
     }
 
-    /// Calls `body` for each field of a number, behind its tag. It reads the field's value, or returns false.
+    /// Calls `body` for each field with a number, after its tag. It reads the field's value, or returns false.
     ///
-    /// One decoder reads them all, so that the memory that they take is counted together.
+    /// One decoder reads them all, so that their memory is counted together.
     ///
-    /// - Returns: Whether the fields that `body` read are sound.
+    /// - Returns: Whether the fields that `body` read are valid.
     private func read(_ number: UInt32, _ body: (inout MessageDecoder, UInt32) -> Bool) -> Bool {
         if self.bytes.isEmpty { return true }
         return self.bytes.withUnsafeBytes { bytes in
@@ -125,12 +125,12 @@ extension UnknownStorage {
         self.append { encoder in encoder.packed(number << 3 | 2, values, coding) }
     }
 
-    /// Replaces the message of an extension. One that lies too deep to be encoded becomes none.
+    /// Replaces the message of an extension. A message that is nested too deeply to be encoded is left out.
     public mutating func set<Message: ProtobufMessage>(_ number: UInt32, _ message: Message, isGroup: Bool = false) {
         self.set(number, [message], isGroup: isGroup)
     }
 
-    /// Replaces the messages of a repeated extension. If one lies too deep to be encoded, there are none.
+    /// Replaces the messages of a repeated extension. If one is nested too deeply to be encoded, all are left out.
     public mutating func set<Message: ProtobufMessage>(_ number: UInt32, _ messages: [Message], isGroup: Bool = false) {
         self.remove(number, isGroup: isGroup)
         self.append { encoder in
@@ -159,7 +159,7 @@ extension UnknownStorage {
             while decoder.cursor < decoder.end {
                 let start = decoder.cursor
                 if Coding.decodeKnown(from: &decoder) == nil, !decoder.hasFailed {
-                    // As the decoder of a message does it, under a tag of its own.
+                    // With a separate tag, like in the decoder of a message.
                     remains.append(
                         number: number,
                         varint: UnsafeBufferPointer(start: start, count: decoder.cursor - start)
@@ -199,8 +199,7 @@ extension UnknownStorage {
         if end > 0 { self.bytes = rest + self.bytes[end...] }
     }
 
-    /// Appends fields, unless they are too deep or too long: what the encoder leaves out must not make another value
-    /// of them.
+    /// Appends fields, unless they are too deep or too long: an incomplete encoding must not become another value.
     mutating func append(_ encode: (inout MessageEncoder) -> Void) {
         // Without memory, the encoder counts.
         var counter = MessageEncoder(UnsafeMutableRawBufferPointer(start: nil, count: 0), isCanonical: true)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The items of a message set: a message with the option `message_set_wire_format`, whose extensions are messages.
 ///
-/// An item is a group with the number of the extension and its message, in either order. Extensions may come as those
-/// of other messages do, too, from a sender that does not know the option. Used by generated code.
+/// An item is a group with the number of the extension and its message, in either order. A sender that
+/// does not know the option may send extensions like those of other messages. Used by generated code.
 @_documentation(visibility: internal)
 extension UnknownStorage {
-    /// Returns the message of an extension: all that came, merged.
+    /// Returns the message of an extension, merged from all received parts.
     public func message<Message: ProtobufMessage>(item number: UInt32, _ type: Message.Type) -> Message? {
         var message: Message?
         let isSound = self.readItems { decoder, found, value in
@@ -15,7 +15,7 @@ extension UnknownStorage {
         return isSound ? message : nil
     }
 
-    /// Replaces the message of an extension. One that lies too deep to be encoded becomes none.
+    /// Replaces the message of an extension. A message that is nested too deeply to be encoded is left out.
     public mutating func set<Message: ProtobufMessage>(item number: UInt32, _ message: Message) {
         self.remove(item: number)
         self.append { encoder in encoder.item(number, message) }
@@ -45,9 +45,9 @@ extension UnknownStorage {
 
     /// Calls `body` with each item: a decoder, the number of the extension, and the encoded message.
     ///
-    /// One decoder reads them all, so that the memory that they take is counted together.
+    /// One decoder reads them all, so that their memory is counted together.
     ///
-    /// - Returns: Whether what `body` read is sound.
+    /// - Returns: Whether the items that `body` read are valid.
     func readItems(_ body: (inout MessageDecoder, UInt32, UnsafeBufferPointer<UInt8>) -> Void) -> Bool {
         if self.bytes.isEmpty { return true }
         return self.bytes.withUnsafeBytes { bytes in
@@ -79,7 +79,7 @@ private enum MessageSetTags {
 }
 
 extension MessageDecoder {
-    /// Reads an item of a message set behind its first tag. If it has several numbers or messages, the first count.
+    /// Reads an item of a message set after its first tag. If it has several numbers or messages, the first ones count.
     ///
     /// - Returns: Nil if a part is missing, or after an error.
     fileprivate mutating func item() -> (number: UInt32, value: UnsafeBufferPointer<UInt8>)? {
@@ -102,7 +102,7 @@ extension MessageDecoder {
         return nil
     }
 
-    /// Reads a message from bytes that were read before, and goes on where it was.
+    /// Reads a message from bytes that were read before, and returns to the previous position.
     fileprivate mutating func read<Message: ProtobufMessage>(
         _ bytes: UnsafeBufferPointer<UInt8>,
         into message: inout Message?

@@ -6,7 +6,7 @@ struct CivilTime: Equatable {
 
     /// The range of timestamps: the years 1 to 9999.
     private static let timestamps: ClosedRange<Int64> = -62_135_596_800...253_402_300_799
-    /// The range of a duration's seconds: some 10,000 years either way. Its nanoseconds may go beyond it.
+    /// The range of a duration's seconds: some 10,000 years either way. Its nanoseconds may exceed it.
     private static let durations: ClosedRange<Int64> = -315_576_000_000...315_576_000_000
     private static let secondsPerDay: Int64 = 86_400
 

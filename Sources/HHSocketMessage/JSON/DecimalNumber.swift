@@ -20,7 +20,7 @@ struct DecimalNumber {
         self.isNegative = rest.first == UInt8(ascii: "-")
         if self.isNegative { rest.removeFirst() }
         let whole = rest.takeDigits()
-        // No zeros in front.
+        // Leading zeros are not allowed.
         guard let first = whole.first, first != UInt8(ascii: "0") || whole.count == 1 else { return nil }
         var digits = Array(whole)
         var exponent = 0

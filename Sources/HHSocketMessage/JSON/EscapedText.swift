@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 extension String {
-    /// The text as JSON has it, in quotation marks.
+    /// The text in JSON's form, in quotation marks.
     package var quotedInJSON: String {
         "\"\(self.escaped(also: "\"") { "\\u\(Self.hexadecimal($0.value, width: 4))" })\""
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The reason for which a text is not JSON, with its place.
+/// The reason why a text is not JSON, with its place.
 package struct JSONSyntaxError: Error, CustomStringConvertible {
     var line: Int
     /// The column in bytes, from 1.

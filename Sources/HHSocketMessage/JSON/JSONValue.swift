@@ -38,7 +38,7 @@ package indirect enum JSONValue: Sendable, Hashable {
         return text
     }
 
-    /// - Parameter level: The indentation of the present line; nil for text on one line.
+    /// - Parameter level: The indentation of the current line; nil for text on one line.
     private func write(to text: inout String, _ level: Int?) {
         switch self {
         case .null: text += "null"

@@ -19,9 +19,9 @@ public enum MessageJSON {
         public var preserveProtoFieldNames = false
         /// Whether fields without presence are written if they have no value; false by default.
         public var alwaysPrintFieldsWithNoPresence = false
-        /// Whether each member is on a line of its own; false by default.
+        /// Whether each member is on a separate line; false by default.
         public var isIndented = false
-        /// The types that an `Any` may contain; by default those of `google.protobuf` that have a form of their own.
+        /// The types that an `Any` may contain; by default those of `google.protobuf` that have a special form.
         public var types = MessageTypes()
         /// Whether a message of another type is its bytes in Base64, instead of an error.
         package var acceptsUndeclaredTypes = false
@@ -34,7 +34,7 @@ public enum MessageJSON {
         /// Whether members that the message does not have, and names that an enumeration does not have, are ignored;
         /// false by default, so that they are errors.
         public var ignoreUnknownFields = false
-        /// The types that an `Any` may contain; by default those of `google.protobuf` that have a form of their own.
+        /// The types that an `Any` may contain; by default those of `google.protobuf` that have a special form.
         public var types = MessageTypes()
         /// Whether a message of another type is its bytes in Base64, instead of an error.
         package var acceptsUndeclaredTypes = false

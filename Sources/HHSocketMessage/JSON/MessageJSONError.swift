@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The reason for which JSON cannot be read as a message, or a message cannot be written in JSON, with its place.
+/// The reason why JSON cannot be read as a message, or a message cannot be written as JSON, with its place.
 public struct MessageJSONError: Error, CustomStringConvertible {
     enum Step {
         case member(String)
@@ -23,7 +23,7 @@ public struct MessageJSONError: Error, CustomStringConvertible {
         self.steps = path?.reversed()
     }
 
-    /// Returns this error as seen from one level further out.
+    /// Returns this error with one more enclosing step.
     func within(_ step: Step) -> Self {
         var error = self
         error.steps?.append(step)

@@ -153,7 +153,7 @@ package struct MessageJSONWriter {
         return .zero(of: message.descriptor.fields[index])
     }
 
-    // MARK: Forms of their own
+    // MARK: Special forms
 
     private mutating func time(_ message: DynamicMessage, _ text: (CivilTime) -> String?) -> JSONValue {
         var time = CivilTime(seconds: 0, nanos: 0)

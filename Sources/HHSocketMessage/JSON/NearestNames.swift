@@ -25,7 +25,7 @@ package enum NearestNames {
 
     /// Returns the Levenshtein distance in bytes.
     private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
-        // Longer names are not compared, which would take long.
+        // Longer names are not compared, because that would take too long.
         guard left.count <= 200, right.count <= 200 else { return .max }
         var row = Array(0...right.count)
         for (index, byte) in left.enumerated() {

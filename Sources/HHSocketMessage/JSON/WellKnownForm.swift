@@ -2,7 +2,7 @@
 /// The messages of `google/protobuf` that have a special form in JSON.
 enum WellKnownForm {
     case timestamp, duration
-    /// A message of one value, by which JSON represents it.
+    /// A message with one value, which represents it in JSON.
     case wrapper
     /// A message of any type, with the name of that type.
     case any
@@ -41,7 +41,7 @@ enum WellKnownForm {
     }
 }
 
-/// The paths of a `FieldMask`: names of fields in messages; in JSON the same in lower camel case, separated by commas.
+/// The paths of a `FieldMask`: names of fields in messages; in JSON in lower camel case, separated by commas.
 enum FieldMaskJSON {
     /// Returns the paths as text; nil if a path would not survive the round trip.
     static func text(_ paths: [String]) -> String? {

@@ -6,7 +6,7 @@ extension Google_Protobuf_Struct: ExpressibleByDictionaryLiteral {
         self.fields = fields
     }
 
-    /// Of several values for the same name the last is kept.
+    /// If several values have the same name, the last is kept.
     public init(dictionaryLiteral elements: (String, Google_Protobuf_Value)...) {
         self.init(fields: Dictionary(elements, uniquingKeysWith: { _, last in last }))
     }

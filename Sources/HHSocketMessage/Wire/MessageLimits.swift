@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The bounds within which a message is decoded, since its bytes may be a stranger's.
+/// The limits of decoding a message, since its bytes may come from an untrusted peer.
 public struct MessageLimits: Hashable, Sendable {
-    /// The bounds unless others are given.
+    /// The default limits.
     @inlinable
     public static var standard: Self { Self() }
 
     /// The maximum nesting depth of messages, including the outermost; 100 by default. Entries of maps whose values are
-    /// not messages do not count. The source of the default is swift-protobuf's limit. C++ and Java allow one more:
-    /// they do not count the outermost.
+    /// not messages do not count. The default is that of swift-protobuf. C++ and Java allow one more: they do not
+    /// count the outermost.
     ///
     /// Each level takes some hundred bytes of the stack.
     public var depth: Int
     /// The number of bytes that decoding may allocate for every message, however short; 32 MiB by default.
     ///
-    /// Counted are the elements of arrays and maps, messages that are kept apart from those around them, strings that
-    /// are not short, bytes and unknown fields. An array that grows may take twice as much for a moment.
+    /// The elements of arrays and maps, messages that are stored separately from enclosing ones, strings that are not
+    /// short, bytes and unknown fields are counted. An array that grows may briefly take twice as much.
     public var memory: Int
     /// The number of bytes that decoding may allocate for each byte of the message, beside ``memory``; 8 by default.
     public var memoryPerByte: Int

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The fields of an encoded message, without decoding them: for those who bound a message before they decode it.
+/// The fields of an encoded message, without decoding them, for code that checks a message before decoding it.
 package enum WireFields {
     /// A field of the outermost message.
     package struct Field {
         package var number: UInt32
-        /// The field as it came, with its tag.
+        /// The field as received, with its tag.
         package var bytes: UnsafeRawBufferPointer
         /// The bytes of its value, without their length if the value is delimited by one.
         package var value: UnsafeRawBufferPointer
@@ -13,7 +13,7 @@ package enum WireFields {
     /// Calls `body` with each field, in order.
     ///
     /// - Parameter bytes: The message. The fields lie within it.
-    /// - Returns: Whether the bytes could be read to their end. The values of fields are not looked at.
+    /// - Returns: Whether the bytes could be read to their end. The values of fields are not examined.
     package static func forEach(in bytes: UnsafeRawBufferPointer, _ body: (Field) -> Void) -> Bool {
         var reader = WireReader(bytes)
         while !reader.isAtEnd {

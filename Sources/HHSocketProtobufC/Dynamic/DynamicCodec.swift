@@ -3,20 +3,20 @@ import Atomics
 import CProtobufC
 package import HHSocketMessage
 
-/// Decodes and encodes messages whose type is known at run time only, with libprotobuf-c.
+/// Decodes and encodes messages whose type is known only at run time, with libprotobuf-c.
 ///
-/// Whatever libprotobuf-c does not take, or would not read as other implementations do, is left to the decoder in
-/// Swift: groups, messages to be merged, closed enumerations, and all that is unsound.
+/// Messages that libprotobuf-c does not accept, or would decode differently, are left to the decoder in
+/// Swift: groups, messages to be merged, closed enumerations, and malformed bytes.
 package final class DynamicCodec: Sendable {
     private let descriptor: MessageDescriptor
     private let lazyTable = ManagedAtomicLazyReference<MessageTable>()
 
-    /// Creates the codec of a message. It serves any number of threads.
+    /// Creates the codec of a message, which any number of threads may use.
     package init(_ descriptor: MessageDescriptor) {
         self.descriptor = descriptor
     }
 
-    /// The tables, made on first use: the descriptors of messages within messages may not exist before.
+    /// The tables, made on first use: the descriptors of nested messages may not exist earlier.
     private var table: MessageTable {
         self.lazyTable.load() ?? self.lazyTable.storeIfNilThenLoad(MessageTable(self.descriptor))
     }
@@ -49,7 +49,7 @@ package final class DynamicCodec: Sendable {
         }
     }
 
-    /// Decodes a message with libprotobuf-c; nil if it does not take the bytes.
+    /// Decodes a message with libprotobuf-c; nil if it does not accept the bytes.
     package func unpacked(_ bytes: UnsafeRawBufferPointer, limits: MessageLimits = .standard) -> DynamicMessage? {
         let table = self.table
         guard table.isPlain, MessageScan(depth: limits.depth).isPlain(bytes, table.root) else { return nil }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketMessage
 
-/// Looks through bytes before they are passed to libprotobuf-c, which recurses without a limit, takes any bytes for
-/// text, refuses groups and other wire types than declared, does not merge all messages, and knows nothing of closed
+/// Checks bytes before they are passed to libprotobuf-c, which recurses without a limit, accepts any bytes as text,
+/// refuses groups and other wire types than declared, does not merge all messages, and does not know closed
 /// enumerations.
 struct MessageScan {
     private let depth: Int
 
-    /// - Parameter depth: The number of levels of messages that there may be.
+    /// - Parameter depth: The maximum number of levels of messages.
     init(depth: Int) {
         self.depth = depth
     }
 
-    /// Whether libprotobuf-c may decode the bytes. If not, they are unsound, or something in them is beyond it.
+    /// Whether libprotobuf-c may decode the bytes. If not, they are malformed, or contain a feature that it does not
+    /// support.
     func isPlain(_ bytes: UnsafeRawBufferPointer, _ plan: UnsafePointer<MessagePlan>) -> Bool {
         guard bytes.count <= MessageLimits.length else { return false }
         var reader = WireReader(bytes)

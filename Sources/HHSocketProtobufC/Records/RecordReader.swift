@@ -71,7 +71,7 @@ struct RecordReader {
         case .string: return .string(String(decoding: slot.load(as: RecordBytes.self).buffer, as: UTF8.self))
         case .bytes: return .bytes(Data(slot.load(as: RecordBytes.self).buffer))
         case .message:
-            // There is one: callers have looked, and elements of arrays always have one.
+            // It exists: callers have checked, and elements of arrays always have one.
             guard let record = slot.load(as: UnsafeRawPointer?.self), let plan = place.pointee.message else {
                 return .message(DynamicMessage(MessageDescriptor("", [])))
             }

@@ -31,10 +31,10 @@ public struct CMessage<Structure: ProtobufCStructure>: MessageBody {
         self.unpacked = nil
     }
 
-    /// Decodes a message. Strings are UTF-8, but may contain a NUL, at which C believes them to end.
+    /// Decodes a message. Strings are UTF-8, but may contain a NUL, where they end for C.
     ///
-    /// - Throws: ``/HHSocketMessage/MessageError`` if the bytes are not such a message, messages in it lie more than
-    ///   100 deep, or it would take more memory than ``/HHSocketMessage/MessageLimits/standard`` allows.
+    /// - Throws: ``/HHSocketMessage/MessageError`` if the bytes are not such a message, messages in it are nested
+    ///   more than 100 deep, or it would take more memory than ``/HHSocketMessage/MessageLimits/standard`` allows.
     public init(messageBytes: UnsafeRawBufferPointer) throws {
         try self.init(messageBytes: messageBytes, limits: .standard)
     }

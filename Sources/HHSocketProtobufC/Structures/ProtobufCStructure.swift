@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import CProtobufC
 
-/// A structure in C of a message, as `protoc-c` declares it, which begins with a `ProtobufCMessage`.
+/// The C structure of a message, as `protoc-c` declares it, which begins with a `ProtobufCMessage`.
 ///
-/// One function makes a structure of a C library a body, by ``CMessage``:
+/// One function lets ``CMessage`` use a structure of a C library as a body:
 /// ```swift
 /// extension Weather__Report: ProtobufCStructure {
 ///     public static func initialize(_ report: UnsafeMutablePointer<Self>?) { weather__report__init(report) }

@@ -2,10 +2,10 @@
 import CProtobufC
 import HHSocketMessage
 
-/// Checks bytes before libprotobuf-c decodes them into a structure: it recurses without a limit, and takes any bytes
-/// for text.
+/// Checks bytes before libprotobuf-c decodes them into a structure: it recurses without a limit, and accepts any
+/// bytes as text.
 struct StructureScan {
-    /// The number of levels of messages that there may be.
+    /// The maximum number of levels of messages.
     let depth: Int
 
     func check(

@@ -12,7 +12,7 @@ import Musl
 
 /// A structure that libprotobuf-c has decoded, with all memory that it allocated for it.
 final class UnpackedStructure<Structure: ProtobufCStructure>: @unchecked Sendable {
-    // Proof of Sendable: nobody changes the structure after the initialiser.
+    // Proof of Sendable: the structure is not changed after the initialiser.
 
     private let message: UnsafeMutablePointer<ProtobufCMessage>
 
@@ -43,7 +43,7 @@ final class UnpackedStructure<Structure: ProtobufCStructure>: @unchecked Sendabl
         self.message = message
     }
 
-    // Without an allocator it is that of C.
+    // Nil stands for the allocator of C.
     deinit { protobuf_c_message_free_unpacked(self.message, nil) }
 
     func withPointer<Result, Failure: Error>(

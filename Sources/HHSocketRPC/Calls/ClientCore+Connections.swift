@@ -59,7 +59,7 @@ extension ClientCore: DriverHost {
         }
     }
 
-    /// Releases the drained connections that have nothing in flight any more.
+    /// Releases the drained connections that have nothing left in flight.
     func finishDrained(in turn: inout Turn) {
         guard self.hot.table.hasDrained else { return }
         while let id = self.hot.table.nextDrained() {

@@ -63,7 +63,7 @@ extension ClientCore {
         return UInt64(left / 1_000_000) + (left % 1_000_000 > 0 ? 1 : 0)
     }
 
-    /// Returns the envelope of a request for the present connection.
+    /// Returns the envelope of a request for the current connection.
     ///
     /// - Throws: `featureNotAgreed` if it requires a feature that the connection does not have; `timeout` if its
     ///   deadline has passed; `invalidArgument` if its metadata is too long.

@@ -222,7 +222,7 @@ extension ClientCore {
         }
     }
 
-    /// Has the streams of the line wait for another connection, as calls do.
+    /// Makes the streams of the line wait for another connection, as calls do.
     func endStreamLine(in turn: inout Turn) {
         var places: [StreamLine.Place] = []
         while let place = self.streamLine.popFirst() { places.append(place) }
@@ -337,7 +337,7 @@ extension ClientCore {
         )
     }
 
-    // MARK: What came in pieces
+    // MARK: Payloads in pieces
 
     func receivedWhole(_ frame: Frame, onConnection id: ConnectionID, in turn: inout Turn) {
         guard let connection = self.connection(id) else { return }

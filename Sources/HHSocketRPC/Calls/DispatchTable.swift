@@ -197,7 +197,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
     private var connection = DispatchTable.noConnection
     /// The number of calls in flight on each connection that has a successor.
     private var draining: [ConnectionID: Int] = [:]
-    /// The connections with a successor that have nothing in flight any more.
+    /// The connections with a successor that have nothing left in flight.
     private var drained: [ConnectionID] = []
     private var entries = Slab<Entry>()
     private var free = Slab<UInt32>()

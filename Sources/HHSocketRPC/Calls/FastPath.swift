@@ -77,7 +77,7 @@ extension ClientCore {
         in turn: inout Turn
     ) {
         let deadline = self.deadline(of: request, in: &turn)
-        // Sent first, while it is at hand, so that it need not be read from the table.
+        // Sent first, while it is available here, so that it need not be read from the table.
         let serial = self.hot.table.nextSerialToSend()
         self.sendBytes(of: request, serial, in: &turn)
         let now = turn.now
@@ -153,7 +153,7 @@ extension ClientCore {
         in turn: inout Turn
     ) {
         guard header.status == .ok, header.type & FrameType.allFlags == 0, self.traits.isDirect,
-            // Only frames of the standard format come here.
+            // Only frames of the standard format reach this code.
             header.serial != FrameSerial.push,
             // The end of a stream follows its items, and a last piece those before it.
             connection.streams?.claims(header.serial) != true
@@ -171,7 +171,7 @@ extension ClientCore {
             self.note(task, payload.readableBytes, connection, in: &turn)
             return self.ended(task, SocketResponse(header, payload, connection.origin), in: &turn)
         }
-        // No other code can access the task any more, so its metrics need not be kept.
+        // No other code can access the task, so its metrics need not be kept.
         self.forgetDispatched(task)
         self.hot.retryBucket?.callWasAnswered()
         self.finishDrained(in: &turn)

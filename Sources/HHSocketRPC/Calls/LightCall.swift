@@ -24,7 +24,7 @@ struct LightCall {
     private(set) var request: SocketRequest
     // Both in one property, since a function alone has no address.
     private(set) var receiver: Receiver
-    /// When the request was sent; in the distant past if it was not.
+    /// The time at which the request was sent; in the distant past if it was not.
     let sent: NIODeadline
 
     @inline(__always)

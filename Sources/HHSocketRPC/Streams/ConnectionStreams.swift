@@ -25,7 +25,7 @@ final class ConnectionStreams {
     private let terms: StreamTerms
     /// The calls of the streams that are open.
     private var opens: [StreamID: Open] = [:]
-    /// The stream that is open and got the last item.
+    /// The open stream that received the last item.
     private var lastItem: (id: StreamID, serial: UInt32, call: StreamCall)?
     /// The streams that are open, by serial.
     private var serials: [UInt32: StreamID] = [:]
@@ -332,7 +332,7 @@ final class ConnectionStreams {
 
     /// A frame is about to be sent.
     ///
-    /// - Returns: False if it is not needed any more.
+    /// - Returns: False if it is no longer needed.
     private func leaves(_ frame: inout Frame, in turn: inout Turn) -> Bool {
         if !self.cancellations.isEmpty, frame.type == self.core.format.layout.cancel?.type,
             let cancellation = self.cancellations.removeValue(forKey: frame.serial)

@@ -87,7 +87,7 @@ extension StreamCall {
         }
     }
 
-    /// Drops waiting items, which are not needed any more. Any thread.
+    /// Drops waiting items, which are no longer needed. Any thread.
     func discardItems() {
         self.isCancelled.store(true, ordering: .relaxed)
         self.state.withLockedValue { state in

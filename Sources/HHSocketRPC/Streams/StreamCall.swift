@@ -120,7 +120,7 @@ final class StreamCall: Sendable {
     /// Called on the socket thread when the stream has been handed to a connection.
     let onOpen: (@Sendable (ConnectionID) -> Void)?
     let state = NIOLockedValueBox(State())
-    /// Whether waiting items are not needed any more.
+    /// Whether waiting items are no longer needed.
     let isCancelled = ManagedAtomic(false)
     /// Whether no callback may run.
     let isPaused = ManagedAtomic(false)

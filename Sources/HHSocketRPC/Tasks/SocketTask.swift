@@ -94,7 +94,7 @@ public final class SocketTask: Sendable {
     /// State that any thread may read.
     ///
     /// Proof of `nonisolated(unsafe)`: accessed under the lock of ``locked(_:)``. Without the lock only by the holder
-    /// of the last reference, when no other code can reach the task any more (``isUnshared(_:)``), and if the task
+    /// of the last reference, when no other code can reach the task (``isUnshared(_:)``), and if the task
     /// ``isAwaited``, by its caller until it is submitted, then by the socket thread until the caller is resumed.
     /// Unchecked, because a call accesses it four times, and each access ends before other code is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
@@ -362,7 +362,7 @@ public final class SocketTask: Sendable {
         return leaves
     }
 
-    // The following functions are for a task that only the caller can access any more, and need no lock.
+    // The following functions are for a task that only the caller can access, and need no lock.
 
     /// Whether only the caller has a strong or weak reference to the task. Unowned references do not count: code that
     /// uses one must know that the task is retained elsewhere.

@@ -8,7 +8,7 @@ import Atomics
 struct TaskWord: Hashable, RawRepresentable, AtomicValue {
     let rawValue: UInt8
 
-    /// Has room for the states.
+    /// The bits of the states.
     private static let stateMask: UInt8 = 3
     private static let progressMark: UInt8 = 4
     private static let wholeMark: UInt8 = 8

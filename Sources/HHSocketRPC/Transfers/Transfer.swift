@@ -16,7 +16,7 @@ public final class Transfer: Sendable {
         self.client = client
     }
 
-    /// How far the transfer is.
+    /// The progress of the transfer.
     public var progress: TransferProgress { self.state.progress }
 
     /// The progress of the transfer, now and whenever it changes, until the end. Each access makes a separate sequence,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How far a transfer is.
+/// The progress of a transfer.
 public struct TransferProgress: Hashable, Sendable {
     /// The number of bytes that the destination has: those that the server has reported, or those that are in the local
     /// file. It becomes smaller only where the transfer begins again, or the server has lost something.

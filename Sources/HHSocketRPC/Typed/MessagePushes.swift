@@ -70,7 +70,7 @@ struct PushDecoding: Sendable {
         self.limits = core.configuration.messageLimits
     }
 
-    /// The push's message; nil if it is none.
+    /// The push's message; nil if the payload is not such a message.
     func message<Message: MessageBody>(of push: SocketPush) -> Message? {
         do {
             return try push.body.message(limits: self.limits)

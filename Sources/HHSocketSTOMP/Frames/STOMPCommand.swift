@@ -49,7 +49,7 @@ extension STOMPCommand {
     private static let known: [STOMPCommand] =
         [.message, .send, .receipt, .ack] + Self.ofServers + Self.ofClients
 
-    /// The command of a line; nil if it is none.
+    /// The command of a line; nil if the line is not a command.
     init?(line: UnsafeRawBufferPointer) {
         for command in Self.known where command.rawValue.utf8.count == line.count {
             if line.elementsEqual(command.rawValue.utf8) {

@@ -5,7 +5,7 @@ package import NIOCore
 /// Decodes the bytes of a connection into frames. The frames do not depend on how the bytes are split.
 ///
 /// It serves both sides. A client's decoder learns the version from `CONNECTED`, for everything that follows in the
-/// same read; a server's is told by ``agree(on:)``, before the next frame is taken.
+/// same read; a server's is set by ``agree(on:)``, before the next frame is taken.
 ///
 /// Each byte is searched once, a body with `content-length` not at all. The memory held is that of the bytes that were
 /// received and not returned.

@@ -101,7 +101,7 @@ extension STOMPCore {
         for route in self.routes.values { self.remove(route, error) }
     }
 
-    /// Closes on behalf of the user: nothing waits for a connection any more.
+    /// Closes on behalf of the user: operations no longer wait for a connection.
     func closedByUser() {
         let error = SocketError(.notConnected, message: "the client was disconnected")
         for waiter in self.connectionWaiters { self.complete(waiter, .failure(error)) }

@@ -138,7 +138,7 @@ extension STOMPCore {
 
     // MARK: Transactions
 
-    /// Begins a transaction on the present connection.
+    /// Begins a transaction on the current connection.
     func beginTransaction(in turn: inout Turn) -> Result<String, SocketError> {
         guard let peer = self.peer, peer.link.phase == .open, let (id, frame) = self.machine.beginTransaction() else {
             return .failure(Self.lost("a transaction cannot begin: the connection was lost"))

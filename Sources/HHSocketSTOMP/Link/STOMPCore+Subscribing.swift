@@ -32,7 +32,7 @@ extension STOMPCore {
         if let peer = self.peer, peer.link.phase == .open { self.subscribe(route.id, in: &turn) }
     }
 
-    /// Sends SUBSCRIBE on the present connection.
+    /// Sends SUBSCRIBE on the current connection.
     func subscribe(_ id: String, in turn: inout Turn) {
         guard let route = self.routes[id] else { return }
         let receipt = self.machine.makeReceipt()
@@ -63,7 +63,7 @@ extension STOMPCore {
         for waiter in waiters { self.complete(waiter, .success(())) }
     }
 
-    /// Calls `completion` once the broker has confirmed the subscription on the present connection.
+    /// Calls `completion` once the broker has confirmed the subscription on the current connection.
     func whenSubscribed(_ route: STOMPRoute, in turn: inout Turn, _ completion: @escaping STOMPOperation.Completion) {
         guard !self.isOver else { return completion(.failure(Self.released)) }
         guard self.routes[route.id] === route else {

@@ -27,7 +27,7 @@ package final class STOMPCore: @unchecked Sendable {
     /// Whether a connection makes its subscriptions one after the other, because the broker closed the last one before
     /// it had confirmed all.
     var isCareful = false
-    /// The task that has made the present submission, if it may be cancelled.
+    /// The task that has made the current submission, if it may be cancelled.
     var token: STOMPToken?
     /// The number of the accepted connection, for other threads; 0 if there is none.
     let current = NIOLockedValueBox<UInt64>(0)

@@ -55,7 +55,7 @@ package struct STOMPDialect: MessageDialect {
         let patience = TimeAmount(clamping: self.configuration.disconnectTimeout)
         let farewell = "disconnect-\(connection.id)"
         var settings = LinkSettings<STOMPUnit>(
-            // What waits is bounded before it is sent.
+            // Waiting messages are bounded before they are sent.
             maximumQueuedBytes: .max,
             writeStallTimeout: TimeAmount(clamping: self.configuration.socket.writeStallTimeout)
         ) { [core] _, now in

@@ -7,7 +7,7 @@ final class STOMPRoute: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable; the failure is locked; the rest is accessed only on the socket's
     // thread.
 
-    /// How far SUBSCRIBE has got on the present connection.
+    /// The progress of SUBSCRIBE on the current connection.
     enum State {
         case unsent
         case awaited(receipt: String)
@@ -46,7 +46,7 @@ final class STOMPRoute: @unchecked Sendable {
         if case .awaited(let receipt) = self.state { receipt } else { nil }
     }
 
-    /// Whether SUBSCRIBE has been sent on the present connection.
+    /// Whether SUBSCRIBE has been sent on the current connection.
     var isSent: Bool {
         if case .unsent = self.state { false } else { true }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the messages of a subscription are acknowledged.
+/// The mode in which the messages of a subscription are acknowledged.
 public enum STOMPAckMode: String, Sendable, CaseIterable {
     /// The broker considers a message consumed once it has sent it.
     case auto

@@ -34,7 +34,7 @@ struct AuthenticationLine: Sendable {
     private var lastTicket: Ticket = 0
     private(set) var runningCount = 0
     private var waiting: [Ticket: Origin] = [:]
-    /// A queue for each address in `order`, even if none of its authentications waits any more.
+    /// A queue for each address in `order`, even if none of its authentications is still waiting.
     private var queues: [Origin: Queue] = [:]
     /// Each address once, the one whose turn is next first.
     private var order: Deque<Origin> = []
@@ -90,7 +90,7 @@ struct AuthenticationLine: Sendable {
         return next
     }
 
-    /// The result of an authentication is not needed any more.
+    /// The result of an authentication is no longer needed.
     ///
     /// - Returns: Whether it waited, and has been removed; one that runs continues until it returns.
     mutating func giveUp(_ ticket: Ticket) -> Bool {

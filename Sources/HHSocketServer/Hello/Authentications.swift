@@ -31,7 +31,7 @@ final class Authentications: Sendable {
         self.state.withLockedValue { ($0.line.runningCount, $0.line.waitingCount) }
     }
 
-    /// Has `body` run in a task, at once or when it is its turn.
+    /// Runs `body` in a task, at once or when it is its turn.
     ///
     /// - Parameters:
     ///   - origin: The client's address.

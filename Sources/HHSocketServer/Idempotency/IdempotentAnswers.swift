@@ -71,7 +71,7 @@ final class IdempotentAnswers: Sendable {
         var source: Source
         /// Whether it is not kept because it is too large.
         var isTooLarge = false
-        /// How many answers were forgotten before their lifetime was over.
+        /// The number of answers that were forgotten before their lifetime was over.
         var forgotten = 0
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The memory that things cost, in bytes, as measured. An account that is too high refuses too early, one that is too
+/// The memory costs of objects, in bytes, as measured. An account that is too high refuses too early, one that is too
 /// low lets the process grow: these are rounded up.
 enum ConnectionCost {
     /// A connection over plain TCP on which nothing happens.

@@ -146,7 +146,7 @@ final class Ledger: Sendable {
         if bytes > 0 { self.freed.wrappingIncrement(by: bytes, ordering: .relaxed) }
     }
 
-    /// Closes connections if too much is held, and returns memory that is not needed any more to the system. Must be
+    /// Closes connections if too much is held, and returns unneeded memory to the system. Must be
     /// called periodically, on a thread that may be delayed, even if nothing changes.
     func look() {
         if self.isNearlyFull { self.beginEvicting() }

@@ -165,7 +165,7 @@ final class LedgerAccount: LinkAccount, Sendable {
         }
     }
 
-    /// Has the connection closed.
+    /// Requests that the connection be closed.
     func condemn() {
         let holder = self.state.withLockedValue { state in
             state.isCondemned = true

@@ -34,7 +34,7 @@ final class Principals: Sendable {
 
     private static let shardCount = 16
 
-    /// By hash, so that connections that begin and end rarely wait for each other.
+    /// Shards by hash, so that connections that begin and end rarely wait for each other.
     private let shards = (0..<Principals.shardCount).map { _ in NIOLockedValueBox<[Principal.Key: Entry]>([:]) }
 
     private func shard(_ key: Principal.Key) -> NIOLockedValueBox<[Principal.Key: Entry]> {

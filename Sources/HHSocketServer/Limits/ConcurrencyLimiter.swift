@@ -18,7 +18,7 @@ struct ConcurrencyGradient: Sendable {
     /// The shortest average of a window, in nanoseconds; nil while it is being measured.
     private var shortest: Double?
     private var windows = 0
-    /// The number of requests whose times are still ignored: that many were in flight when the present measurement of
+    /// The number of requests whose times are still ignored: that many were in flight when the current measurement of
     /// the shortest time began.
     private var old = 0
     private var sum = 0.0

@@ -10,7 +10,7 @@ struct FairQueue<Element> {
         let turn: UInt64
         /// The numbers of waiting elements, in order, including withdrawn ones.
         var numbers: Deque<UInt64> = []
-        /// How many of them wait; at least one.
+        /// The number of elements that are still waiting; at least one.
         var count = 0
     }
 

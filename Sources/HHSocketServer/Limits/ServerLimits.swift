@@ -72,7 +72,7 @@ public struct ServerLimits: Sendable {
     public var maximumDeadline: Duration?
     /// The rate at which the client of one connection may cancel requests that are in flight; 100 per second and 1,000
     /// at once by default; nil: no limit. Beyond it the client is sent a go-away, and closed: a cancelled request costs
-    /// its task, but is not in flight any more, so the limits in flight do not bound such requests.
+    /// its task, but is no longer in flight, so the limits in flight do not bound such requests.
     public var cancelRate: RequestRate? = RequestRate(perSecond: 100, burst: 1_000)
     /// The rate of requests on one connection. Nil, the default: no limit. Further ones are answered 503.
     public var requestRate: RequestRate?

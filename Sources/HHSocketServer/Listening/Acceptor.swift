@@ -41,7 +41,7 @@ struct Acceptor: Sendable {
         try self.setReceiveBuffers(of: channel, loop)
         let proxies = self.settings.proxies
         let peer = channel.remoteAddress
-        // A peer that has reset the connection has no address any more. It may be a proxy, whose bytes a header
+        // A peer that has reset the connection no longer has an address. It may be a proxy, whose bytes a header
         // precedes, for example of a health check.
         guard peer != nil || proxies.isEmpty || self.settings.endpoint.unixPath != nil else {
             throw ChannelError.ioOnClosedChannel

@@ -48,7 +48,7 @@ final class ConnectionQuota: Sendable {
     let limits: Limits
     private let count = ManagedAtomic(0)
     private let refused = ManagedAtomic(0)
-    /// By address, so that event loops do not wait for one another.
+    /// Shards by address, so that event loops do not wait for one another.
     private let addresses: [NIOLockedValueBox<AddressTable>]
 
     init(_ limits: Limits) {

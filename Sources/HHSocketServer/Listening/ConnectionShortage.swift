@@ -103,7 +103,7 @@ final class ConnectionShortage: Sendable {
     private let minimumSilence: TimeAmount?
     /// The time within which a connection that is being closed has ended, in nanoseconds.
     private static let closingTime: UInt64 = 1_000_000_000
-    /// When a connection was last to be closed, in nanoseconds.
+    /// The time of the last request to close a connection, in nanoseconds.
     private let lastClosing = ManagedAtomic<UInt64>(0)
 
     init(_ loops: [ServerLoop], minimumSilence: Duration?) {
@@ -111,7 +111,7 @@ final class ConnectionShortage: Sendable {
         self.minimumSilence = minimumSilence.map { TimeAmount(clamping: $0) }
     }
 
-    /// Has a connection closed soon. Any thread.
+    /// Requests that a connection be closed soon. Any thread.
     ///
     /// - Returns: False if none has been silent for long enough.
     func makeRoom() -> Bool {

@@ -10,7 +10,7 @@ import Darwin
 /// The metrics of the process, with the names that Prometheus' client libraries give them. Those that the system does
 /// not tell are left out.
 struct ProcessMetrics: Sendable {
-    /// When it was made, in seconds since 1970.
+    /// The time at which it was made, in seconds since 1970.
     private let startTime = time(nil)
 
     /// Appends the lines.

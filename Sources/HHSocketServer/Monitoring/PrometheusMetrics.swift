@@ -24,7 +24,7 @@ public final class PrometheusMetrics: MetricsFactory {
 
     private struct Family {
         let kind: PrometheusKind
-        /// By their labels as text.
+        /// The series by their labels as text.
         var series: [String: any PrometheusSeries] = [:]
     }
 

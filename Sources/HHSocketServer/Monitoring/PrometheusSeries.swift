@@ -24,7 +24,7 @@ enum PrometheusKind: String {
 protocol PrometheusSeries: AnyObject, Sendable {
     static var kind: PrometheusKind { get }
 
-    /// Appends the lines of the present value.
+    /// Appends the lines of the current value.
     ///
     /// - Parameter labels: As ``PrometheusText/labels(_:)`` makes them, without braces.
     func write(name: String, labels: String, to text: inout String)

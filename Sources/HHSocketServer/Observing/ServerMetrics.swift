@@ -3,7 +3,7 @@ import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A server's metrics, for swift-metrics: the numbers of ``ServerStatistics`` as counters, and the present state as
+/// A server's metrics, for swift-metrics: the numbers of ``ServerStatistics`` as counters, and the current state as
 /// gauges. Written once a second, so that requests pay nothing for it. <doc:Operations> has the names.
 final class ServerMetrics: Sendable {
     private struct State {

@@ -73,7 +73,7 @@ public struct ServerStatistics: Hashable, Sendable {
     public var idleStreams = 0
     /// Handlers stopped because their client cancelled the request.
     public var cancelledRequests = 0
-    /// Control frames without effect: unknown ones, and cancels of requests that were not in flight any more.
+    /// Control frames without effect: unknown ones, and cancels of requests that were no longer in flight.
     public var ignoredControlFrames = 0
     /// Clients' heartbeats answered.
     public var heartbeatsAnswered = 0

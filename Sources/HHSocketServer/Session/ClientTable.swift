@@ -22,7 +22,7 @@ final class ClientTable<Client: Sendable>: Sendable {
         // Released outside the lock.
         let client = self.shard(of: id).withLockedValue { clients in
             let client = clients.removeValue(forKey: id)
-            // A dictionary never gives memory back by itself.
+            // A dictionary never shrinks.
             if clients.isEmpty { clients = [:] }
             return client
         }

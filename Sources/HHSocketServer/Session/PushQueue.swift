@@ -10,7 +10,7 @@ struct PushQueue: Sendable {
         var bytes: ByteBuffer
         /// The charge for the push's bytes if it is sent to several clients, which is made once.
         var share: SharedCharge?
-        /// How the push is split into pieces, if it is long.
+        /// The pieces of the push, if it is long.
         var cut: Cut?
 
         /// The frame to be split; nil for one that is sent whole.

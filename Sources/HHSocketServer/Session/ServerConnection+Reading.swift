@@ -20,7 +20,7 @@ extension ServerConnection {
         while true {
             self.answerOnFastPath(&batch, in: &turn)
             guard batch.goesOn else {
-                // What was sent leaves before the turn ends, and a client that has its answer may read the statistics
+                // Sent answers leave before the turn ends, and a client that has its answer may read the statistics
                 // next.
                 return self.takeStatistics()
             }
@@ -199,7 +199,7 @@ extension ServerConnection {
                 )
             }
             var answer = self.emptyAnswer(to: frame, status)
-            // Of control frames only a heartbeat is answered.
+            // A heartbeat is the only control frame that is answered.
             if isControl { answer.type = self.listener.format.heartbeatAnswer(to: frame).type }
             self.answer(answer, number, in: &turn)
         case .stop(let task, let run):

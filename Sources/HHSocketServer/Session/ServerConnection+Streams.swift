@@ -187,7 +187,7 @@ extension ServerConnection {
         self.tendStreams(streams, in: &turn)
     }
 
-    /// Has TLS read and write more at once, from now on: its buffers never become smaller.
+    /// Makes TLS read and write more at once from now on: its buffers never shrink.
     private func useLargeBuffersOfTLS() {
         guard self.contentCost == 0, let channel = self.link.context?.channel,
             let pieces = try? channel.pipeline.syncOperations.handler(type: TLSPieces.self)
@@ -213,7 +213,7 @@ extension ServerConnection {
 
     // MARK: What they decide
 
-    /// Performs what the streams have decided, and sends what they have to send.
+    /// Performs the actions of the streams, and sends their frames.
     func tendStreams(_ streams: ConnectionStreams, in turn: inout Turn) {
         self.performStreamActions(streams, in: &turn)
         guard !streams.isPerforming else { return }
@@ -354,7 +354,7 @@ extension ServerConnection {
             self.emit(frame, in: &turn)
         }
         if !streams.wantsRoom, self.hot.machine.inputIsClosed, streams.machine.openCount > 0 {
-            // Those that wait for credit wait for ever.
+            // Streams that wait for credit would wait for ever.
             streams.machine.endStarved()
         }
         self.link.tellsOfRoom = streams.wantsRoom || !self.pushes.isEmpty

@@ -15,7 +15,7 @@ final class ServerLoop: Sendable {
         var number: UInt64
         /// The push for each listener.
         var pushes: [PushQueue.Push?]
-        /// The place up to which connections have not got it; nil before the first has.
+        /// The place up to which connections have not received it; nil before the first one has.
         var place: Int?
         var count = 0
         var promise: EventLoopPromise<Int>
@@ -255,7 +255,7 @@ final class ServerLoop: Sendable {
 
     // MARK: What takes too long
 
-    /// Has the connections checked, unless a check is under way. May be called on any thread.
+    /// Schedules a check of the connections, unless one is in progress. May be called on any thread.
     func sweepIsDue() {
         // Submitted inside the lock: as long as there is a connection the event loop has not been shut down.
         self.counters.beginSweep { self.socketLoop.submit(.closure { self.sweep(in: &$0) }) }

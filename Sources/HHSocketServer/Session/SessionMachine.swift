@@ -10,7 +10,7 @@ import HHSocket
 /// decoder ends the stream. A legal race (a cancel that is too late, the result of a handler that was stopped) is
 /// dropped.
 struct SessionMachine<Work> {
-    /// How the router would handle a frame's type.
+    /// The way in which the router would handle a frame's type.
     enum Handling: Hashable {
         case none
         case synchronous
@@ -65,7 +65,7 @@ struct SessionMachine<Work> {
         let number: RunID?
     }
 
-    /// How a request is begun.
+    /// The way in which a request is begun.
     enum Start: Hashable {
         /// Run the synchronous handler and answer.
         case runSynchronously(RunID?)

@@ -31,7 +31,7 @@ final class StreamExchange: StreamParty, Sendable {
         var inbox = StreamInbox()
         var hasInputEnded: Bool
         var reader: UnsafeContinuation<Void, Never>?
-        /// The report that is due to the connection: the items that the handler has got.
+        /// The report that is due to the connection: the items that the handler has taken.
         var taken = ItemReceipt()
         /// The number of bytes that are charged for the item that the handler works on.
         var charge = 0
@@ -59,7 +59,7 @@ final class StreamExchange: StreamParty, Sendable {
     let kind: StreamKind
     private let session: ServerSession
     private let core: ServerCore
-    /// How items are compressed; nil if they are not.
+    /// The compression of items; nil if they are not compressed.
     private let compression: CompressionPolicy?
     private let agreement: Agreement?
     private let executor: HandlerExecutor

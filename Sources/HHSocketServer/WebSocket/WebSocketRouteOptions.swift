@@ -20,7 +20,7 @@ public struct WebSocketRouteOptions: Sendable {
     public var maximumMessageLength = WebSocketLimits().maximumMessageLength
     /// The largest number of fragments of a message. 131,072 by default.
     public var maximumFragments = WebSocketLimits().maximumFragments
-    /// When the server pings the client and when it considers it dead. Nil, the default: never.
+    /// The rules by which the server pings the client and considers it dead. Nil, the default: it does neither.
     public var heartbeat: HeartbeatPolicy?
 
     public init() {}

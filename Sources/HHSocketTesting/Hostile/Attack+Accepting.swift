@@ -5,7 +5,7 @@ import NIOCore
 extension HostileClient.Attack {
     private typealias Act = HostileClient.Act
 
-    /// Runs one of those that a server meets before the first frame.
+    /// Runs an attack that a server meets before the first frame.
     func attackAccepting(
         _ target: Target,
         _ type: UInt32,

@@ -44,7 +44,7 @@ extension HostileClient.Attack {
         }
     }
 
-    /// Has a client for each element, one after the other, until the Swift task is cancelled.
+    /// Creates a client for each element, one after the other, until the Swift task is cancelled.
     func each<Element>(
         of elements: [Element],
         _ target: Target,

@@ -42,12 +42,12 @@ struct MockStreams {
     /// Whether items and the end of them get no reaction.
     func isDeaf(to serial: UInt32) -> Bool { self.calls[serial].map { $0.isStalled || $0.isOver } ?? true }
 
-    /// How much the client may have sent on a stream, as far as was granted.
+    /// The amount that the client may have sent on a stream, as far as it was granted.
     func granted(_ serial: UInt32) -> UInt64 {
         self.calls[serial]?.window?.granted ?? UInt64(self.terms.server.stream)
     }
 
-    // MARK: What comes
+    // MARK: Received frames
 
     /// Takes a received frame, and completes it.
     ///

@@ -26,7 +26,7 @@ extension BrokerCore {
         while let turn = self.nextTurn(id), let consumer = self.mailboxes[id]?.consumers[turn],
             let message = self.mailboxes[id]?.messages.popFirst()
         {
-            // A consumer that got one is the last in the next turn.
+            // A consumer that received one is the last in the next turn.
             self.mailboxes[id]?.consumers.remove(at: turn)
             self.mailboxes[id]?.consumers.append(consumer)
             self.deliver(message, to: consumer)

@@ -13,7 +13,7 @@ import Testing
         return (try GeneratorConfiguration(contentsOf: URL(fileURLWithPath: path)), path)
     }
 
-    @Test func whatIsLeftOutIsAsTheGeneratorHasIt() throws {
+    @Test func omittedOptionsHaveTheGeneratorsDefaults() throws {
         let (configuration, _) = try Self.configuration("{}")
         #expect(configuration.generatorOptions == ["FileNaming=FullPath"])
         #expect(configuration.protoFiles == nil)
@@ -59,7 +59,7 @@ import Testing
         (#"["a"]"#, "must be an object."),
         (#"{"visibility": "Open"}"#, #""visibility": there is no "Open"; there are Public, Package, Internal."#),
     ])
-    func whatIsWrongIsNamed(text: String, diagnostic: String) throws {
+    func faultsAreNamed(text: String, diagnostic: String) throws {
         let folder = try TemporaryFolder()
         let path = try folder.write(text, to: GeneratorConfiguration.fileName)
         let error = #expect(throws: PluginError.self) {
@@ -83,12 +83,12 @@ import Testing
     }
 
     /// The reason is the system's message.
-    @Test func whatIsNotJSONIsSaidToBeNone() throws {
+    @Test func invalidJSONIsReported() throws {
         let error = #expect(throws: PluginError.self) { try Self.configuration(#"{"client": true"#) }
         #expect(error?.description.contains("JSON") == true, "\(error?.description ?? "")")
     }
 
-    @Test func aFileThatIsNotThereIsNamed() throws {
+    @Test func aMissingFileIsNamed() throws {
         let error = #expect(throws: PluginError.self) {
             try GeneratorConfiguration(contentsOf: URL(fileURLWithPath: "/nonexistent/a.json"))
         }
@@ -143,7 +143,7 @@ import Testing
         #expect(try Protoc.find(plain, in: path).path == folder.file("protoc"))
     }
 
-    @Test func whoNamedOneThatIsNotThereIsTold() throws {
+    @Test func missingNamedProtocIsReported() throws {
         let (settings, folder) = try Self.settings(#"{"protocPath": "missing"}"#)
         let byVariable = #expect(throws: PluginError.self) {
             try Protoc.find(settings, in: ["PROTOC_PATH": "/nonexistent"])
@@ -275,7 +275,7 @@ import Testing
         ("Protos/missing.proto", "There is no file "), ("Package.swift", "is not a .proto file."),
         ("Sources/Paths", "There is no .proto file in "),
     ])
-    func whatCannotBeGeneratedForIsNamed(path: String, diagnostic: String) throws {
+    func unusableInputsAreNamed(path: String, diagnostic: String) throws {
         let folder = try TemporaryFolder()
         let package = URL(fileURLWithPath: folder.path)
         let empty = package.appendingPathComponent("Sources/Paths")

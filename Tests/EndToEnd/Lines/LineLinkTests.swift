@@ -203,7 +203,7 @@ extension AsyncSequence where Self: Sendable, Element: Sendable, Failure == Neve
         )
     }
 
-    @Test func delegateIsToldThatNobodyListens() async throws {
+    @Test func delegateIsNotifiedOfARefusedConnection() async throws {
         let server = try await LineServer()
         try await server.refuseConnections()
         let observer = Observer()

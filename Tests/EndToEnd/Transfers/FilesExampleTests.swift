@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    @Test func nobodyReplacesWhatIsThere() async throws {
+    @Test func existingFilesAreNotReplaced() async throws {
         try await self.withServer { folder, server in
             let (first, second) = (try folder.write("one", to: "one"), try folder.write("two", to: "two"))
             #expect(try await Command.run(server + ["put", first, "a"], of: Self.program).exitCode == 0)

@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func whatIsThereIsNotSentAgain() async throws {
+    @Test func existingContentIsNotSentAgain() async throws {
         try await TransferHouse.with { house in
             let (path, file) = try house.file("source", 1_000_000)
             _ = try await house.transfers.put(path, id: id("a")).value
@@ -121,7 +121,7 @@ import Testing
 
     // MARK: Errors, told at once
 
-    @Test func whatIsNotThereIsNotFound() async throws {
+    @Test func missingFilesAreNotFound() async throws {
         try await TransferHouse.with { house in
             let path = house.folder.file("old")
             try Data("old".utf8).write(to: URL(fileURLWithPath: path))
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    @Test func whoMayDoWhatIsTheApplicationsAffair() async throws {
+    @Test func applicationDecidesOnPermissions() async throws {
         let asked = Watched<[TransferRequest]>([])
         let mayGet: TransferService.Authorization = { request, context in
             asked.withLockedValue { $0.append(request) }
@@ -242,7 +242,7 @@ import Testing
 
     // MARK: Local files
 
-    @Test func whatIsNoPlainFileIsNotSent() async throws {
+    @Test func onlyPlainFilesAreSent() async throws {
         try await TransferHouse.with { house in
             let pipe = house.folder.file("pipe")
             try #require(mkfifo(pipe, 0o600) == 0)

@@ -34,7 +34,7 @@ import Testing
         try await alice.prints("3 bob: really")
     }
 
-    @Test func whoIsTypingIsShown() async throws {
+    @Test func typingIsShown() async throws {
         let server = try self.start(["serve", "0"])
         defer { server.signal(SIGKILL) }
         let line = try #require(try await server.lines().first)
@@ -78,7 +78,7 @@ import Testing
         try await alice.prints("2 bob: over TCP")
     }
 
-    @Test func addressThatIsNoneIsAnError() async throws {
+    @Test func invalidAddressIsAnError() async throws {
         for arguments in [["serve", "wss://127.0.0.1:0/rpc"], ["http://127.0.0.1/rpc", "alice"]] {
             let outcome = try await self.start(arguments).outcome()
             #expect(outcome.exitCode == 1)

@@ -115,7 +115,7 @@ private struct TheirTransfer: SwiftProtobufSamples.Files_Transfer.ServiceProtoco
         }
     }
 
-    @Test func whatIsNoMessageIsAnErrorHereToo() async throws {
+    @Test func malformedMessageIsAnErrorHereToo() async throws {
         var router = Router()
         router.register(TheirTransfer())
         router.handleSynchronously(GeneratedSamples.Files_Transfer.Methods.fetch.type) { request, _ in request.body }

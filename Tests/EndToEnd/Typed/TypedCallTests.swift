@@ -193,7 +193,7 @@ private actor Store: Kv_Store.ServiceProtocol {
         }
     }
 
-    @Test func pushesAreMessagesAndWhatIsNoneIsCounted() async throws {
+    @Test func pushesAreMessagesAndMalformedOnesAreCounted() async throws {
         try await self.withStore { store, server in
             let changes = store.pushes(Kv_Changed.self)
             // A call was answered, so the server has registered the connection.

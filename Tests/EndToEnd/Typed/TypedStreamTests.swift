@@ -99,7 +99,7 @@ private func scalars(_ number: Int32, _ text: String = "") -> Scalars {
         }
     }
 
-    @Test func whatAServerHasSentComesBeforeItsError() async throws {
+    @Test func sentItemsAreDeliveredBeforeTheError() async throws {
         try await self.withService { service in
             let stream = try await service.watch(scalars(3, "broken"), options: .init(timeout: .seconds(60)))
             var count = 0

@@ -117,7 +117,7 @@ import Testing
 
     // MARK: Reconnecting
 
-    @Test func eachOpeningBeginsTheBackOffAnew() async throws {
+    @Test func eachOpeningResetsTheBackOff() async throws {
         let server = try await Server()
         let link = try TestLink.make(server.url()) {
             $0.socket.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(1), maximumRounds: 2)
@@ -164,7 +164,7 @@ import Testing
         try result.get()
     }
 
-    @Test func messageBeginsAnewWhereAttemptsHaveStopped() async throws {
+    @Test func messageRestartsStoppedAttempts() async throws {
         try await self.withLinkThatHasGivenUp { link, startServer in
             let server = try await startServer()
             try await link.send(WebSocketMessage("first"))
@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [nil, 2]) func messageThatBeginsAnewFailsAsTheOthersDidIfTheServerStaysAway(
+    @Test(arguments: [nil, 2]) func messageThatRestartsAttemptsFailsIfTheServerStaysAway(
         attempts: Int?
     ) async throws {
         try await self.withLinkThatHasGivenUp(attempts: attempts) { link, _ in
@@ -196,7 +196,7 @@ import Testing
         }
     }
 
-    @Test func returnToTheForegroundBeginsAnewWhereAttemptsHaveStopped() async throws {
+    @Test func returnToTheForegroundRestartsStoppedAttempts() async throws {
         try await self.withLinkThatHasGivenUp { link, startServer in
             let server = try await startServer()
             let events = link.events
@@ -207,7 +207,7 @@ import Testing
         }
     }
 
-    @Test func connectBeginsAnewWhereAttemptsHaveStopped() async throws {
+    @Test func connectStartsOverAfterAttemptsHaveStopped() async throws {
         try await self.withLinkThatHasGivenUp { link, startServer in
             let server = try await startServer()
             let events = link.events
@@ -217,7 +217,7 @@ import Testing
         }
     }
 
-    @Test func usersCloseIsForGoodAlsoWhereAttemptsHaveStopped() async throws {
+    @Test func usersCloseIsFinalAlsoAfterAttemptsHaveStopped() async throws {
         try await self.withLinkThatHasGivenUp { link, startServer in
             let server = try await startServer()
             link.disconnect()

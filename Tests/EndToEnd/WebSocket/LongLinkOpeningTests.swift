@@ -62,7 +62,7 @@ import Testing
         await server.close()
     }
 
-    @Test func tokenThatIsNotThereFailsTheAttemptAndIsAskedForAgain() async throws {
+    @Test func missingTokenFailsTheAttemptAndIsRequestedAgain() async throws {
         struct NoToken: Error {}
         let server = try await Server()
         let asked = NIOLockedValueBox(0)

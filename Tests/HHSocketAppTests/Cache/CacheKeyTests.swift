@@ -73,7 +73,7 @@ import Testing
         #expect(ResponseKey(bytes: [0, 0, 0, 101, 0, 0, 0]) == nil)
     }
 
-    @Test func whatIsKeptDoesNotKeepTheReadThatBroughtIt() {
+    @Test func keptAnswerDoesNotRetainItsRead() {
         let read = ByteBuffer(repeating: 7, count: 1 << 20)
         let response = SocketResponse(
             type: 101,

@@ -27,7 +27,7 @@ import Testing
         #expect(statistics.hits == 1 && statistics.misses == 2 && statistics.calls == 2)
     }
 
-    @Test func whoAsksSaysForHowLongAnAnswerIsValid() {
+    @Test func callerDeterminesTheValidityOfAnAnswer() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("hello")
@@ -48,7 +48,7 @@ import Testing
         #expect(world.completions.count == 1)
     }
 
-    @Test func aDateThatIsNoneIsNotValid() {
+    @Test func anInvalidDateIsNotValid() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("hello")
@@ -71,7 +71,7 @@ import Testing
         #expect(world.calls.count == 1)
     }
 
-    @Test func whatIgnoresTheCacheIsNeitherKeptNorShared() {
+    @Test func callsThatIgnoreTheCacheAreNeitherKeptNorShared() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("hello")
@@ -107,7 +107,7 @@ import Testing
         #expect(statistics.staleHits == 2 && statistics.calls == 2 && statistics.coalesced == 0)
     }
 
-    @Test func whatIsTooStaleIsNotGiven() {
+    @Test func tooStaleAnswersAreNotReturned() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("old")
@@ -153,7 +153,7 @@ import Testing
         #expect(world.texts == ["network old", "network new", "cache(age: 0.0 seconds) new"])
     }
 
-    @Test func whoReloadsGetsNoAnswerToACallThatBeganBefore() {
+    @Test func reloadDoesNotUseACallThatBeganBefore() {
         var world = CacheWorld()
         world.ask(1)
         let reload = world.asking(CacheWorld.request(), .reloading)
@@ -222,7 +222,7 @@ import Testing
         #expect(world.texts.last == "\(code)")
     }
 
-    @Test func aRevisionThatTheRequestHasItselfIsItsOwnAffair() {
+    @Test func aRevisionOfTheRequestItselfIsKept() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("hello", metadata: ["revision": "a"])
@@ -244,7 +244,7 @@ import Testing
         #expect(world.lastRequest?.metadata == [:])
     }
 
-    @Test func whatIsClearedWhileTheServerIsAskedByItsRevisionIsAskedForOnceMoreAndNotKept() {
+    @Test func answerClearedDuringRevalidationIsRequestedAgainAndNotKept() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("hello", metadata: ["revision": "a"])
@@ -312,7 +312,7 @@ import Testing
         #expect(world.calls.count == 2)
     }
 
-    @Test func whoAsksDuringALookUpSharesIt() {
+    @Test func callerDuringALookUpSharesIt() {
         var world = CacheWorld()
         _ = world.askOnly(1, world.asking())
         _ = world.askOnly(2, world.asking(CacheWorld.request(), .reloading))
@@ -324,7 +324,7 @@ import Testing
         #expect(world.begun.count == 1)
     }
 
-    @Test func soManyMayWaitAtMost() {
+    @Test func waitingCallersAreBounded() {
         var world = CacheWorld()
         world.machine = SharedCallMachine(maximumCallers: 2)
         for number in 1...3 { world.ask(number) }
@@ -362,7 +362,7 @@ import Testing
         #expect(world.lastRequest?.deadline == request.deadline)
     }
 
-    @Test func whoHasLessTimeThanTheCallTimesOutAlone() {
+    @Test func callerWithLessTimeThanTheCallTimesOutAlone() {
         var world = CacheWorld()
         world.ask(1, world.asking(timeout: .seconds(8)))
         world.ask(2, world.asking(timeout: .seconds(2)))
@@ -375,7 +375,7 @@ import Testing
         #expect(world.texts == ["timeout", "network hello"])
     }
 
-    @Test func whoHasMoreTimeThanTheCallHasAllOfIt() {
+    @Test func callerWithMoreTimeThanTheCallKeepsItsTime() {
         var world = CacheWorld()
         world.ask(1, world.asking(timeout: .seconds(8)))
         world.pass(.seconds(6))
@@ -424,7 +424,7 @@ import Testing
 
     // MARK: Clearing
 
-    @Test func whatWasAskedForBeforeALogoutIsNotKeptAfterIt() {
+    @Test func answersRequestedBeforeALogoutAreNotKeptAfterIt() {
         var world = CacheWorld()
         world.ask(1)
         world.remove(.all)
@@ -434,7 +434,7 @@ import Testing
         #expect(world.machine.statistics.clearedAnswers == 1)
     }
 
-    @Test func whoAsksAfterALogoutDoesNotJoinACallFromBefore() {
+    @Test func callerAfterALogoutDoesNotJoinAnEarlierCall() {
         var world = CacheWorld()
         world.ask(1)
         world.remove(.all)
@@ -446,7 +446,7 @@ import Testing
         #expect(world.kept.values.map(\.response.string) == ["the new user's"])
     }
 
-    @Test func whatIsLookedUpDuringALogoutIsNotFound() {
+    @Test func lookUpDuringALogoutFindsNothing() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("the old user's")

@@ -28,7 +28,7 @@ import Testing
         )
     }
 
-    @Test func thoseGoThatWereUsedLeastLately() {
+    @Test func leastRecentlyUsedAnswersAreEvicted() {
         let cost = self.answer("1").cost(with: self.key(1))
         var table = ResponseCacheTable(maximumCost: 10 * cost + cost / 2)
         for number in 0..<10 { table.store(self.answer("\(number)"), for: self.key(number)) }

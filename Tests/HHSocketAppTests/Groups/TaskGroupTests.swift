@@ -173,7 +173,7 @@ private final class ManualMember: SocketTaskGroupMember {
         #expect(inner.outcome?.isCancelled == true)
     }
 
-    @Test func aMemberThatIsLetGoOfHasFailed() async throws {
+    @Test func aReleasedMemberHasFailed() async throws {
         struct Forgetful: SocketTaskGroupMember {
             func resume() {}
             func cancel() {}
@@ -260,7 +260,7 @@ private final class ManualMember: SocketTaskGroupMember {
         #expect(events.all == ["second"])
     }
 
-    @Test func whatTheScopeThrowsCancelsTheRest() async throws {
+    @Test func errorOfTheScopeCancelsTheRest() async throws {
         struct Enough: Error {}
         let server = try await MockServer(.drop)
         let client = SocketClient.connecting(to: server.endpoint)

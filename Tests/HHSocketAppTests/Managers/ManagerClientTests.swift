@@ -75,7 +75,7 @@ import Testing
         await client.close()
     }
 
-    @Test func whatIsKeptIsAskedForByItsRevisionWhereHelloAgreedOnMetadata() async throws {
+    @Test func keptAnswersAreRevalidatedWhereHelloAgreedOnMetadata() async throws {
         let server = try await MockServer()
         server.acceptHello()
         server.on(
@@ -100,7 +100,7 @@ import Testing
         await client.close()
     }
 
-    @Test func whereHelloDidNotAgreeItIsAskedForAnew() async throws {
+    @Test func withoutAnAgreementAnswersAreRequestedWithoutRevision() async throws {
         // The second connection has no metadata.
         let server = try await MockServer()
         server.acceptHello()

@@ -81,7 +81,7 @@ import Testing
     }
 
     @Test(arguments: [CachePolicy.returningCached, .ignoringCache, .reloading], [false, true])
-    func inEveryOrderEverybodyIsToldOnceAndNothingStaysBehind(_ policy: CachePolicy, settles: Bool) async throws {
+    func inEveryOrderAllCallersAreNotifiedOnceAndNothingLeaks(_ policy: CachePolicy, settles: Bool) async throws {
         #expect(Self.orders.count == 120)
         for events in Self.orders {
             let remains = try await self.play(events, policy, settles: settles)
@@ -157,7 +157,7 @@ import Testing
     }
 
     /// Releasing the handler releases the manager, which takes the lock of the cache.
-    @Test func aRefreshHandlerThatIsTheLastToHoldItsManagerIsLetGoOutsideTheLock() async throws {
+    @Test func aRefreshHandlerWithTheLastReferenceToItsManagerIsReleasedOutsideTheLock() async throws {
         let gate = Gate()
         let isFirst = NIOLockedValueBox(true)
         let transport = MockTransport { request in
@@ -195,7 +195,7 @@ import Testing
         #expect(cache.statistics.failedRefreshes == 1)
     }
 
-    @Test func aRefreshIsCancelledWithItsManagerAndItsHandlerIsLetGo() async throws {
+    @Test func aRefreshIsCancelledWithItsManagerAndItsHandlerIsReleased() async throws {
         let gate = Gate()
         let isFirst = NIOLockedValueBox(true)
         let transport = MockTransport { request in

@@ -71,7 +71,7 @@ import Testing
         #expect(try await manager.response(for: self.request()).source == .cache(age: .zero))
     }
 
-    @Test func nobodyHearsOfAFreshAnswerBeforeTheStaleOne() async throws {
+    @Test func freshAnswerIsNotDeliveredBeforeTheStaleOne() async throws {
         let manager = self.manager(self.counting())
         var request = self.request("7", .returningStale(upTo: .seconds(60)))
         request.validity = .zero
@@ -116,7 +116,7 @@ import Testing
 
     private struct Profile: Codable, Hashable { var name: String }
 
-    @Test func jsonIsDecodedAndWhatIsNoneIsNotKept() async throws {
+    @Test func jsonIsDecodedAndInvalidJSONIsNotKept() async throws {
         let bodies = NIOLockedValueBox([#"{"name":"#, #"{"name":"ann"}"#])
         let manager = self.manager(
             MockTransport { _ in ByteBuffer(string: bodies.withLockedValue { $0.removeFirst() }) }
@@ -317,7 +317,7 @@ import Testing
 
     // MARK: Time
 
-    @Test func whoHasLessTimeThanTheCallThatItSharesTimesOutAlone() async throws {
+    @Test func callerWithLessTimeThanTheSharedCallTimesOutAlone() async throws {
         let gate = Gate()
         let manager = self.manager(
             MockTransport { request in

@@ -154,7 +154,7 @@ import Testing
         #expect(tally.latencies.longest == 7_000_000)
     }
 
-    @Test func whatWasDueAndNeverStartedIsNotLeftOut() {
+    @Test func dueCallsThatNeverStartedAreCounted() {
         var schedule = StartSchedule(rate: 10_000, origin: 0)
         // The calls before the window, and the first in it.
         for _ in 0..<11 { _ = schedule.take() }
@@ -258,7 +258,7 @@ import Testing
         #expect(self.starts(of: &calls, at: 1_100).count == 1)
     }
 
-    @Test func whatIsDueBeforeTheEndStartsAtTheEndIfThereIsRoom() throws {
+    @Test func callsDueBeforeTheEndStartAtTheEndIfThereIsRoom() throws {
         var calls = self.calls(inFlight: 100, rate: 1e7)
         #expect(self.starts(of: &calls, at: 1_950).count == 20)
         #expect(calls.nextLook == 2_000)
@@ -276,7 +276,7 @@ import Testing
         #expect(tally.latencies.longest == 4_100)
     }
 
-    @Test func whatHadNoRoomIsTold() throws {
+    @Test func callsWithoutRoomAreReported() throws {
         var calls = self.calls(inFlight: 1, rate: 1e7)
         let optionalStart = calls.nextStart(0)
         let start = try #require(optionalStart)
@@ -305,7 +305,7 @@ import Testing
         #expect(calls.failure?.description == "first")
     }
 
-    @Test func whatWasMeasuredBeforeItWasStoppedCounts() throws {
+    @Test func measurementsBeforeTheStopCount() throws {
         var calls = self.calls(inFlight: 1)
         let optionalStart = calls.nextStart(0)
         let start = try #require(optionalStart)
@@ -403,7 +403,7 @@ import Testing
         #expect(object["hello"] as? Bool == false)
     }
 
-    @Test func whatIsNotKnownIsNull() throws {
+    @Test func unknownValuesAreNull() throws {
         let line = self.result(api: .async, server: nil).json
         #expect(line.contains(#""server_cpu_s":null"#))
         #expect(line.contains(#""callbacks":null"#))

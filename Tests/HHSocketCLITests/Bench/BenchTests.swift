@@ -401,7 +401,7 @@ import Darwin
         #expect(!self.isThere(process))
     }
 
-    @Test func whatCannotBeStartedIsAnError() throws {
+    @Test func missingProgramIsAnError() throws {
         let error = #expect(throws: ChildProcess.CannotStart.self) { try ChildProcess(["/nowhere/program"]) }
         #expect(error?.program == "/nowhere/program")
         #expect(error?.errno == ENOENT)

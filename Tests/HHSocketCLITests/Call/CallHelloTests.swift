@@ -63,7 +63,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    @Test func withoutTheOptionsNothingIsSaid() async throws {
+    @Test func withoutTheOptionsNoHelloIsSent() async throws {
         let server = try await MockServer(.echo)
         server.acceptHello()
         let outcome = try await Command.run(["call", "\(server.endpoint)", "--type", "1000", "--body", "x"])
@@ -187,7 +187,7 @@ import Testing
         #expect(outcome.errors.contains("did not answer hello"))
     }
 
-    @Test func whatTheServerDidNotAgreeOnIsAnError() async throws {
+    @Test func missingAgreementIsAnError() async throws {
         let server = try await MockServer(.echo)
         server.acceptHello(features: [.metadata])
         let outcome = try await Command.run([

@@ -229,7 +229,7 @@ import Testing
     }
 
     @Test(arguments: [["--items"], ["--repeat", "2"], ["--retries", "1"]])
-    func whatTheProtoContradictsIsWrongUsage(options: [String]) async throws {
+    func contradictionsToTheProtoAreWrongUsage(options: [String]) async throws {
         let outcome = try await Command.run(["call", "127.0.0.1:1"] + Self.watch + options)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)

@@ -66,7 +66,7 @@ import Testing
         #expect(outcome.lines.last?.hasPrefix("  not a test.Leaf: test.Leaf: the bytes end within a field") == true)
     }
 
-    @Test func wrongChecksumIsSaidAndTheRestIsStillShown() async throws {
+    @Test func wrongChecksumIsReportedAndTheRestIsShown() async throws {
         var wrong = Self.request
         wrong[20] ^= 1
         let bytes = Data(wrong + wrong + wrong + wrong + Self.request)
@@ -129,7 +129,7 @@ import Testing
         #expect(outcome.exitCode == 0)
     }
 
-    @Test func whatIsNoHexIsToldWithItsLine() async throws {
+    @Test func invalidHexIsReportedWithItsLine() async throws {
         for dump in ["00 00\n0g", "00 00\n123", "00000000  00 00\n*\n"] {
             let outcome = try await Command.run(["inspect", "-", "--hex"], input: Data(dump.utf8))
             #expect(outcome.exitCode == 1)

@@ -162,7 +162,7 @@ import Testing
         #expect(outcome.errorLines.count == 1 && outcome.errors.hasPrefix("error: frameTooLarge: "))
     }
 
-    @Test func lostLinkIsMadeAnewAndTheExitCodeStays() async throws {
+    @Test func lostLinkIsReplacedAndTheExitCodeStays() async throws {
         let server = try await LineServer()
         server.onOpen(number: 0, .glued(.line("one"), .line("half").cut(after: 2)).then(.disconnect))
         server.onOpen(number: 1, .line("two"))

@@ -79,7 +79,7 @@ import Testing
         #expect(try json.objects().first?["body"] as? String == "no protobuf")
     }
 
-    @Test func whatJSONHasNoFormForIsReportedAndTheRestIsPrinted() async throws {
+    @Test func partsWithoutAJSONFormAreReportedAndTheRestIsPrinted() async throws {
         // A Timestamp beyond the year 9999, beside a number.
         let body: [UInt8] = [8, 1, 0xE2, 3, 7, 8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]
         let server = try await MockServer(.answer(ByteBuffer(bytes: body)))
@@ -228,8 +228,8 @@ import Testing
     @Test(.enabled(if: Self.hasProtoc)) func readsProtosWithTheirComments() async throws {
         let outcome = try await Command.run(["describe", "--proto", TestProtos.source, "test.Leaf"])
         #expect(outcome.exitCode == 0, "\(outcome.errors)")
-        #expect(outcome.text.hasPrefix("// Something small.\nmessage test.Leaf {\n"))
-        #expect(outcome.lines.contains("  // What it says."))
+        #expect(outcome.text.hasPrefix("// A small message.\nmessage test.Leaf {\n"))
+        #expect(outcome.lines.contains("  // The text."))
     }
 
     @Test(.enabled(if: Self.hasProtoc)) func committedDescriptorSetIsThatOfTheProto() async throws {
@@ -312,7 +312,7 @@ import Testing
         #expect(outcome.errors.contains("brew install protobuf"))
     }
 
-    @Test func descriptorSetThatIsNone() async throws {
+    @Test func invalidDescriptorSet() async throws {
         let folder = try TemporaryFolder()
         let file = try folder.write("syntax = \"proto3\";", to: "a.pb")
         for file in [file, folder.file("missing.pb")] {

@@ -45,7 +45,7 @@ import Testing
         return field
     }
 
-    @Test func whatWouldLeadAstrayIsRefused() throws {
+    @Test func misleadingSchemasAreRejected() throws {
         #expect(try self.reason { $0.field = [self.field("a", 1, .int32)] } == nil)
         #expect(try self.reason { $0.field = [self.field("a", 0, .int32)] }?.contains("number 0") == true)
         #expect(try self.reason { $0.field = [self.field("a", 536_870_912, .int32)] }?.contains("number") == true)

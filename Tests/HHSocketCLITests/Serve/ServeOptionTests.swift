@@ -267,7 +267,7 @@ extension HostileClient {
         }
     }
 
-    @Test func whatIsNotGivenIsAsByDefault() throws {
+    @Test func omittedOptionsHaveTheirDefaults() throws {
         let limits = try LimitOptions.parse([]).limits
         #expect(limits.maximumConnections == nil && limits.maximumConnectionsPerAddress == nil)
         #expect(limits.maximumInFlight == 1 << 20 && limits.maximumInFlightPerConnection == 1_024)
@@ -322,7 +322,7 @@ extension HostileClient {
         }
     }
 
-    @Test func whereHelloIsRequiredNobodyElseIsServed() async throws {
+    @Test func clientsWithoutARequiredHelloAreNotServed() async throws {
         try await withServe(["--require-hello", "--push", "2001:news", "--push-every", "0.05"]) { address, _ in
             let rude = try await Command.run(["call", address, "--type", "1000", "--body", "x", "--repeat", "3"])
             #expect(rude.exitCode == 1)

@@ -66,7 +66,7 @@ import Testing
         #expect(commands.unknownOption(in: arguments) == nil)
     }
 
-    @Test func whatElseIsWrongIsReportedAsBefore() async throws {
+    @Test func otherErrorsAreReportedAsBefore() async throws {
         let type = try await Command.run(["call", "h:1"])
         #expect(type.exitCode == 64)
         #expect(type.errors.hasPrefix("Error: --type is missing; give it, or --proto and --method."), "\(type.errors)")
@@ -112,7 +112,7 @@ import Testing
         "0.1ms",
         "99999999999999999999d", "5ss", "1m30s",
     ])
-    func whatIsNoDuration(text: String) {
+    func invalidDurations(text: String) {
         #expect(throws: (any Error).self) { try DurationArgument.parse(text) }
         #expect(throws: (any Error).self) { try DurationArgument.parseOrZero(text) }
     }
@@ -135,7 +135,7 @@ import Testing
         "", "K", "-1", "1.5K", "1KB", "1 K", "x", "0x10", "9223372036854775808", "9223372036854775807K", "1T", "1ß",
         "١",
     ])
-    func whatIsNoSize(text: String) {
+    func invalidSizes(text: String) {
         #expect(throws: (any Error).self) { try SizeArgument.parse(text) }
     }
 }

@@ -65,7 +65,7 @@ import Darwin
         }
     }
 
-    @Test func certificateIsReadAnewWhenAServerHangsUp() async throws {
+    @Test func certificateIsReloadedOnSIGHUP() async throws {
         try await withServe(["--cert", self.files.certificate, "--key", self.files.key]) { address, server in
             let renewed = try TestCertificate(.serverRenewed)
             _ = try self.files.folder.write(renewed.certificatePEM, to: "server.pem")
@@ -177,13 +177,13 @@ import Darwin
         ["call", "127.0.0.1:1", "--type", "1000", "--pin", "short"],
         ["serve", "--key", "x"], ["serve", "--ca", "x"], ["serve", "--host", "unix:"],
     ])
-    func optionsThatMakeNoSenseAreRefused(arguments: [String]) async throws {
+    func invalidOptionsAreRejected(arguments: [String]) async throws {
         let outcome = try await Command.run(arguments)
         #expect(outcome.exitCode == 64, "\(outcome)")
         #expect(outcome.errors.contains("rror"))
     }
 
-    @Test func fileThatIsNotThereIsNamed() async throws {
+    @Test func missingFileIsNamed() async throws {
         let outcome = try await self.call("127.0.0.1:1", ["--ca", "/nowhere.pem"])
         #expect(outcome.exitCode == 1)
         #expect(outcome.errors.contains("/nowhere.pem"), "\(outcome.errors)")

@@ -93,7 +93,7 @@ import Testing
         (["flags=0x"], "a value is a number"),
         (["flags=0xG"], "a value is a number"), (["token=18446744073709551616"], "a value is a number"),
     ])
-    func whatDoesNotFitIsWrongUsage(fields: [String], reason: String) async throws {
+    func unfittingFieldIsWrongUsage(fields: [String], reason: String) async throws {
         for command in [
             ["call", "127.0.0.1:1", "--type", "100"], ["listen", "127.0.0.1:1"], ["bench", "127.0.0.1:1"],
         ] {

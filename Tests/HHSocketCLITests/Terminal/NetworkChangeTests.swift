@@ -84,7 +84,7 @@ struct NetworkChangeTests {
         )
     }
 
-    @Test func connectionFromAnAddressThatIsGoneIsMadeAnewLongBeforeAHeartbeat() async throws {
+    @Test func connectionFromALostAddressIsReplacedLongBeforeAHeartbeat() async throws {
         let pair = try await Pair(heartbeat: 3_600)
         let start = ContinuousClock.now
         try await pair.hosts.run(

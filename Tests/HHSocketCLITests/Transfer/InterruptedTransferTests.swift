@@ -166,7 +166,7 @@ import Darwin
         #expect(try await server.outcome().exitCode == 0)
     }
 
-    @Test func anotherContentIsSaidToHaveChanged() async throws {
+    @Test func changedContentIsReported() async throws {
         let place = try Place(size: 8_000_000)
         let (server, endpoint) = try await place.serve()
         let few = { @Sendable (number: Int) in CuttingRelay.Allowance(up: number == 0 ? 2_000_000 : 1) }

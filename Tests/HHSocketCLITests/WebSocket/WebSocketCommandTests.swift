@@ -171,7 +171,7 @@ import Testing
 
     // MARK: Connections that fail
 
-    @Test func lostLinkIsMadeAnewAndTheExitCodeStays() async throws {
+    @Test func lostLinkIsReplacedAndTheExitCodeStays() async throws {
         let connections = NIOLockedValueBox(0)
         let (server, url) = try await self.server { connection in
             let number = connections.withLockedValue { number in

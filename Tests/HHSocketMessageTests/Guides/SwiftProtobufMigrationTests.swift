@@ -141,7 +141,7 @@ private struct OurSide {
         }
     }
 
-    @Test func whatTheTablesSayOfOursHolds() throws {
+    @Test func statementsOfTheTablesAboutOursHold() throws {
         let animal = try Extended_Animal(serializedBytes: self.theirs.animal("Rex", age: 3))
         // Extensions are unknown fields, and equal by their bytes.
         #expect(!animal.unknownFields.isEmpty && animal.Extended_age == 3)

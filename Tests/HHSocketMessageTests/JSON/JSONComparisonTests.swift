@@ -108,7 +108,7 @@ import Testing
         return names
     }()
 
-    @Test func whatIsNotKnownIsIgnoredWhereThatIsAskedFor() throws {
+    @Test func unknownMembersAreIgnoredOnRequest() throws {
         var options = MessageJSON.DecodingOptions()
         options.ignoreUnknownFields = true
         let name = try #require(Self.names["aInt32"])
@@ -118,7 +118,7 @@ import Testing
         #expect(try message.jsonString() == #"{"\#(name)":7}"#)
     }
 
-    @Test func placeOfAnErrorIsSaid() {
+    @Test func placeOfAnErrorIsReported() {
         let error = #expect(throws: MessageJSONError.self) {
             try GeneratedSamples.Every_Thing_Scalars(jsonString: "{\n  \"aFlaot\": 1}")
         }

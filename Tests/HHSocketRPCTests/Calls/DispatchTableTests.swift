@@ -29,7 +29,7 @@ import Testing
         return table
     }
 
-    @Test func whoWaitsForAConnectionLeavesByPriorityAndThenInOrder() {
+    @Test func callsWaitingForAConnectionAreSentByPriorityAndThenInOrder() {
         var table = DispatchTable<String, Never>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
         table.linkIsConnecting()
         for (name, priority) in [("a", 0.5), ("b", 0.25), ("c", 0.75), ("d", 0.5), ("e", 1)] as [(String, Float)] {
@@ -41,7 +41,7 @@ import Testing
         #expect(order == "ecadb")
     }
 
-    @Test func whoNoLongerWaitsLeavesNoMoreThanAFewStubs() {
+    @Test func callsThatNoLongerWaitLeaveOnlyAFewStubs() {
         var table = DispatchTable<Int, Never>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
         table.linkIsConnecting()
         for number in 0..<10_000 {
@@ -325,7 +325,7 @@ import Testing
 
     // MARK: A connection whose server is about to end
 
-    @Test func whatHasLeftIsStillAnsweredWhenTheServerIsAboutToEndAndNothingElseLeaves() {
+    @Test func sentCallsAreAnsweredAndNoOthersAreSentAfterAGoAway() {
         var table = self.readyTable()
         _ = table.submit(0, deadline: self.at(8))
         guard let unsent = table.submit(1, deadline: self.at(8)).key else { return }
@@ -402,7 +402,7 @@ import Testing
         #expect(table.answer(serial: 50).text == "late")
     }
 
-    @Test func endForGoodEndsThePatientAndThoseThatBackOff() {
+    @Test func finalEndEndsWaitingCallsAndThoseInABackOff() {
         var table = Table(maximumInFlight: 10, maximumWaiting: 10, maximumTombstones: 10)
         _ = table.submit(0, isPatient: true, deadline: self.at(8))
         let idle = table.enter(1, deadline: self.at(8))

@@ -71,7 +71,7 @@ import Testing
         self.expect(error, .timeout, .sentUnknown, names: "\(server.endpoint)", "serial 50", "0.03 seconds")
     }
 
-    @Test func timeoutOfACallThatFoundNoConnectionSaysWhyThereIsNone() async throws {
+    @Test func timeoutOfACallWithoutAConnectionGivesTheReason() async throws {
         let endpoint = try await MockServer.closedEndpoint()
         let client = SocketClient.connecting(to: endpoint) { $0.waitsForConnectivity = true }
         let error = try await self.error(client, SocketRequest(type: 101, timeout: .milliseconds(200)))

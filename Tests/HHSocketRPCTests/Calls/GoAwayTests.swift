@@ -252,7 +252,7 @@ import Tracing
         #expect(server.acceptedCount == 2)
     }
 
-    @Test func whatHasNotLeftYetLeavesByTheNextConnection() async throws {
+    @Test func unsentCallsAreSentOnTheNextConnection() async throws {
         let servers = [try await MockServer(.echo), try await MockServer(.echo)]
         servers[0].onConnect(.stopReading)
         let client = SocketClient.connecting(to: servers[0].endpoint, servers[1].endpoint)
@@ -353,7 +353,7 @@ import Tracing
         )
     }
 
-    @Test func whatMakesNoSenseInAGoAwayIsLeftOut() {
+    @Test func invalidPartsOfAGoAwayAreLeftOut() {
         var message = WireGoAway()
         message.reason = "line\nbreak " + String(repeating: "long", count: 1_000)
         message.retryAfter = .max

@@ -85,7 +85,7 @@ import Testing
         #expect(chains.completions.withLockedValue { $0 } == ["echo": 5_000])
     }
 
-    @Test func taskThatSomebodyHoldsKnowsHowItEnded() async throws {
+    @Test func retainedTaskKnowsItsResult() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.callingBackInline(to: server)
         let (held, continuation) = AsyncStream.makeStream(of: SocketTask.self)
@@ -112,7 +112,7 @@ import Testing
 
     /// A weak reference may become a strong one at any moment, so it counts as one.
     @Test(arguments: [CallbackQueue.socketThread, CallbackQueue.default])
-    func taskThatSomebodyRemembersWeaklyShowsHowItEnds(queue: CallbackQueue) async throws {
+    func weaklyReferencedTaskShowsItsResult(queue: CallbackQueue) async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.callingBackInline(to: server) { $0.socket.callbackQueue = queue }
         let remembered = NIOLockedValueBox<Remembered>(Remembered())
@@ -140,7 +140,7 @@ import Testing
         weak var task: SocketTask?
     }
 
-    @Test func whatIsResumedAfterCancellingAllIsNotCancelled() async throws {
+    @Test func tasksResumedAfterCancellingAllAreNotCancelled() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .drop)
         let client = SocketClient.callingBackInline(to: server)

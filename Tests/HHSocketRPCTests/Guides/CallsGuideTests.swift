@@ -126,7 +126,7 @@ struct Stopwatch: SocketInterceptor {
         #expect(task.metrics?.attempts == 3)
     }
 
-    @Test func whatATaskShows() async throws {
+    @Test func propertiesOfATask() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         let bytes = ByteBuffer(repeating: 7, count: 100)

@@ -161,7 +161,7 @@ import Testing
                 ("compresses", .compression, { $0.compresses = true }),
             ]
 
-    @Test(arguments: AgreedCallsTests.wishes.indices) func whatWasNotAgreedOnIsNotSent(_ index: Int) async throws {
+    @Test(arguments: AgreedCallsTests.wishes.indices) func unagreedOptionsAreNotSent(_ index: Int) async throws {
         let (name, feature, change) = Self.wishes[index]
         let others = Self.all.subtracting([feature])
         let cases: [(Set<ProtocolFeature>?, HelloPolicy?, String)] = [
@@ -219,7 +219,7 @@ import Testing
         #expect(try await server.received(1, ofType: 101).first?.isCompressed == true)
     }
 
-    @Test func whatATaskShowsIsAboutTheBodyAndNotWhatIsAroundIt() async throws {
+    @Test func propertiesOfATaskConcernTheBodyWithoutItsEnvelope() async throws {
         let (server, client) = try await self.connect()
         for (length, compresses) in [(10, false), (300_000, false), (300_000, true)] {
             var generator = SeededGenerator(seed: 5)
@@ -301,7 +301,7 @@ import Testing
         #expect(server.acceptedCount == 1)
     }
 
-    @Test func whatWasNotAgreedOnInAnAnswerFailsThatCallAlone() async throws {
+    @Test func answerWithoutAgreementFailsOnlyItsCall() async throws {
         for accepted in [nil, [.compression]] as [Set<ProtocolFeature>?] {
             let (server, client) = try await self.connect(accepting: accepted)
             server.on(102, .echo.withMetadata(Self.tenant))
@@ -425,7 +425,7 @@ import Testing
         #expect(inFlight.response?.endpoint == old.endpoint)
     }
 
-    @Test func aReconnectAgreesAnew() async throws {
+    @Test func aReconnectNegotiatesAgain() async throws {
         let (server, client) = try await self.connect()
         let wish = self.request { $0.metadata = Self.tenant }
         _ = try await client.data(for: wish)

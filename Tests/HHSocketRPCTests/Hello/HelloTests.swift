@@ -57,7 +57,7 @@ import Testing
         #expect(server.received.first { $0.type == 101 }?.metadata == Self.tenant)
     }
 
-    @Test func nothingIsSaidByDefault() async throws {
+    @Test func noHelloIsSentByDefault() async throws {
         let server = try await MockServer(.echo)
         server.acceptHello()
         let client = SocketClient.connecting(to: server.endpoint)
@@ -89,7 +89,7 @@ import Testing
         #expect(said[0].version == 1)
     }
 
-    @Test func aSessionTokenThatThereIsNoneOfEndsTheAttemptAsItSays() async throws {
+    @Test func aMissingSessionTokenEndsTheAttemptWithItsError() async throws {
         let server = try await MockServer(.echo)
         let error = try await self.failure(server) {
             $0.hello = HelloPolicy { throw HandshakeRefusal(.stop, "nobody is signed in") }
@@ -191,7 +191,7 @@ import Testing
         }
     }
 
-    @Test func framesOfTypeThreeThatNobodyAskedForAreIgnored() async throws {
+    @Test func unrequestedFramesOfTypeThreeAreIgnored() async throws {
         let server = try await MockServer(.echo)
         server.acceptHello()
         let stray = MockServer.Reaction.frame(Frame(type: FrameType.hello, serial: FrameSerial.hello))
@@ -271,7 +271,7 @@ import Testing
         #expect(seen.withLockedValue { $0.map(\.payload) } == [answer, answer])
     }
 
-    @Test func aHandshakeThatIsOverIsLetGoOf() async throws {
+    @Test func aCompletedHandshakeIsReleased() async throws {
         let server = try await MockServer(.echo)
         server.acceptHello()
         let handshake = WeakReference<Handshake>()

@@ -96,7 +96,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         #expect(task.metrics?.attempts == 2)
     }
 
-    @Test func whatAnInterceptorThrowsTheCallFailsWith() async throws {
+    @Test func callFailsWithTheErrorOfAnInterceptor() async throws {
         struct Refusal: Error {}
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint) { configuration in

@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func whatIsThrownAwayHoldsNothing() {
+    @Test func discardedPushesHoldNothing() {
         var buffer = PushBuffer<Int>(.suspendReading(1))
         #expect(buffer.append(1) == .holdsReading)
         buffer.removeAll()

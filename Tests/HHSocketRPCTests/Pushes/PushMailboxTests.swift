@@ -98,7 +98,7 @@ import Testing
         #expect(self.changeCount == 1)
     }
 
-    @Test func whatIsTakenWithoutWaitingIsTheOldestAndCountsAsRead() {
+    @Test func pushTakenWithoutWaitingIsTheOldestAndCountsAsRead() {
         let mailbox = self.mailbox(.suspendReading(2))
         #expect(mailbox.take() == nil)
         for number in 0..<2 { _ = mailbox.append(self.push(number)) }
@@ -170,7 +170,7 @@ import Testing
         #expect(self.changeCount == 1)
     }
 
-    @Test func iteratorThatNobodyKeepsIsThereForAsLongAsItIsAsked() async {
+    @Test func iteratorIsRetainedWhileItsNextElementIsAwaited() async {
         let mailbox = self.mailbox(.dropOldest(10))
         func next() async -> SocketPush? {
             var iterator = SocketPushes(mailbox).makeAsyncIterator()
@@ -195,7 +195,7 @@ import Testing
         #expect(mailbox.take() == nil)
     }
 
-    @Test func whatAReaderPutsBackGoesToOneWhoWaits() async throws {
+    @Test func returnedPushesGoToAWaitingReader() async throws {
         let mailbox = self.mailbox(.dropOldest(64))
         for number in 0..<2 { _ = mailbox.append(self.push(number)) }
         var reading: PushReading? = PushReading(mailbox)
@@ -206,7 +206,7 @@ import Testing
         #expect(try await withDeadline("the push") { await other.value } == "1")
     }
 
-    @Test func whatAReaderPutsBackAfterTheEndIsThereUnlessNobodyReads() async throws {
+    @Test func returnedPushesStayAfterTheEndIfReadersRemain() async throws {
         for isCancelled in [true, false] {
             let mailbox = self.mailbox(.dropOldest(64))
             for number in 0..<2 { _ = mailbox.append(self.push(number)) }
@@ -235,7 +235,7 @@ import Testing
         #expect(mailbox.isOver)
     }
 
-    @Test func routerHandsPushesTogetherToWhoWantsThemAndToNobodyTwice() async {
+    @Test func routerDeliversPushesTogetherAndToEachSubscriberOnce() async {
         var router = PushRouter()
         let (one, other, all) = (self.mailbox(.default), self.mailbox(.dropNewest(1)), self.mailbox(.suspendReading(2)))
         router.add(one, 2_001)

@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test(arguments: [PushBufferingPolicy.dropOldest(3), .dropNewest(3)])
-    func handlerThatStallsLosesItsOwnPushesAndHarmsNobodyElse(policy: PushBufferingPolicy) async throws {
+    func stalledHandlerLosesOnlyItsOwnPushes(policy: PushBufferingPolicy) async throws {
         let server = try await MockServer(.echo)
         server.on(102, self.pushes(0..<1).then(.echo))
         server.on(103, self.pushes(1..<11).then(.echo))
@@ -147,7 +147,7 @@ import Testing
         gate.open()
     }
 
-    @Test func handlerStaysWhenItsSubscriptionIsLetGoOfAndGoesWithTheClient() async throws {
+    @Test func handlerOutlivesItsSubscriptionAndIsReleasedWithTheClient() async throws {
         final class Token: Sendable {}
         let server = try await MockServer(self.pushes(0..<1).then(.echo))
         let notes = Notes()

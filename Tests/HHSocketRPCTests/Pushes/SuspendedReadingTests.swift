@@ -99,7 +99,7 @@ import Testing
         #expect(try await texts(2, of: pushes) == ["8", "9"])
     }
 
-    @Test func readingGoesOnOnceNobodyHoldsIt() async throws {
+    @Test func readingContinuesOnceNoSubscriberHoldsIt() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint)
         let one = client.pushes(buffering: .suspendReading(1))

@@ -44,10 +44,10 @@ import Testing
         try await self.call(client, 100) { _ in await self.unknown(client) }
         #expect("\(client.state)" == "ready, \(good.endpoint)")
         #expect(bad.acceptedCount == 1)
-        #expect(client.history.description.contains(" calls went wrong \(bad.endpoint)"))
+        #expect(client.history.description.contains(" calls to \(bad.endpoint) failed"))
     }
 
-    @Test func whatTheCallerCancelsIsNoFaultOfTheServers() async throws {
+    @Test func cancelledCallsAreNoFaultOfTheServer() async throws {
         let first = try await self.server()
         let second = try await MockServer(.echo)
         let client = SocketClient.connecting(to: first.endpoint, second.endpoint)
@@ -80,7 +80,7 @@ import Testing
         #expect(server.acceptedCount == 1)
     }
 
-    @Test func whoWantsNoneOfItIsLeftAlone() async throws {
+    @Test func disabledPolicyHasNoEffect() async throws {
         let bad = try await self.server()
         let good = try await MockServer(.echo)
         let client = SocketClient.connecting(to: bad.endpoint, good.endpoint) { $0.errorRatePolicy = nil }

@@ -49,7 +49,7 @@ import Testing
         for number in 0..<10 { #expect(window.end(number % 2 == 0, self.start + .seconds(Int64(number))) == nil) }
     }
 
-    @Test func whatTellsOfTheServerAndWhatDoesNot() {
+    @Test func failuresThatCountForTheServerAndOthers() {
         func judge(_ code: SocketError.Code, _ delivery: SocketError.Delivery) -> Bool? {
             ErrorRateWindow.judge(SocketError(code, message: "", delivery: delivery))
         }

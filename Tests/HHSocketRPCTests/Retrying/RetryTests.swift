@@ -30,7 +30,7 @@ import Testing
         )
     }
 
-    @Test func whatMayHaveRunIsSentAgainOnlyIfThatDoesNoHarm() {
+    @Test func possiblyExecutedCallsAreRetriedOnlyIfHarmless() {
         let policy = RetryPolicy(maximumAttempts: 3)
         #expect(self.delay(policy, .connectionLost, .sentUnknown) == nil)
         #expect(self.delay(policy, .connectionLost, .sentUnknown, isIdempotent: true) != nil)
@@ -73,7 +73,7 @@ import Testing
         #expect(self.delay(own, .connectionLost, .sentUnknown, hasKey: true) != nil)
     }
 
-    @Test func waitsGrowAndAreLeftToChance() {
+    @Test func waitsGrowAndAreRandom() {
         let fixed = RetryPolicy(
             maximumAttempts: 9,
             backoff: Backoff(base: .milliseconds(200), cap: .seconds(1), jitter: 0)
@@ -144,7 +144,7 @@ import Testing
         return request
     }
 
-    @Test func whatTheServerHadNoTimeForIsSentAgainUntilItHas() async throws {
+    @Test func callsOfABusyServerAreRetriedUntilItAccepts() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .status(.overloaded))
         server.once(101, .status(.draining))

@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func whatASwallowedExcessCostsIsGrantedOnTheConnection() async throws {
+    @Test func costOfASwallowedExcessIsGrantedOnTheConnection() async throws {
         let peer = try await Peer(policy: StreamPolicy(streamWindow: 1_000, connectionWindow: 3_000))
         // Together far more than the connection's window.
         for _ in 0..<6 {
@@ -164,7 +164,7 @@ import Testing
 
     // MARK: Credits
 
-    @Test func creditsThatMakeNoSenseAreIgnored() async throws {
+    @Test func malformedCreditsAreIgnored() async throws {
         let peer = try await Peer(windows: StreamWindows(stream: 1_000))
         let (stream, serial) = try await peer.open()
         let wrong: [Frame] = [

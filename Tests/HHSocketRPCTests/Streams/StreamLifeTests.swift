@@ -56,7 +56,7 @@ import Testing
     // MARK: Loss
 
     @Test(arguments: MockServer.Reaction.MidStream.allCases)
-    func whatCameWholeIsDeliveredBeforeTheLoss(_ place: MockServer.Reaction.MidStream) async throws {
+    func completeItemsAreDeliveredBeforeTheLoss(_ place: MockServer.Reaction.MidStream) async throws {
         let peer = try await Peer()
         peer.server.once(Peer.type, .dieInMidStream(afterItems: 5, place))
         let stream = try await peer.client.stream(for: SocketRequest(type: Peer.type))
@@ -99,7 +99,7 @@ import Testing
 
     // MARK: Slow consumers
 
-    @Test func aStreamThatNobodyReadsStopsItsServerAndNothingElse() async throws {
+    @Test func anUnreadStreamStopsItsServerAndNothingElse() async throws {
         let peer = try await Peer(policy: StreamPolicy(streamWindow: 1_000, connectionWindow: 3_000))
         let (slow, slowSerial) = try await peer.open()
         let (fast, fastSerial) = try await peer.open()

@@ -60,7 +60,7 @@ import Testing
         #expect(error.code == .invalidArgument)
     }
 
-    @Test func whatAStreamsRequestMustNotHave() async throws {
+    @Test func forbiddenOptionsOfAStreamsRequest() async throws {
         let peer = try await Peer()
         #expect(try await self.refusal(peer) { $0.body = ByteBuffer(string: "x") }.code == .invalidArgument)
         #expect(try await self.refusal(peer) { $0.idempotencyKey = "k" }.code == .invalidArgument)

@@ -69,19 +69,19 @@ extension GetMachine.Action {
         #expect(self.begin(&machine, .sample(0)) == ["create 0", "tell 0/0", "abandon", "finish"])
     }
 
-    @Test func whatWasBegunIsGoneOnWith() {
+    @Test func unfinishedFileIsContinued() {
         var machine = self.machine(begun: .init(file: .sample(250), length: 70))
         #expect(self.begin(&machine, .sample(250), at: 70).isEmpty)
         #expect(self.content(&machine, 70, 180) == ["write", "abandon", "finish"])
         #expect(machine.bytesReceived == 180)
     }
 
-    @Test func whatIsWholeAlreadyIsOnlyChecked() {
+    @Test func completeFileIsOnlyChecked() {
         var machine = self.machine(begun: .init(file: .sample(250), length: 250))
         #expect(self.begin(&machine, .sample(250), at: 250) == ["abandon", "finish"])
     }
 
-    @Test func anotherFileBeginsAnew() {
+    @Test func anotherFileStartsOver() {
         var machine = self.machine(begun: .init(file: .sample(250), length: 70))
         let actions = machine.received(.sample(90, 2), from: 0, now: self.now)
         #expect(actions.map(\.text) == ["create 90", "tell 0/90"])
@@ -163,7 +163,7 @@ extension GetMachine.Action {
         #expect(machine.finished(.wrongHash, now: self.now).map(\.text) == ["abandon", "end wrongHash, removed"])
     }
 
-    @Test func whatWasBegunIsKeptForErrorsThatMayPass() {
+    @Test func unfinishedFileIsKeptForTransientErrors() {
         var cancelled = self.machine()
         #expect(cancelled.cancel().map(\.text) == ["abandon", "end cancelled, kept"])
         var discarded = self.machine()
@@ -177,7 +177,7 @@ extension GetMachine.Action {
     }
 
     @Test(arguments: [TransferError.Code.notFound, .denied, .noStore, .storeFailed])
-    func whatTheStoreSaysIsFinal(_ code: TransferError.Code) {
+    func errorsOfTheStoreAreFinal(_ code: TransferError.Code) {
         var machine = self.machine()
         let actions = machine.received(TransferError(code, ""))
         #expect(actions.map(\.text) == ["abandon", "end \(code), removed"])
@@ -192,7 +192,7 @@ extension GetMachine.Action {
         #expect(machine.wrote(100).isEmpty)
     }
 
-    @Test func whatAnotherHasLockedIsNotRemoved() {
+    @Test func lockedFileIsNotRemoved() {
         var machine = Machine("get of i", generator: SeededGenerator(seed: 1))
         _ = machine.start()
         #expect(machine.failed(TransferError(.fileFailed, "")).map(\.text) == ["abandon", "end fileFailed, kept"])

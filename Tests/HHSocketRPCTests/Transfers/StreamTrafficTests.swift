@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test func whatHasLeftIsCountedAndWhatThePeerHasAcknowledged() async throws {
+    @Test func sentAndAcknowledgedBytesAreCounted() async throws {
         let peer = try await StreamPeer()
         let (stream, _) = try await peer.open()
         let before = try #require(await self.traffic(stream, peer.client))

@@ -186,7 +186,7 @@ import Testing
 
 /// The stream's share of acknowledged bytes.
 @Suite struct AcknowledgedShareTests {
-    @Test func whatWasAcknowledgedBeforeIsNotTheStreams() {
+    @Test func earlierAcknowledgementsAreNotTheStreams() {
         var share = AcknowledgedShare()
         #expect(share.update(sent: 10_000, acknowledged: 5_000_000) == 0)
         #expect(share.update(sent: 10_000, acknowledged: 5_004_000) == 4_000)

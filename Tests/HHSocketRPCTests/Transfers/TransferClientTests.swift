@@ -87,7 +87,7 @@ import Testing
         #expect(Array(try await transfers.data(id).readableBytesView) == bytes)
     }
 
-    @Test func whatTheStoreHasAlreadyIsNotSent() async throws {
+    @Test func contentInTheStoreIsNotSent() async throws {
         let bytes = Self.bytes(500_000)
         let transfers = self.transfers()
         _ = try await transfers.put(ByteBuffer(bytes: bytes), id: self.id("f")).value
@@ -122,7 +122,7 @@ import Testing
     }
 
     @Test(arguments: [TransferError.Code.superseded, .denied, .noRoom, .readOnly, .quota])
-    func whatTheStoreRefusesIsToldAtOnce(_ code: TransferError.Code) async throws {
+    func refusalOfTheStoreIsReportedAtOnce(_ code: TransferError.Code) async throws {
         self.store.with { $0.failures = [TransferError(code, "no \(code)")] }
         let error = try await self.error(of: self.transfers().put(self.write(Self.bytes(10))))
         #expect(error.code == code && error.message == "no \(code)")
@@ -174,13 +174,13 @@ import Testing
         #expect(files.openCount == 0)
     }
 
-    @Test func whatIsNoPlainFileIsToldBeforeAnythingIsSent() async throws {
+    @Test func otherThanPlainFilesAreReportedBeforeSending() async throws {
         let error = try await self.error(of: self.transfers().put(self.folder.path))
         #expect(error.code == .fileFailed)
         #expect(self.store.with { $0.begins.isEmpty })
     }
 
-    @Test func whatIsUnfinishedOfAnotherContentIsToldOf() async throws {
+    @Test func unfinishedOtherContentIsReported() async throws {
         let transfers = self.transfers()
         self.store.with { $0.cuts = [200_000] }
         self.store.with { $0.failures = [] }
@@ -221,7 +221,7 @@ import Testing
         #expect(self.content() == bytes)
     }
 
-    @Test func aFileThatIsReplacedMeanwhileBeginsAnew() async throws {
+    @Test func aFileThatIsReplacedMeanwhileStartsOver() async throws {
         let (old, new) = (Self.bytes(1_000_000), Self.bytes(900_000, seed: 2))
         self.store.with { ($0.whole, $0.cuts, $0.replacement) = (old, [400_000], new) }
         let transfer = self.transfers().get(try self.id("f"), to: self.folder.file("copy"))
@@ -245,7 +245,7 @@ import Testing
         #expect(written.count == 400_000 && old.starts(with: written))
     }
 
-    @Test func whatIsDamagedOnTheWayIsFetchedOnceMore() async throws {
+    @Test func contentDamagedInTransitIsFetchedAgain() async throws {
         let bytes = Self.bytes(300_000)
         self.store.with { ($0.whole, $0.damages) = (bytes, 1) }
         let result = try await self.transfers().get(self.id("f"), to: self.folder.file("copy")).value
@@ -257,7 +257,7 @@ import Testing
         #expect(self.names == ["copy"])
     }
 
-    @Test func aFileThatIsNotThereLeavesNothingBehind() async throws {
+    @Test func aMissingFileLeavesNothingBehind() async throws {
         let error = try await self.error(of: self.transfers().get(self.id("f"), to: self.folder.file("copy")))
         #expect(error.code == .notFound)
         #expect(self.names == [])

@@ -74,7 +74,7 @@ import Testing
         #expect(self.files.openCount == 0)
     }
 
-    @Test func whatWasBegunIsFoundAgain() throws {
+    @Test func unfinishedFileIsFoundAgain() throws {
         let first = self.sink()
         _ = try self.prepare(first)
         try first.create(self.file)
@@ -129,7 +129,7 @@ import Testing
         #expect(self.content(self.path) == "other")
     }
 
-    @Test func theSameFileBeginsAnewFromNothing() throws {
+    @Test func theSameFileStartsOver() throws {
         let sink = self.sink()
         _ = try self.prepare(sink)
         try sink.create(self.file)

@@ -128,7 +128,7 @@ import Testing
         #expect(decoder.bufferedBytes == 0)
     }
 
-    @Test func whatFollowsALargeBodyIsNotCopied() throws {
+    @Test func bytesAfterALargeBodyAreNotCopied() throws {
         var decoder = STOMPDecoder()
         decoder.append(ByteBuffer(string: "MESSAGE\ncontent-length:100000\n\n"))
         #expect(try decoder.next() == nil)

@@ -273,7 +273,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: refused) func whatAVersionCannotExpressIsRefusedBeforeAnythingIsWritten(refused: Refused) throws {
+    @Test(arguments: refused) func framesThatAVersionCannotExpressAreRefusedBeforeWriting(refused: Refused) throws {
         for version in refused.versions {
             let refusal = try #require(STOMPEncoder.refusal(of: refused.frame, version: version))
             #expect(refusal.reason == refused.reason)

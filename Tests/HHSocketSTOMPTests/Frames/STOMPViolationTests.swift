@@ -182,7 +182,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: wrong) func whatBreaksARuleEndsTheStreamInEverySplit(wrong: Wrong) {
+    @Test(arguments: wrong) func violationsEndTheStreamInEverySplit(wrong: Wrong) {
         let before = "\nERROR\nmessage:1\n\nx\0"
         forEverySplit(Array((before + wrong.stream).utf8)) { pieces in
             let decoded = DecodedFrames(pieces, wrong.version)

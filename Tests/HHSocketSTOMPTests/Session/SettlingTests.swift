@@ -204,7 +204,7 @@ import Testing
         for delivery in deliveries { #expect(try machine.settle(delivery, isAcknowledged: true, in: nil) != nil) }
     }
 
-    @Test func commitSettlesForGood() throws {
+    @Test func commitSettlesPermanently() throws {
         var machine = try self.machine()
         let deliveries = try self.deliver(&machine, count: 2)
         let (id, _) = try self.begin(&machine)

@@ -51,7 +51,7 @@ import Testing
         #expect(line.arrive(from: Self.origin(5)) == .refused)
     }
 
-    @Test func whatIsGivenUpKeepsItsPlaceAsLongAsItRuns() {
+    @Test func abandonedAuthenticationKeepsItsPlaceWhileItRuns() {
         var line = AuthenticationLine(maximumRunning: 1, maximumWaiting: 1)
         #expect(line.arrive(from: nil) == .runs(1))
         #expect(line.giveUp(1) == false)
@@ -63,7 +63,7 @@ import Testing
     }
 
     /// For example when clients send hello and disconnect, while no authentication returns.
-    @Test func whatIsGivenUpLeavesNothingBehind() {
+    @Test func abandonedAuthenticationLeavesNothingBehind() {
         var line = AuthenticationLine(maximumRunning: 1, maximumWaiting: 10)
         _ = line.arrive(from: nil)
         let stays = Self.ticket(line.arrive(from: Self.origin(1)))

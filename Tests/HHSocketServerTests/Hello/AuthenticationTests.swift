@@ -61,7 +61,7 @@ private func makeRouter() -> Router {
         }
     }
 
-    @Test func onlySoManyAreAuthenticatedAtATime() async throws {
+    @Test func concurrentAuthenticationsAreBounded() async throws {
         let (release, running) = (Gate(), Watched((now: 0, most: 0)))
         var configuration = SocketServer.Configuration()
         configuration.hello.maximumConcurrentAuthentications = 3
@@ -131,7 +131,7 @@ private func makeRouter() -> Router {
         }
     }
 
-    @Test func whoWaitsToBeAuthenticatedMayGo() async throws {
+    @Test func clientWaitingForAuthenticationMayLeave() async throws {
         let release = Gate()
         var configuration = SocketServer.Configuration()
         configuration.hello.maximumConcurrentAuthentications = 1

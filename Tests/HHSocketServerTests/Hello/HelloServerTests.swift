@@ -54,7 +54,7 @@ private func withGreeter(
 }
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HelloServerTests {
-    @Test func whatBothKnowIsAgreedOn() async throws {
+    @Test func commonFeaturesAreAgreedOn() async throws {
         try await withGreeter { greeter, server in
             var hello = WireHello.all
             hello.features.append("telepathy")
@@ -67,7 +67,7 @@ private func withGreeter(
         }
     }
 
-    @Test func whatAHandlerSaysBesideAnAnswerOrKeepsOfItsContextTheNextAnswerIsFreeOf() async throws {
+    @Test func metadataAndContextOfAHandlerDoNotAffectTheNextAnswer() async throws {
         let kept = NIOLockedValueBox<ServerContext?>(nil)
         var router = Router()
         router.handleSynchronously(Call.echo) { request, context in
@@ -113,7 +113,7 @@ private func withGreeter(
         }
     }
 
-    @Test func aClientThatIsTooNewOrMakesNoSenseIsServedWithoutHello() async throws {
+    @Test func aClientWithATooNewOrMalformedHelloIsServedWithoutHello() async throws {
         try await withGreeter { greeter, server in
             var hello = WireHello.all
             hello.version = 9
@@ -143,7 +143,7 @@ private func withGreeter(
         }
     }
 
-    @Test func flagsThatNobodyAgreedOnAreIllegal() async throws {
+    @Test func flagsWithoutAgreementAreIllegal() async throws {
         try await withGreeter { greeter, server in
             try await greeter.call(Call.echo, ByteBuffer(), WireMetadata(["a": "b"]))
             #expect(try await greeter.answer().frame.status == .illegalFormat)
@@ -189,7 +189,7 @@ private func withGreeter(
         }
     }
 
-    @Test func whatIsDecompressedCountsAsHeld() async throws {
+    @Test func decompressedBodiesCountAsHeld() async throws {
         let release = Gate()
         var router = makeRouter()
         router.handle(Call.hold) { _, _ in
@@ -220,7 +220,7 @@ private func withGreeter(
         }
     }
 
-    @Test func whatIsRefusedIsNotDecompressed() async throws {
+    @Test func refusedBodiesAreNotDecompressed() async throws {
         let limits = SocketServer.Configuration.limited { $0.requestRate = RequestRate(perSecond: 0.001, burst: 1) }
         try await withGreeter(limits) { greeter, _ in
             _ = try await greeter.greet()
@@ -286,7 +286,7 @@ private func withGreeter(
         }
     }
 
-    @Test func aDeadlineThatIsFarHurtsNobody() async throws {
+    @Test func aDistantDeadlineDoesNoHarm() async throws {
         try await withGreeter { greeter, server in
             _ = try await greeter.greet()
             for (serial, deadline) in [(50, 60_000), (51, .max)] as [(UInt32, UInt64)] {
@@ -617,7 +617,7 @@ private func withGreeter(
         }
     }
 
-    @Test func whoIsBeingAuthenticatedWhenTheServerEndsIsLetGo() async throws {
+    @Test func authenticatingClientIsClosedWhenTheServerEnds() async throws {
         let started = Gate()
         let cancelled = Gate()
         var configuration = SocketServer.Configuration()

@@ -50,7 +50,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         begin("a", 4, is: "7")
     }
 
-    @Test mutating func whatCameToNothingIsBegunAnew() {
+    @Test mutating func unsuccessfulRequestIsExecutedAgain() {
         begin("a", is: "run")
         begin("a", 2, is: "wait")
         #expect(finish("a", nil) == ["waiter 2"])

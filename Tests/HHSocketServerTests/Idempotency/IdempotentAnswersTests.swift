@@ -154,7 +154,7 @@ import Testing
         }
     }
 
-    @Test func whatHasExpiredGivesItsMemoryBackThoughNothingComes() async {
+    @Test func expiredAnswersReleaseMemoryWithoutNewRequests() async {
         var policy = IdempotencyPolicy()
         policy.lifetime = .seconds(1)
         let answers = IdempotentAnswers(policy)

@@ -46,7 +46,7 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
             .map { $0.key.key + ($0.hasExpired ? " in time" : "") }
     }
 
-    @Test mutating func whoMakesTooManyLosesOwnOldest() {
+    @Test mutating func clientWithTooManyAnswersLosesItsOldest() {
         add("bob's", of: bob)
         for number in 1...5 { #expect(add("\(number)", of: ann) == []) }
         #expect(add("6", of: ann) == ["1"])
@@ -88,7 +88,7 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
         #expect(shares.amount.count == 10)
     }
 
-    @Test mutating func whoHoldsMostLosesFirst() {
+    @Test mutating func largestHolderLosesAnswersFirst() {
         for number in 1...4 { add("ann's \(number)", of: ann) }
         for number in 1...5 { add("bob's \(number)", of: bob, cost: 900) }
         #expect(add("a", of: .identity("carl")) == [])

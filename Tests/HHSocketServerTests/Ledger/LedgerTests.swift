@@ -45,7 +45,7 @@ import Testing
         Standing(bytes: bytes, principalBytes: principal ?? bytes, stall: .seconds(stall))
     }
 
-    @Test func whoHoldsMostGoesFirst() {
+    @Test func largestHolderIsClosedFirst() {
         let standings = [self.standing(100), self.standing(300), self.standing(200)]
         #expect(Standing.victims(among: standings, toFree: 1, holdingMoreThan: 0) == [1])
         #expect(Standing.victims(among: standings, toFree: 301, holdingMoreThan: 0) == [1, 2])
@@ -176,7 +176,7 @@ import Testing
         ledger.end()
     }
 
-    @Test func whoHoldsMostIsClosedBeforeTheLimitIsReached() async throws {
+    @Test func largestHolderIsClosedBeforeTheLimitIsReached() async throws {
         let ledger = self.ledger(bytes: 100 << 20)
         let holders = (0..<4).map { _ in Holder() }
         let accounts = (0..<4).map { LedgerAccount(ledger, shard: $0 % 2, baseCost: 1) }

@@ -11,7 +11,7 @@ import Testing
         init(_ number: Int) { self.number = number }
     }
 
-    @Test func whoeverIsThereAllTheTimeIsPassedThrough() {
+    @Test func permanentMembersAreAlwaysVisited() {
         var random = SplitMix(seed: 7)
         for _ in 0..<200 {
             var list = SessionList<Session>()

@@ -46,7 +46,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     )
     private var watch = SessionWatch(now: start)
 
-    @Test mutating func aClientThatSaysNothingIsLetGoAfterTheFirstFramesTime() {
+    @Test mutating func aSilentClientIsClosedAfterTheTimeForTheFirstFrame() {
         #expect(watch.verdict(.init(), times, now: start + .seconds(9)) == nil)
         #expect(watch.verdict(.init(), times, now: start + .seconds(10)) == .noFirstFrame)
     }
@@ -56,7 +56,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(watch.verdict(.init(partialBytes: 5), times, now: start + .seconds(10)) == .noFirstFrame)
     }
 
-    @Test mutating func anIdleClientIsLetGo() {
+    @Test mutating func anIdleClientIsClosed() {
         watch.firstFrameCame()
         watch.received(12, partialBytes: 0, frames: true, now: start + .seconds(100))
         #expect(watch.verdict(.init(), times, now: start + .seconds(699)) == nil)
@@ -133,7 +133,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(watch.verdict(observation, times, now: start + .seconds(660)) == .stalledWriting)
     }
 
-    @Test mutating func whatCameAtOnceDoesNotMakeUpForATrickle() {
+    @Test mutating func aBurstDoesNotCompensateForATrickle() {
         watch.firstFrameCame()
         watch.received(16 << 20, partialBytes: 16 << 20, frames: false, now: start)
         var bytes = 16 << 20
@@ -205,7 +205,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(gradient.limit >= 10)
     }
 
-    @Test func whatWasCancelledTellsNothing() {
+    @Test func cancelledRequestsProvideNoInformation() {
         var gradient = ConcurrencyGradient(AdaptiveConcurrency())
         for _ in 0..<1_000 {
             #expect(gradient.start() == true)
@@ -307,7 +307,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(budget.begin(now: now) == 1_000 - LogBudget.maximumWaiting + 1)
     }
 
-    @Test func whatAPeerHasChosenIsOneLineAndNotLong() {
+    @Test func textOfAPeerIsLoggedAsOneShortLine() {
         #expect(PeerLog.printable("a\nb\u{2028}c\u{7}grün") == "a\\nb\\u{2028}c\\u{07}grün")
         let long = PeerLog.printable(String(repeating: "x", count: 10_000))
         #expect(long.count == PeerLog.longestValue + 1)
@@ -335,7 +335,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(order.heldCount == 0)
     }
 
-    @Test func whatIsAbandonedOrUnknownOrAnsweredTwiceHoldsNobodyUp() {
+    @Test func abandonedUnknownAndRepeatedAnswersDelayNoOthers() {
         var order = AnswerOrder<String>()
         for _ in 0..<3 { order.reserve() }
         #expect(order.abandon(1) == [])

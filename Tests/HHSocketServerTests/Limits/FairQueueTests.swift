@@ -23,7 +23,7 @@ import Testing
         #expect(queue.count == 0)
     }
 
-    @Test mutating func whoComesLaterWaitsForOneOfEachOther() {
+    @Test mutating func laterOwnerWaitsForOneElementOfEachOther() {
         for number in 0..<1_000 { queue.append("a\(number)", of: 1) }
         #expect(queue.popFirst() == "a0")
         queue.append("b", of: 2)
@@ -32,7 +32,7 @@ import Testing
         #expect(queue.popFirst() == "a2")
     }
 
-    @Test mutating func whatIsWithdrawnIsGone() {
+    @Test mutating func withdrawnElementsAreGone() {
         let first = queue.append("a1", of: 1)
         queue.append("a2", of: 1)
         let only = queue.append("b1", of: 2)

@@ -44,7 +44,7 @@ extension HostileClient {
 }
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerLimitTests {
-    @Test func oneConnectionTooManyIsToldSoAndAnotherMayComeLater() async throws {
+    @Test func anExcessConnectionIsNotifiedAndAnotherMayComeLater() async throws {
         let configuration = SocketServer.Configuration.limited {
             $0.maximumConnections = 2
             $0.maximumConnectionsPerAddress = .max
@@ -73,7 +73,7 @@ extension HostileClient {
         }
     }
 
-    @Test func oneAddressMayHaveSoMany() async throws {
+    @Test func connectionsOfAnAddressAreBounded() async throws {
         try await withServer(.limited { $0.maximumConnectionsPerAddress = 1 }, makeRouter()) { server in
             let first = try await HostileClient.connect(to: server.address)
             #expect(try await first.echoes())
@@ -83,7 +83,7 @@ extension HostileClient {
         }
     }
 
-    @Test func oneWebSocketTooManyIsToldSo() async throws {
+    @Test func anExcessWebSocketIsNotified() async throws {
         var configuration = SocketServer.Configuration.limited { $0.maximumConnections = 1 }
         configuration.listeners = [try ServerListener(url: "ws://127.0.0.1:0/rpc")]
         try await withServer(configuration, makeRouter()) { server in
@@ -197,7 +197,7 @@ extension HostileClient {
         }
     }
 
-    @Test func bytesInAllAreBoundedAndWhoMakesThemManyIsLetGo() async throws {
+    @Test func totalBytesAreBoundedAndTheLargestConnectionIsClosed() async throws {
         let configuration = SocketServer.Configuration.limited {
             $0.maximumPayloadLength = 1 << 20
             $0.maximumBufferedBytes = 300_000
@@ -407,7 +407,7 @@ extension HostileClient {
 
     /// The handler is called on the event loop, and this thread blocks: no task waits for one of Dispatch's threads,
     /// which would end the process as long as it has no descriptor (see `SweepClock`).
-    @Test func withoutFileDescriptorsNobodyIsAcceptedUntilThereAreSome() async throws {
+    @Test func withoutFileDescriptorsNoConnectionIsAcceptedUntilThereAreSome() async throws {
         await #expect(processExitsWith: .success) {
             let server = SocketServer(configuration: .init(), router: makeRouter())
             try await server.start()

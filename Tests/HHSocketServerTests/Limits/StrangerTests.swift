@@ -72,7 +72,7 @@ private let keyForAll: UInt32 = 113
         }
     }
 
-    @Test func whereNothingIsRequiredNobodyIsAStranger() async throws {
+    @Test func withoutRequirementsNoClientIsAStranger() async throws {
         var router = Router()
         router.handle(echo) { request, _ in request.body }
         let limits = SocketServer.Configuration.limited { $0.strangers.timeToBecomeKnown = .milliseconds(100) }
@@ -213,7 +213,7 @@ private let keyForAll: UInt32 = 113
     }
 
     @Test(arguments: ["heartbeats", "cancels", "unknown types", "reserved serials", "hellos"])
-    func whoSendsTooManyFramesThatAskForNothingIsClosed(what: String) async throws {
+    func clientWithTooManyUnproductiveFramesIsClosed(what: String) async throws {
         let limits = SocketServer.Configuration.limited {
             $0.unproductiveFrameRate = RequestRate(perSecond: 1, burst: 1_000)
         }

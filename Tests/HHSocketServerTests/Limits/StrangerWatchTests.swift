@@ -25,7 +25,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(verdict(10, .init(isReadingHeld: true)) == .unknown)
     }
 
-    @Test mutating func whoIsKnownHasAllTheTime() {
+    @Test mutating func knownClientHasNoTimeLimit() {
         watch.standingChanged(isStranger: false, now: start + .seconds(9))
         #expect(verdict(10_000) == nil)
         var known = SessionWatch(now: start)
@@ -41,7 +41,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(verdict(1_006) == .unknown)
     }
 
-    @Test mutating func whoSignsOutIsAStrangerAgain() {
+    @Test mutating func signedOutClientIsAStrangerAgain() {
         watch.standingChanged(isStranger: false, now: start + .seconds(9))
         watch.standingChanged(isStranger: true, now: start + .seconds(100))
         watch.standingChanged(isStranger: true, now: start + .seconds(105))

@@ -106,7 +106,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
 
     // MARK: TLS
 
-    @Test func aStormOfTLSClientsIsServedWithoutAHandshakeInVain() async throws {
+    @Test func aStormOfTLSClientsIsServedWithoutWastedHandshakes() async throws {
         try await withServer(try withTLS(), makeRouter()) { server in
             let begun = ContinuousClock.now
             // Under a sanitizer, with less effort, a handshake takes ten times as long.
@@ -119,7 +119,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
         }
     }
 
-    @Test func clientsThatSayNothingKeepNobodyFromTheirHandshake() async throws {
+    @Test func silentClientsDoNotDelayOtherHandshakes() async throws {
         try await withServer(try withTLS { $0.limits.maximumHandshakes = 1 }, makeRouter()) { server in
             var silent: [HostileClient] = []
             for _ in 0..<8 { silent.append(try await HostileClient.connect(to: server.address)) }
@@ -148,7 +148,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
         }
     }
 
-    @Test func beyondALimitFewAreToldSoOverTLSAndTheRestIsClosedBefore() async throws {
+    @Test func beyondALimitFewAreNotifiedOverTLSAndTheOthersAreClosedBefore() async throws {
         let configuration = try withTLS {
             $0.limits.maximumConnections = 1
             $0.limits.minimumSilence = nil

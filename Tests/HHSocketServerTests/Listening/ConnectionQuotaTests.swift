@@ -101,7 +101,7 @@ private func address(_ address: String) throws -> ClientAddress {
     }
 
     /// Otherwise a client that is rejected repeatedly would use up its neighbours' rate.
-    @Test func whatIsRefusedTakesNothingFromTheNetworksAround() throws {
+    @Test func refusedConnectionsDoNotCountForEnclosingNetworks() throws {
         var table = table(rate: RequestRate(perSecond: 0.001, burst: 1))
         let first = try address("2001:db8:1:1::1")
         #expect(table.enter(first, now: start) == nil)
@@ -114,7 +114,7 @@ private func address(_ address: String) throws -> ClientAddress {
         #expect(table.enter(try address("2001:db8:1:400::1"), now: start) == .tooOftenFromOneAddress)
     }
 
-    @Test func addressesAreForgottenOnceTheyMayDoAsMuchAsEver() throws {
+    @Test func addressesAreForgottenOnceTheirLimitsAreFullAgain() throws {
         var table = table(10, rate: RequestRate(perSecond: 1, burst: 10))
         for number in 0..<100 {
             let address = try address("10.0.1.\(number)")
@@ -205,7 +205,7 @@ private func address(_ address: String) throws -> ClientAddress {
         #expect(quota.total == 1)
     }
 
-    @Test func notEverybodyIsToldThatTheyAreTooMany() {
+    @Test func onlySomeExcessClientsAreNotified() {
         let quota = quota(maximum: 1)
         for _ in 0..<3 { #expect(quota.beginRefusal(maximum: 3)) }
         #expect(!quota.beginRefusal(maximum: 3))

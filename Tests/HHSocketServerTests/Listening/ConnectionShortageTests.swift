@@ -115,7 +115,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
         }
     }
 
-    @Test func nobodyGoesIfThatIsNotWanted() async throws {
+    @Test func noConnectionIsClosedIfDisabled() async throws {
         var configuration = self.short(1)
         configuration.limits.minimumSilence = nil
         try await withServer(configuration, makeRouter()) { server in
@@ -155,7 +155,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
     }
 
     #if os(Linux)
-    @Test func aClientBeyondTheShareOfItsAddressCostsNobodyAConnection() async throws {
+    @Test func aClientBeyondTheShareOfItsAddressClosesNoOtherConnection() async throws {
         var configuration = self.short(1)
         configuration.limits.maximumConnectionsPerAddress = 1
         try await withServer(configuration, makeRouter()) { server in

@@ -47,7 +47,7 @@ import Testing
         "[::1", "[::1]x", "[::1]:", "[::1]:65536", "[192.0.2.7]", "[192.0.2.7]:80", "[]", "[", "]", ":", "fe80::1%lo",
         "\"192.0.2.7\"", "for=192.0.2.7", "example.com", "192.0.2.7\0", "é", "192.0.2.7;192.0.2.8",
     ])
-    func whatIsNoAddressEndsTheList(element: String) throws {
+    func invalidAddressEndsTheList(element: String) throws {
         let alone = ForwardedFor([element], through: self.proxies)
         #expect(alone.client == nil && alone.malformed == element)
         // The proxies after it are trusted, but not the elements before it.

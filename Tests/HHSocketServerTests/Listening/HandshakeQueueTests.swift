@@ -34,7 +34,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(queue.waitingCount == 0 && queue.wakesAt == nil)
     }
 
-    @Test func nobodyOvertakesThoseThatWait() throws {
+    @Test func waitingHandshakesAreNotOvertaken() throws {
         var queue = Queue(maximum: 1)
         let entered = queue.enter(now: start)
         let first = try #require(entered)
@@ -77,7 +77,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(queue.next(now: wake)?.element == "second")
     }
 
-    @Test func onlySoManyBeginTogether() throws {
+    @Test func concurrentHandshakesAreBounded() throws {
         var queue = Queue(maximum: 1_000)
         for _ in 0..<Queue.startsTogether { #expect(queue.enter(now: start) != nil) }
         #expect(queue.enter(now: start) == nil)

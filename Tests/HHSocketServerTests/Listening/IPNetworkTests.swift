@@ -48,7 +48,7 @@ import Testing
         #expect(error?.message.hasPrefix("\"\(text)\" is not a network: ") == true)
     }
 
-    @Test func noNetworksHaveNobody() throws {
+    @Test func noNetworksContainNoAddress() throws {
         #expect(![IPNetwork]().contains(try SocketAddress(ipAddress: "::1", port: 1)))
         #expect(![try IPNetwork("::/0"), try IPNetwork("0.0.0.0/0")].contains(nil as SocketAddress?))
     }

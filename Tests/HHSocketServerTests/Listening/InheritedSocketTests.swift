@@ -59,7 +59,7 @@ import Darwin
         }
     }
 
-    @Test func whatDoesNotListenIsRefused() async throws {
+    @Test func socketThatDoesNotListenIsRefused() async throws {
         let pipe = try #require(Self.pipeEnd())
         defer { close(pipe) }
         for descriptor in [pipe, 1_000_000] {

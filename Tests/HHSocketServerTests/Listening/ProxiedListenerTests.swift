@@ -117,7 +117,7 @@ extension HostileClient {
         }
     }
 
-    @Test func elsewhereAHeaderIsBytesThatMakeNoSense() async throws {
+    @Test func elsewhereAHeaderIsMalformedBytes() async throws {
         let proxies = ServerProxies(proxyProtocol: [try IPNetwork("192.0.2.0/24")])
         try await self.with(proxies) { server in
             #expect(try await HostileClient.connect(to: server.address).addressSeen() == "own")
@@ -320,7 +320,7 @@ extension HostileClient {
     }
 
     @Test(arguments: [false, true])
-    func openingsFromElsewhereNameNobody(sharesPort: Bool) async throws {
+    func openingsFromElsewhereNameNoClient(sharesPort: Bool) async throws {
         let proxies = ServerProxies(forwardedFor: [try IPNetwork("192.0.2.0/24")])
         try await self.with(proxies, Self.listener(sharesPort: sharesPort)) { server in
             for forwardedFor in ["192.0.2.7", "nonsense"] {

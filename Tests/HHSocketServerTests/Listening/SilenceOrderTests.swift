@@ -10,7 +10,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 @Suite struct SilenceOrderTests {
     private var order = SilenceOrder<String>()
 
-    @Test mutating func whoCameFirstAndSaidNothingIsTheOldest() {
+    @Test mutating func firstSilentConnectionIsTheOldest() {
         #expect(order.oldest == nil)
         let first = order.insert("first", bytesReceived: 0, now: start)
         _ = order.insert("second", bytesReceived: 0, now: start + .seconds(1))

@@ -151,7 +151,7 @@ import Testing
         }
     }
 
-    @Test func whatIsAskedInAnotherWayIsRefused() async throws {
+    @Test func otherRequestsAreRefused() async throws {
         try await self.withEndpoint { endpoint, _ in
             #expect(try await self.get("/metrics", endpoint).status == "HTTP/1.1 404 Not Found")
             #expect(try await self.get("/", endpoint).body == "paths: /metrics /readyz /livez\n")

@@ -61,7 +61,7 @@ import Testing
         #expect(self.lines().last == "m 3.5")
     }
 
-    @Test func whatIsDestroyedIsWrittenNoMore() {
+    @Test func destroyedMetricsAreNoLongerWritten() {
         let kept = Counter(label: "a", dimensions: [("x", "1")], factory: self.metrics)
         let other = Counter(label: "a", dimensions: [("x", "2")], factory: self.metrics)
         other.destroy()
@@ -98,7 +98,7 @@ import Testing
     }
 
     /// Each name is exported with only one kind, and the number of series is bounded.
-    @Test func whatCannotBeExportedIsCounted() {
+    @Test func metricsThatCannotBeExportedAreCounted() {
         let metrics = PrometheusMetrics(maximumSeries: 2)
         Gauge(label: "a", factory: metrics).record(1)
         Recorder(label: "a", dimensions: [("x", "1")], factory: metrics).record(1)

@@ -13,7 +13,7 @@ import Testing
         return statistics
     }
 
-    @Test func whatIsCountedIsMovedCounterByCounter() {
+    @Test func countsAreMovedCounterByCounter() {
         var sum = self.counted(from: 1_000)
         var counted = self.counted(from: 1)
         counted.move(to: &sum)

@@ -30,7 +30,7 @@ private enum Room: ServerSessionKey {
 
 /// Handlers that misbehave, and their middleware.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerTests {
-    @Test func whatAHandlerThrowsIsInTheLogAndNotOnTheWire() async throws {
+    @Test func errorOfAHandlerIsLoggedAndNotSent() async throws {
         let log = InMemoryLogHandler()
         var configuration = SocketServer.Configuration()
         configuration.logger = Logger(label: "test", factory: { _ in log })
@@ -56,7 +56,7 @@ private enum Room: ServerSessionKey {
         }
     }
 
-    @Test func anAnswerAfterTheConnectionIsGoneHurtsNobody() async throws {
+    @Test func anAnswerAfterTheConnectionHasEndedDoesNoHarm() async throws {
         let started = Gate()
         let release = Gate()
         let returned = Gate()
@@ -184,7 +184,7 @@ private enum Room: ServerSessionKey {
     }
 
     @Test(arguments: [100, 101, 102] as [UInt32])
-    func whatIsUsedFirstIsOutermostForEveryKindOfHandler(type: UInt32) async throws {
+    func firstMiddlewareIsOutermostForEveryKindOfHandler(type: UInt32) async throws {
         let trail = NIOLockedValueBox<[String]>([])
         var router = Router()
         router.handleSynchronously(100) { request, _ in request.body }
@@ -276,7 +276,7 @@ private enum Room: ServerSessionKey {
         }
     }
 
-    @Test func whatASessionKeepsMayAskItWhenItGoes() async throws {
+    @Test func valuesOfASessionMayUseItWhenTheyAreReleased() async throws {
         let log = Watched<[String]>([])
         var router = Router()
         router.handleSynchronously(100) { request, context in

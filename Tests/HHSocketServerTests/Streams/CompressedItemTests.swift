@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(arguments: [HandlerExecutor.global, .connection])
-    func whatOnlyClaimsToBeCompressedIsAnswered303(_ executor: HandlerExecutor) async throws {
+    func falselyCompressedItemIsAnswered303(_ executor: HandlerExecutor) async throws {
         let notes = StreamNotes()
         try await withStreams(.init(), notes, features: Self.features, on: executor) { client, server in
             for garbage in [ByteBuffer(), ByteBuffer(string: "garbage"), ByteBuffer(repeating: 255, count: 100_000)] {
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    @Test func whatAHandlerHasOfAnItemCountsAsHeld() async throws {
+    @Test func itemInAHandlerCountsAsHeld() async throws {
         let (taken, next) = (Gate(), Gate())
         var router = makeStreamRouter()
         router.stream(StreamCall.read, .clientStreaming) { stream, _ in

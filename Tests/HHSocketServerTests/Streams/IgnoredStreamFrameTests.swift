@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test func creditsThatAreNoneAreIgnored() async throws {
+    @Test func invalidCreditsAreIgnored() async throws {
         try await withStreams(window: 34) { client, server in
             // Credit for a stream that is not open.
             await client.credit(50, 1_000)
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test func itemsAndCancelsOfNobodyAreIgnored() async throws {
+    @Test func itemsAndCancelsOfUnknownStreamsAreIgnored() async throws {
         try await withStreams { client, server in
             await client.item(50, "nobody's")
             await client.piece(FrameType.item, 50, length: 10)

@@ -10,7 +10,7 @@ import Testing
 
 /// Many streams on one connection.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ManyStreamsTests {
-    @Test func oneThatNobodyReadsStopsNoneOfAThousand() async throws {
+    @Test func oneUnreadStreamStopsNoneOfAThousand() async throws {
         let count = 1_000
         var configuration = SocketServer.Configuration.streaming { $0.maximumStreams = count }
         configuration.limits.maximumInFlightPerConnection = 2 * count

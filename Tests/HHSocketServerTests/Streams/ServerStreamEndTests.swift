@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    @Test func whatAHandlerThrowsIsTheFinalStatus() async throws {
+    @Test func errorOfAHandlerIsTheFinalStatus() async throws {
         var router = makeStreamRouter()
         router.mapErrors { $0 is CancellationError ? StatusError(.database) : nil }
         try await withServer(.init(), router) { server in

@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test(arguments: [HandlerExecutor.global, .connection])
-    func whatIsOpenWhenPatienceIsOverIsAnswered409(_ executor: HandlerExecutor) async throws {
+    func streamsOpenAfterTheGracePeriodAreAnswered409(_ executor: HandlerExecutor) async throws {
         let notes = StreamNotes()
         try await withStreams(.init(), notes, window: 17, on: executor) { client, server in
             try await client.open(StreamCall.hang, 50)

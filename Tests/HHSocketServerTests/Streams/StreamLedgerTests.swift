@@ -16,7 +16,7 @@ import Testing
     }
 
     @Test(arguments: Way.allCases)
-    func itemsThatNobodyTakesAreChargedUntilTheEnd(_ way: Way) async throws {
+    func untakenItemsAreChargedUntilTheEnd(_ way: Way) async throws {
         let notes = StreamNotes()
         try await withStreams(.init(), notes) { client, server in
             try await client.open(StreamCall.hang, 50)
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    @Test func whatWaitsForCreditIsCharged() async throws {
+    @Test func itemsWaitingForCreditAreCharged() async throws {
         try await withStreams(window: 1) { client, server in
             try await client.open(StreamCall.flood, 50, String(repeating: "x", count: 60_000))
             // The request, and the item.

@@ -93,7 +93,7 @@ import Testing
         }
     }
 
-    @Test func anOpeningWithABodyWhereTheClientStreamsIsNone() async throws {
+    @Test func anOpeningWithABodyIsInvalidWhereTheClientStreams() async throws {
         try await withStreams { client, server in
             for type in [StreamCall.gather, StreamCall.echo] {
                 try await client.open(type, 50, "body")

@@ -68,7 +68,7 @@ import Testing
         #expect(results.last == expected)
     }
 
-    @Test func whatIsNoHelloIsLeftToTLS() {
+    @Test func otherRecordsThanHelloAreLeftToTLS() {
         let hello = Self.hello(["h2"])
         #expect(self.read(ByteBuffer(string: "GET / HTTP/1.1\r\n\r\n")) == .unknown)
         for (index, byte) in [(0, UInt8(23)), (5, 2), (6, 0xFF)] {
@@ -113,7 +113,7 @@ import Testing
         return (passed, try channel.readOutbound(as: ByteBuffer.self), channel.isActive)
     }
 
-    @Test func whoOffersItIsLetThroughWithAllBytes() throws {
+    @Test func helloThatOffersTheProtocolPassesWithAllBytes() throws {
         var hello = Self.hello(["h2", "hhsocket"], recordLength: 20)
         var parts: [ByteBuffer] = []
         while let part = hello.readSlice(length: min(13, max(1, hello.readableBytes))) { parts.append(part) }
@@ -132,7 +132,7 @@ import Testing
         #expect(!isOpen)
     }
 
-    @Test func whatCannotBeReadIsPassedOn() throws {
+    @Test func unreadableHelloIsPassedOn() throws {
         let other = ByteBuffer(string: "no TLS")
         #expect(try self.gate([other]).passed == other)
         // Records of one byte each are not held forever.

@@ -47,7 +47,7 @@ import Testing
         return #expect(throws: SocketError.self) { try TLSService(tls) }?.message
     }
 
-    @Test func whatCannotWorkIsSaidAndTrapsNothing() throws {
+    @Test func invalidConfigurationsAreReportedWithoutTraps() throws {
         let server = try TestCertificate(.server)
         let other = try TestCertificate(.serverDB)
         let mixed = TLSIdentity(certificatePEM: server.certificatePEM, keyPEM: other.keyPEM)

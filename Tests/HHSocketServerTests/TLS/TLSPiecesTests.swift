@@ -83,7 +83,7 @@ import Testing
         #expect(self.recorder.flushes.count <= 4 + 4)
     }
 
-    @Test func whatIsNotFlushedWaits() {
+    @Test func unflushedWritesWait() {
         _ = self.write(1, 100_000)
         #expect(self.recorder.bytes.isEmpty)
         self.channel.flush()
@@ -118,7 +118,7 @@ import Testing
         #expect(self.recorder.flushes.allSatisfy { $0 <= TLSPieces.length })
     }
 
-    @Test func whatIsHeldFailsWithTheConnection() throws {
+    @Test func heldWritesFailWithTheConnection() throws {
         let held = self.write(1, 100_000)
         _ = self.channel.close()
         #expect(throws: ChannelError.self) { try held.wait() }

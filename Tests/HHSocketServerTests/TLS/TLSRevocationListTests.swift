@@ -51,7 +51,7 @@ import Testing
         (.pem("-----BEGIN X509 CRL-----\n!\n-----END X509 CRL-----\n"), "cannot be used"),
         (.der([0x30, 0x82, 0x01]), "cannot be used"),
     ])
-    func whatIsNoListIsSaid(list: TLSRevocationList, word: String) {
+    func invalidListIsReported(list: TLSRevocationList, word: String) {
         let error = #expect(throws: SocketError.self) { try CertificateRevocations([list]) }
         #expect(error?.code == .invalidArgument)
         #expect(error?.message.contains(word) == true, "\(error?.message ?? "")")

@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    @Test func noFileIsOpenForWritingWhileNobodyPuts() async throws {
+    @Test func noFileIsOpenForWritingWithoutAPut() async throws {
         let store = try FolderTransferStore(path: self.path)
         try await store.put("a", content(100))
         try await store.leave("b", content(100), after: 10)

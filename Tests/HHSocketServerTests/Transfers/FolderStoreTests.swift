@@ -468,7 +468,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     // MARK: What is announced and not sent
 
-    @Test func whatWasAnnouncedAndNeverCameLeavesNothing() async throws {
+    @Test func announcedContentThatNeverArrivesLeavesNothing() async throws {
         let unfinished = try await self.store.beginUnfinished(TransferPut("a", content(1_000))).writer
         #expect(self.files.names(in: "+unfinished").count == 2)
         await unfinished.close()

@@ -32,7 +32,7 @@ import Testing
         #expect(UnfinishedRecord(bytes: Self.hash.bytes) == nil)
     }
 
-    @Test func truncatedAndDamagedRecordsAreNone() {
+    @Test func truncatedAndDamagedRecordsAreRejected() {
         for bytes in [Self.unfinished.bytes, Self.hash.bytes] {
             for count in 0..<bytes.count {
                 #expect(UnfinishedRecord(bytes: Array(bytes.prefix(count))) == nil)

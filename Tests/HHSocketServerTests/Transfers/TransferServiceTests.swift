@@ -227,7 +227,7 @@ import Testing
         }
     }
 
-    @Test func whatIsNotThereIsNotFound() async throws {
+    @Test func missingFilesAreNotFound() async throws {
         try await withTransfers { calls, _, _ in
             let got = try await calls.get("a")
             #expect(got.failure == .notFound)

@@ -83,14 +83,14 @@ import Testing
         try Self.begin(Self.put(writer: 2), &ledger)
     }
 
-    @Test func onlySoManyWritersAreRemembered() throws {
+    @Test func rememberedWritersAreBounded() throws {
         var ledger = Self.ledger()
         for writer in 1...200 { try Self.begin(Self.put(writer: UInt64(writer)), &ledger) }
         #expect(ledger.entries["a"]?.record.superseded == (136...199).map { UInt64($0) })
         #expect(UnfinishedRecord(bytes: ledger.entries["a"]?.record.bytes ?? []) == ledger.entries["a"]?.record)
     }
 
-    @Test func anIdentityHasSoManyFiles() throws {
+    @Test func theFilesOfAnIdentityAreBounded() throws {
         var ledger = Self.ledger { $0.maximumFilesPerIdentity = 2 }
         try Self.begin(Self.put("a"), &ledger)
         try Self.begin(Self.put("b"), &ledger)
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func anIdentityHasSoManyBytes() throws {
+    @Test func theBytesOfAnIdentityAreBounded() throws {
         var ledger = Self.ledger { $0.maximumBytesPerIdentity = 150 }
         try Self.begin(Self.put("a", size: 100), &ledger)
         #expect { try ledger.plan(Self.put("b", size: 51), now: 0) } throws: { ($0 as? TransferError)?.code == .quota }
@@ -123,7 +123,7 @@ import Testing
         }
     }
 
-    @Test func allHaveSoManyFilesAndBytes() throws {
+    @Test func filesAndBytesAreBoundedInTotal() throws {
         var ledger = Self.ledger {
             $0.maximumFiles = 2
             $0.maximumBytes = 150

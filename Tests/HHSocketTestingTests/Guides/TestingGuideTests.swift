@@ -267,7 +267,7 @@ import Testing
     }
 
     @Test(arguments: Self.whatCanGoWrong.indices)
-    func whatGoesWrongForOneConnectionHarmsNoOther(index: Int) async throws {
+    func faultOfOneConnectionDoesNotAffectOthers(index: Int) async throws {
         let server = try await MockServer(seed: 7)
         server.once(101, Self.whatCanGoWrong[index])
         server.on(101, .echo)
@@ -351,7 +351,7 @@ import Testing
         self.endpoint = try #require(self.server.address)
     }
 
-    @Test func whatAServerDoesAboutWrongFrames() async throws {
+    @Test func reactionsOfAServerToWrongFrames() async throws {
         let client = try await HostileClient(to: endpoint)
         await client.perform(.request(101, serial: 50, "hello"))
         #expect(try await client.response().status == .ok)
@@ -363,7 +363,7 @@ import Testing
         try await client.ended()
     }
 
-    @Test func whatAServerDoesAboutWrongMessages() async throws {
+    @Test func reactionsOfAServerToWrongMessages() async throws {
         let port = endpoint.port
         let client = try await HostileClient(to: try Endpoint(url: "ws://127.0.0.1:\(port)/chat"))
         await client.perform(.text("hello").then(.webSocketFrame(.text("not masked").unmasked())))
@@ -372,7 +372,7 @@ import Testing
         try await client.ended()
     }
 
-    @Test func whatAServerDoesAboutWrongOpenings() async throws {
+    @Test func reactionsOfAServerToWrongOpenings() async throws {
         let url = try Endpoint(url: "ws://127.0.0.1:\(endpoint.port)/chat")
         let slow = try await HostileClient(to: url, opensWebSocket: false)
         await slow.perform(.opening(headers: ["Sec-WebSocket-Version": "12"], without: ["Origin"]).dribbled(bytes: 10))

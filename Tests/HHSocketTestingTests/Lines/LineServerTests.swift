@@ -75,7 +75,7 @@ import Testing
         link.disconnect()
     }
 
-    @Test func waitingInVainSaysWhatCame() async throws {
+    @Test func timedOutWaitReportsReceivedUnits() async throws {
         let server = try await LineServer()
         let link = self.link(to: server)
         link.send("something", completion: nil)

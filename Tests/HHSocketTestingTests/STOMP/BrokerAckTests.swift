@@ -155,7 +155,7 @@ import Testing
         #expect(broker.say(0, "UNSUBSCRIBE id:1").isEmpty)
     }
 
-    @Test func whatWasNotAcknowledgedGoesToOthersWhenTheConnectionEnds() {
+    @Test func unacknowledgedMessagesGoToOthersWhenTheConnectionEnds() {
         for end in ["DISCONNECT", "ACK id:wrong", "end"] {
             var broker = Self.broker("client", versions: [.v1_2, .v1_2])
             let first = Self.publish("a", &broker)

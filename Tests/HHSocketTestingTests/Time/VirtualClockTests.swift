@@ -23,7 +23,7 @@ import Testing
         for sleeper in sleepers { try await sleeper.value }
     }
 
-    @Test func nobodyWakesEarly() async throws {
+    @Test func noSleeperWakesEarly() async throws {
         let clock = VirtualClock()
         let sleeper = Task { try await clock.sleep(for: .seconds(10)) }
         try await clock.waitForSleepers()
@@ -36,7 +36,7 @@ import Testing
         try await sleeper.value
     }
 
-    @Test func oneLongStepWakesEverybodyWhoIsDue() async throws {
+    @Test func oneLongStepWakesAllDueSleepers() async throws {
         let clock = VirtualClock()
         let sleepers = (1...100).map { number in Task { try await clock.sleep(for: .seconds(number)) } }
         try await clock.waitForSleepers(100)

@@ -191,7 +191,7 @@ import Testing
         #expect(server.acceptedCount == 6)
     }
 
-    @Test func whatIsSentAtTheOpeningIsInItsWrite() async throws {
+    @Test func bytesSentWithTheOpeningAreInItsWrite() async throws {
         let server = try await MockWebSocketServer()
         server.onOpen(.text("welcome"))
         server.onOpen(number: 1, .glued(.ping("x"), .disconnect))

@@ -51,7 +51,7 @@ import Testing
     }
 
     /// Our decoder rejects such payloads regardless of the codec.
-    @Test func payloadsOverTheLimitAreNoCodecsAffair() throws {
+    @Test func payloadsOverTheLimitDoNotReachTheCodec() throws {
         let format = try WireFormat.faulty(.trustsLengths)
         try WireFormatVerifier(format).verify(Self.frames(.request, format), direction: .request)
     }

@@ -213,7 +213,7 @@ import Testing
         #expect(failure.reason == .closed)
     }
 
-    @Test(arguments: kinds) func whatIsNoProxyIsTold(kind: Proxy.Kind) async throws {
+    @Test(arguments: kinds) func serverThatIsNoProxyIsReported(kind: Proxy.Kind) async throws {
         let stranger = try await MockServer(.drop)
         stranger.onConnect(.raw(Array("SSH-2.0-OpenSSH_9.2\r\n".utf8)))
         let (host, port) = (stranger.endpoint.host, stranger.endpoint.port)

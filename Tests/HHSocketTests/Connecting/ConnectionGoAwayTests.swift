@@ -52,7 +52,7 @@ import Testing
     @Test func callLeavesAtOnceForAnotherServerAndTheOldConnectionDrainsThen() {
         var machine = self.ready()
         #expect(
-            self.goAway(&machine).texts == ["report a:1 goes away, for 10.0 s: restart", "leave 1", "put off"]
+            self.goAway(&machine).texts == ["report a:1 sent a go-away, for 10.0 s: restart", "leave 1", "put off"]
         )
         #expect(machine.state.description == "ready, a:1")
         #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 b:2"])
@@ -61,7 +61,7 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func whoHasNothingToSendLeavesAtARandomMomentOfTheTimeThatTheServerNames() throws {
+    @Test func idleClientLeavesAtARandomMomentWithinTheAnnouncedTime() throws {
         var seconds: [Double] = []
         for seed in 0..<500 as Range<UInt64> {
             var machine = self.ready(seed: seed)
@@ -223,7 +223,7 @@ import Testing
         #expect(self.goAway(&machine, for: nil, isAnnounced: false).isEmpty)
         _ = machine.reconnectSooner(now: self.start)
         let actions = self.goAway(&machine, for: .seconds(30)).texts
-        #expect(actions == ["report a:1 goes away, for 30.0 s: restart", "put off"])
+        #expect(actions == ["report a:1 sent a go-away, for 30.0 s: restart", "put off"])
         #expect(machine.nextDeadline == self.start + .seconds(30))
         _ = machine.reconnectSooner(now: self.start)
         #expect(try #require(machine.nextDeadline) <= self.start + .seconds(1))
@@ -294,7 +294,7 @@ import Testing
         #expect(waits.last.map { $0 >= .seconds(7) } == true, "\(waits)")
     }
 
-    @Test func whoeverWaitsForAServerToReturnIsToldWhenTheNetworkIsGone() {
+    @Test func waitForAServerEndsWhenTheNetworkIsLost() {
         var machine = self.ready([serverA])
         _ = self.goAway(&machine)
         _ = machine.connectionLost(self.id(1), lostError, now: self.start)
@@ -321,7 +321,7 @@ import Testing
         let actions = self.goAway(&machine).texts
         #expect(
             actions == [
-                "close 1", "report a:1 goes away, for 10.0 s: restart", "report connect failed draining",
+                "close 1", "report a:1 sent a go-away, for 10.0 s: restart", "report connect failed draining",
                 "report connecting to b:2, attempt 2", "open 2 b:2",
             ]
         )

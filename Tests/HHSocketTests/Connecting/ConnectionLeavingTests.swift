@@ -78,7 +78,7 @@ import Testing
         #expect(try self.waits(30, proves: nil).contains { $0 > .seconds(10) })
     }
 
-    @Test func whatIsSaidOfAnotherConnectionIsIgnored() throws {
+    @Test func reportsAboutOtherConnectionsAreIgnored() throws {
         var machine = self.readyMachine()
         _ = machine.connectionIsProved(self.second, now: self.start)
         #expect(machine.current?.isProved == false)

@@ -128,7 +128,7 @@ import Testing
         #expect(machine.state.description == "closed")
     }
 
-    @Test func whoGivesUpSaysWhyEachServerCouldNotBeReached() throws {
+    @Test func finalErrorNamesTheReasonOfEachServer() throws {
         var machine = self.machine(backoff: Backoff(maximumRounds: 2))
         _ = machine.connect(now: self.start)
         var now = self.start

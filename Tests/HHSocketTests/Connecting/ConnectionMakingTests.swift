@@ -191,7 +191,7 @@ import Testing
         #expect(machine.switchServer(to: serverB, now: self.start).deeds == ["close 3"])
     }
 
-    @Test func switchThatReachesNobodyStaysWhereItIs() {
+    @Test func switchThatReachesNoServerKeepsTheConnection() {
         var machine = self.ready()
         _ = machine.switchServer(to: serverB, now: self.start)
         let failed = machine.connectFailed(self.id(2), refused(serverB), now: self.start).texts
@@ -268,7 +268,7 @@ import Testing
         #expect(lost.deeds == ["lost 4 connectionLost", "offline networkUnreachable"])
     }
 
-    @Test func newPathProbesALiveConnectionAndADeadOneIsMadeAnewWithoutWaiting() {
+    @Test func newPathProbesALiveConnectionAndADeadOneIsReplacedWithoutWaiting() {
         var machine = self.ready()
         #expect(machine.networkChanged(isReachable: true, now: self.start).deeds == ["probe 1"])
         let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
@@ -288,7 +288,7 @@ import Testing
     @Test func serverOnThisMachineNeedsNoNetwork() {
         var machine = self.machine([serverA, self.local])
         _ = machine.connect(now: self.start)
-        #expect(machine.networkChanged(isReachable: false, now: self.start).texts == ["report the network is gone"])
+        #expect(machine.networkChanged(isReachable: false, now: self.start).texts == ["report the network was lost"])
         // The other server fails because of the network, and is not penalised.
         for _ in 0..<3 {
             let next = machine.connectFailed(
@@ -330,7 +330,7 @@ import Testing
         #expect(machine.nextDeadline != nil)
     }
 
-    @Test func whatIsKnownOfTheNetworkAtFirstChangesNothingUnlessThereIsNone() {
+    @Test func firstPathChangesNothingUnlessThereIsNoNetwork() {
         var machine = self.machine()
         _ = machine.connect(now: self.start)
         #expect(machine.networkIsKnown(isReachable: true, now: self.start).isEmpty)
@@ -341,7 +341,7 @@ import Testing
         _ = machine.connect(now: self.start)
         // The user has asked for a connection, which is tried once.
         let none = machine.networkIsKnown(isReachable: false, now: self.start)
-        #expect(none.texts == ["report the network is gone"])
+        #expect(none.texts == ["report the network was lost"])
         #expect(machine.connectFailed(self.id(1), refused(serverA), now: self.start).deeds == ["open 2 b:2"])
         _ = machine.connectFailed(self.id(2), refused(serverB), now: self.start)
         let over = machine.connectFailed(self.id(3), refused(serverC), now: self.start)

@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test func countBeginsAnewWithEachOpening() {
+    @Test func countStartsOverWithEachOpening() {
         var machine = self.machine(Self.short)
         var now = self.start
         _ = machine.connect(now: now)
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [nil, 3]) func whatHasRunOutBeginsAnewWithAsManyAttempts(attempts: Int?) {
+    @Test(arguments: [nil, 3]) func exhaustedAttemptsStartOverWithTheFullNumber(attempts: Int?) {
         var machine = self.machine(Self.short)
         _ = machine.connect(attempts: attempts, now: self.start)
         let waits = machine.waitsUntilItGivesUp(from: self.start)
@@ -95,7 +95,7 @@ import Testing
         }
     }
 
-    @Test func onlyWhatHasRunOutBeginsAnew() {
+    @Test func onlyExhaustedAttemptsStartOver() {
         var idle = self.machine(Self.short)
         #expect(idle.connectAgain(now: self.start).isEmpty)
         // The user's close, also after exhausted attempts.

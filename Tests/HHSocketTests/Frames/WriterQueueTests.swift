@@ -56,7 +56,7 @@ import Testing
         var count: Int { self.ends.withLockedValue { $0.values.reduce(0) { $0 + $1.count } } }
     }
 
-    @Test func whoWaitsLeavesByPriorityAndThenInOrderAsFarAsThereIsRoom() {
+    @Test func waitingFramesAreSentByPriorityAndThenInOrderWhileThereIsRoom() {
         let line = Line()
         for (serial, priority) in [(1, 0.5), (2, 0.75), (3, 0.5), (4, 0.25)] as [(UInt32, Float)] {
             #expect(line.append(serial, FramePriority(rawValue: priority)))
@@ -78,7 +78,7 @@ import Testing
         #expect(!line.append(6, length: 1))
     }
 
-    @Test func whoIsCancelledEndsOnceAndMakesRoom() {
+    @Test func cancelledWriterEndsOnceAndMakesRoom() {
         let line = Line()
         let writes = (0..<1_000 as Range<UInt32>).map { line.write($0) }
         for write in writes { #expect(line.append(write, limit: 10_000)) }
@@ -97,7 +97,7 @@ import Testing
         #expect(line.bytes == 0)
     }
 
-    @Test func whoIsCancelledBeforeItBeginsIsToldSo() {
+    @Test func writerCancelledBeforeItBeginsIsNotified() {
         var queue = WriterQueue()
         let write = PendingWrite(Frame(type: 16, serial: 7), .default)
         queue.cancel(write)

@@ -72,7 +72,7 @@ import Testing
 
     // MARK: Priority
 
-    @Test func whatWaitsLeavesByPriorityAndAnswersToPingsBeforeAll() async throws {
+    @Test func waitingFramesAreSentByPriorityAndAnswersToPingsFirst() async throws {
         let server = try await self.sleepingServer()
         // Everything is taken at once, so that only the queue determines the order.
         let socket = self.socket(server, WritePolicy(highWaterMark: .max))
@@ -146,7 +146,7 @@ import Testing
         #expect(try await server.received(2).map(\.serial) == [50, 52])
     }
 
-    @Test func whoWaitsIsBoundedToo() async throws {
+    @Test func waitingWritersAreBoundedToo() async throws {
         let server = try await self.sleepingServer()
         let socket = self.socket(server, WritePolicy(highWaterMark: 1_000)) { $0.maximumQueuedBytes = 2_000 }
         try await self.connect(socket)
@@ -162,7 +162,7 @@ import Testing
         #expect((51...56).filter { writers.isSent($0) }.count == 3)
     }
 
-    @Test func whoIsCancelledWhileItWaitsSendsNothing() async throws {
+    @Test func writerCancelledWhileItWaitsSendsNothing() async throws {
         let server = try await self.sleepingServer()
         let socket = self.socket(server, WritePolicy(highWaterMark: 1_000))
         try await self.connect(socket)
@@ -179,7 +179,7 @@ import Testing
         #expect(try await server.received(2).map(\.serial) == [50, 52])
     }
 
-    @Test func whoWaitsForRoomFailsWithTheConnection() async throws {
+    @Test func writerWaitingForRoomFailsWithTheConnection() async throws {
         let server = try await self.sleepingServer()
         let socket = self.socket(server, WritePolicy(highWaterMark: 1_000)) {
             $0.writeStallTimeout = .milliseconds(300)
@@ -193,7 +193,7 @@ import Testing
         #expect(writers.error(51)?.serial == 51)
     }
 
-    @Test func whoWaitsForRoomGoesOnWithTheNextConnectionWhereItMay() async throws {
+    @Test func writerWaitingForRoomContinuesOnTheNextConnectionIfAllowed() async throws {
         let server = try await self.sleepingServer()
         server.onConnect(number: 1, .drop)
         let socket = self.socket(server, WritePolicy(highWaterMark: 1_000, whenNotReady: .wait)) {
@@ -264,7 +264,7 @@ import Testing
 
     // MARK: No connection
 
-    @Test func whatIsWrittenBeforeTheConnectionIsReadyLeavesInOrderAfterTheGate() async throws {
+    @Test func framesWrittenBeforeTheConnectionIsReadyAreSentInOrderAfterTheGate() async throws {
         let server = try await MockServer(.echo)
         let gate = Gate()
         let socket = self.socket(server, WritePolicy(whenNotReady: .wait)) {
@@ -300,7 +300,7 @@ import Testing
         #expect(error?.code == .notConnected)
     }
 
-    @Test func whoWaitsForAConnectionLearnsWhyThereWillBeNone() async throws {
+    @Test func writerWaitingForAConnectionReceivesTheReasonOfTheFailure() async throws {
         let server = try await MockServer(.drop)
         await server.shutdown()
         let socket = self.socket(server, WritePolicy(whenNotReady: .wait)) { $0.backoff.maximumRounds = 2 }

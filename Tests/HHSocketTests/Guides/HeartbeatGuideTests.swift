@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func recipesDoWhatIsSaidOfThem() async throws {
+    @Test func recipesWorkAsDescribed() async throws {
         let server = try await MockServer(.echo)
         var configuration = Assignments(servers: [server.endpoint])
         let usual = try #require(configuration.socket.heartbeat)

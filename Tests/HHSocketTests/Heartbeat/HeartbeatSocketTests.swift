@@ -51,7 +51,7 @@ import Testing
         return policy
     }
 
-    @Test func payloadIsMadeAnewForEachPing() async throws {
+    @Test func payloadIsMadeForEachPing() async throws {
         let server = try await MockServer(.echo)
         let socket = self.socket(server, self.counting { ByteBuffer(string: "ping \($0)") })
         socket.connect()

@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func whatZlibCompressesIsReadHere() throws {
+    @Test func outputOfZlibIsDecompressed() throws {
         for body in Self.bodies() {
             let compressed = try Oracle.compress(body)
             #expect(try self.inflate(compressed, limit: 1 << 20) == ByteBuffer(bytes: body))

@@ -64,7 +64,7 @@ import Testing
     // MARK: There and back
 
     @Test(arguments: [0, 1, 7, 1_023, 1_024, 5_000, 100_000])
-    func whatIsSealedIsOpened(_ length: Int) throws {
+    func sealedEnvelopesAreOpened(_ length: Int) throws {
         let body = ByteBuffer(bytes: (0..<length).map { UInt8(truncatingIfNeeded: $0 / 7) })
         let values = self.metadata {
             $0.values = ["a": "", "b": "ü"]
@@ -201,7 +201,7 @@ import Testing
         }
     }
 
-    @Test func metadataThatIsNoneIsRefused() throws {
+    @Test func malformedMetadataIsRejected() throws {
         let error = #expect(throws: EnvelopeError.self) {
             try self.open((77 | FrameType.metadataFlag, buffer(hex: "00000001 0a")))
         }

@@ -131,7 +131,7 @@ import Testing
     }
 
     /// Fields over a limit are not decoded: neither features nor unknown fields.
-    @Test func whatIsOverTheLimitsCostsNothing() throws {
+    @Test func helloOverTheLimitsCostsNothing() throws {
         let feature: [UInt8] = [0x12, 8] + Array("metadata".utf8)
         let empty = [[UInt8]](repeating: [0x12, 0], count: 60_000).flatMap(\.self)
         let unknown: [UInt8] = [0x7A, 0x64] + [UInt8](repeating: 1, count: 100)

@@ -32,7 +32,7 @@ import Testing
         #expect(beats.tick(now: self.at(10)) == .peerIsDead(silentFor: .seconds(5)))
     }
 
-    @Test func whileReadingIsSuspendedNobodyDiesAndBeatsGoOn() {
+    @Test func whileReadingIsSuspendedNoPeerIsDeadAndBeatsContinue() {
         var beats = Beats(ourSilence: .seconds(2), theirSilence: .seconds(5), now: self.start)
         #expect(beats.setReading(isSuspended: true, now: self.at(1)) == nil)
         #expect(beats.tick(now: self.at(2)) == .beat)
@@ -129,7 +129,7 @@ import Testing
 
 /// The waiting line of work that no link has begun.
 @Suite struct WaitingLineTests {
-    @Test func whoComesBackStandsBeforeItsEquals() {
+    @Test func returnedUnitPrecedesItsEquals() {
         var line = WaitingLine<String>(maximumCount: 5, maximumBytes: 100)
         line.append("new", .default, cost: 10)
         line.append("urgent", .high, cost: 10)

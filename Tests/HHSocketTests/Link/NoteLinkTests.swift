@@ -44,7 +44,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func whatWaitsIsBoundedAndLeavesByPriority() async throws {
+    @Test func waitingNotesAreBoundedAndSentByPriority() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
             for number in 1...3 { client.send(.text("\(number)")) }
@@ -59,7 +59,7 @@ import Testing
     }
 
     /// The server does not read, and then the connection is lost. The note that was being sent may have arrived.
-    @Test func whatHasNotBegunToLeaveReturnsToTheFrontOfTheLine() async throws {
+    @Test func unsentNotesReturnToTheFrontOfTheLine() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
             try await self.connect(client, to: server)
@@ -251,7 +251,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func bytesThatMakeNoSenseEndTheConnection() async throws {
+    @Test func malformedBytesEndTheConnection() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
             try await self.connect(client, to: server)

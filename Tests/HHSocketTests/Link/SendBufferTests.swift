@@ -69,7 +69,7 @@ import Testing
         #expect(self.buffer.waitingBytes == 0)
     }
 
-    @Test mutating func whatWaitsIsBoundedAndOneOfAnySizeMay() {
+    @Test mutating func waitingUnitsAreBoundedAndOneOfAnySizeMayWait() {
         #expect(self.append(.blob(1 << 20, lane: 1)) == .queued)
         #expect(self.append(.text("x")) == .refused)
         _ = self.pullAll()
@@ -100,7 +100,7 @@ import Testing
         #expect(received == ["text high", "blob of 2000", "blob of 3000", "text low"])
     }
 
-    @Test mutating func whatHasNotBegunIsGivenBackInOrder() {
+    @Test mutating func unsentUnitsAreReturnedInOrder() {
         _ = self.append(.blob(3_000, lane: 1), isOpen: true)
         _ = self.append(.text("two"))
         _ = self.append(.text("one"), .high)

@@ -22,7 +22,7 @@ import Testing
         #expect(turns.turnEnded(began: now, now: now + .microseconds(20)) != nil)
     }
 
-    @Test func idleLoopAndReadsBeginTheTimeAnew() {
+    @Test func idleLoopAndReadsResetTheTime() {
         var turns = TaskTurns()
         var now = Self.start
         for _ in 0..<100 {

@@ -21,7 +21,7 @@ import Testing
         #expect(self.path(self.ethernet).name == "eth0")
     }
 
-    @Test func whatCannotReachOthersIsNoNetwork() {
+    @Test func interfaceWithoutReachIsNoNetwork() {
         #expect(!self.path().isReachable)
         #expect(!self.path(self.loopback).isReachable)
         var interface = self.ethernet

@@ -107,7 +107,7 @@ import Testing
         #expect(changes == [self.cellular, self.wifi].map { $0.name ?? "?" }, "\(socket.history)")
     }
 
-    @Test func deadConnectionIsNoticedOnAnotherPathAndMadeAnewWithoutWaiting() async throws {
+    @Test func deadConnectionIsNoticedOnAnotherPathAndReplacedWithoutWaiting() async throws {
         let server = try await MockServer(.drop)
         server.on(FrameType.heartbeat, .drop)
         let monitor = ManualNetworkMonitor(self.wifi)

@@ -52,7 +52,7 @@ import Testing
                 2026-11-21T12:00:04.000Z left 10.0.0.2:7000 after 2 h 5 min ready for 10.0.0.1:7000
                 2026-11-21T12:00:05.000Z left 10.0.0.2:7000 for another server
                 2026-11-21T12:00:06.000Z the app went to the background
-                2026-11-21T12:00:07.000Z the app came to the foreground
+                2026-11-21T12:00:07.000Z the app returned to the foreground
                 2026-11-21T12:00:08.000Z the network was lost
                 2026-11-21T12:00:09.000Z the network changed
                 2026-11-21T12:00:10.000Z the network changed to Wi-Fi

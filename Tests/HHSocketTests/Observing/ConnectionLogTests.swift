@@ -77,7 +77,7 @@ import Testing
         )
     }
 
-    @Test func whoListensToWarningsHearsOnlyThatAttemptsHaveStopped() {
+    @Test func onlyStoppedAttemptsAreLoggedAsWarnings() {
         let refused = SocketError(.connectionRefused, message: "refused", endpoint: self.a)
         let lines = self.lines(
             .info,

@@ -122,7 +122,7 @@ import Testing
         "HTTP/1.1 2000 OK\r\n", "HTTP/1.1 -20 OK\r\n", "HTTP/1.1 099 OK\r\n", "HTTP/1.1 ٢٠٠\r\n", "\r\n",
         "HTTP/1.1\r\n",
     ])
-    func whatIsNoHTTPIsKnown(text: String) {
+    func otherProtocolsThanHTTPAreRecognised(text: String) {
         for pieces in splits(of: Array(text.utf8)) {
             #expect(negotiate(self.negotiation(), pieces).end == .failed(.notAProxy))
         }

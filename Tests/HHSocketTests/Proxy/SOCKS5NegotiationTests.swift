@@ -172,7 +172,7 @@ import Testing
     }
 
     @Test(arguments: ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH", "\u{4}", "\0"])
-    func whatIsNoSOCKS5IsKnownByItsFirstByte(text: String) throws {
+    func otherProtocolsThanSOCKS5AreRecognisedByTheFirstByte(text: String) throws {
         let negotiation = try #require(SOCKS5Negotiation(to: Endpoint(host: "a", port: 1), credentials: nil))
         for pieces in splits(of: Array(text.utf8)) {
             #expect(negotiate(negotiation, pieces).end == .failed(.notAProxy))
@@ -180,7 +180,7 @@ import Testing
         #expect(negotiate(negotiation, [[5, 0], Array(text.utf8)]).end == .failed(.notAProxy))
     }
 
-    @Test func whatTheFormatHasNoRoomForIsRefused() throws {
+    @Test func tooLongValuesAreRefused() throws {
         let longest = String(repeating: "a", count: 255)
         func makes(_ host: String, _ user: String, _ password: String) -> Bool {
             let credentials = Proxy.Credentials(user: user, password: password)

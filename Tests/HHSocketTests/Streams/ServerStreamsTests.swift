@@ -114,7 +114,7 @@ import Testing
         #expect(server.frames().summary == ["1000 50 302 0"])
     }
 
-    @Test func endsAndCreditsForNobodyAreIgnored() throws {
+    @Test func endsAndCreditsOfUnknownStreamsAreIgnored() throws {
         var server = ServerSide()
         server.end(49)
         let id = try server.open(50)
@@ -152,7 +152,7 @@ import Testing
         #expect(server.streams.receiveWindow.untaken == 0)
     }
 
-    @Test func whatExceedsTheConnectionsBytesIsAnswered503() throws {
+    @Test func payloadBeyondTheConnectionsBytesIsAnswered503() throws {
         var server = ServerSide(StreamTerms()) { $0.maximumHeldBytes = 1_000 }
         for serial in [50, 51] as [UInt32] { _ = try server.open(serial) }
         server.item(50, 484, flags: self.more)
@@ -201,7 +201,7 @@ import Testing
         #expect(server.streams.heldBytes == 0)
     }
 
-    @Test func whatRemainsOfAFailedPayloadIsSwallowed() {
+    @Test func restOfAFailedPayloadIsSwallowed() {
         let failures: [(PayloadFailure, Status, (inout ServerSide) -> Void)] = [
             (
                 .damaged, .lostPacket,
@@ -302,7 +302,7 @@ import Testing
         #expect(server.frames().isEmpty)
     }
 
-    @Test func itemsThatNobodyWantsAreTakenAtOnce() throws {
+    @Test func unwantedItemsAreTakenAtOnce() throws {
         var server = ServerSide(StreamTerms(server: StreamWindows(stream: 1_000, connection: 1_000)))
         let id = try server.open(50)
         server.item(50, 84)

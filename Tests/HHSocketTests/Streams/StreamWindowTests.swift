@@ -151,7 +151,7 @@ import Testing
         #expect(window.grant() == 320_000)
     }
 
-    @Test func whoAnnouncedLittleMayGrantMore() {
+    @Test func sideThatAnnouncedLittleMayGrantMore() {
         var window = ReceiveWindow(1)
         #expect(window.receive(16) == false)
         #expect(window.widen(to: 1_000) == 1_000)

@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    @Test func itIsDoneHereIfNobodyHasBegun() {
+    @Test func workIsDoneHereIfNoThreadHasBegun() {
         let work = self.work()
         #expect(work.finish() == 7)
         // A late thread does nothing.
@@ -27,7 +27,7 @@ import Testing
         #expect(self.count.withLockedValue { $0 } == 1)
     }
 
-    @Test func whatAnotherThreadHasBegunIsWaitedFor() {
+    @Test func workThatAnotherThreadHasBegunIsAwaited() {
         let (begun, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         let work = self.work {
             begun.signal()

@@ -54,7 +54,7 @@ import Testing
         #expect(self.setup(format, .request, use).decode(pieces).frames == frames)
     }
 
-    @Test func whatTheRulesDoNotHaveIsDropped() throws {
+    @Test func framesWithoutARuleAreDropped() throws {
         let rules = WireFormat.Rules(name: "bare", hasStatus: false, responsesHaveType: false)
         let format = try WireFormat(codec: NetstringCodec(), rules: rules)
         #expect(!format.hasStatus)

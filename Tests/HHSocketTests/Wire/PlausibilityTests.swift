@@ -33,7 +33,7 @@ import Testing
     }
 
     @Test(arguments: setups)
-    func afterAWrongChecksumATypeThatNobodyUsesEndsTheStream(_ setup: DecoderSetup) {
+    func afterAWrongChecksumAnUnusedTypeEndsTheStream(_ setup: DecoderSetup) {
         for type in [0x2000_0000, 0x4000_0010, 0x8000_03E8, .max] as [UInt32] {
             let stream =
                 Self.corrupt(Frame(type: 1000, serial: 50), setup) + Self.sound(Frame(type: type, serial: 51), setup)

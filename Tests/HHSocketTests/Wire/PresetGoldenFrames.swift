@@ -223,7 +223,7 @@ extension GoldenFrame {
         (.tgcd, Frame(type: 0, serial: 50, status: .ok), false),
         (.mars, Frame(type: 6, serial: 0xFFFF_FFFF), false),
     ])
-    func whatAClientTakesForAPing(format: WireFormat, frame: Frame, isPing: Bool) {
+    func pingsThatAClientRecognises(format: WireFormat, frame: Frame, isPing: Bool) {
         #expect(format.isServerPing(frame) == isPing)
     }
 

@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(arguments: 0..<20)
-    func whatIsEncodedIsDecodedAtEverySplit(part: Int) throws {
+    func encodedFramesAreDecodedAtEverySplit(part: Int) throws {
         let count = scaled(10)
         for seed in UInt64(part * count)..<UInt64(part * count + count) {
             var random = SeededGenerator(seed: 1_000 + seed)

@@ -32,7 +32,7 @@ import Testing
     }
 
     /// A server's own status is not confused with one of ours that has its number.
-    @Test func whatIsTakenTakesWhatBecameFree() throws {
+    @Test func takenStatusesExchangeTheirNumbers() throws {
         let map = try self.format(ok: 0, [1: .unknown])
         #expect(map.decoded(404) == Status(rawValue: 1))
         #expect(map.encoded(Status(rawValue: 1)) == 404)
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test func whatTheFieldDoesNotHoldIsWrittenAsAnError() throws {
+    @Test func statusesThatTheFieldCannotHoldAreWrittenAsAnError() throws {
         let narrow = try self.format(ok: 0, [:], bytes: 1)
         #expect(narrow.encoded(.draining) == 255)
         #expect(narrow.encoded(.unknown) == 255)

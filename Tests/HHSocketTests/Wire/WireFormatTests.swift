@@ -381,7 +381,7 @@ import Testing
         #expect(try FormatSchema.complaints(about: json) == [])
     }
 
-    @Test func whatIsLeftOutIsAsInTheStandardFormatOrNotThere() throws {
+    @Test func omittedPartsAreAsInTheStandardFormatOrAbsent() throws {
         let json = """
             {"request": ["type", "serial", "length"], "response": ["type", "serial", "length"], "checksum": "adler32"}
             """

@@ -85,7 +85,7 @@ struct ActiveMQTests {
         (.v1_0, .client), (.v1_1, .client), (.v1_2, .client), (.v1_1, .clientIndividual), (.v1_2, .clientIndividual),
     ]
 
-    @Test(arguments: Self.modes) func whatIsNotAcknowledgedComesAgain(
+    @Test(arguments: Self.modes) func unacknowledgedMessagesAreRedelivered(
         version: STOMPVersion,
         mode: STOMPAckMode
     ) async throws {

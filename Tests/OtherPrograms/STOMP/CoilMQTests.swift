@@ -127,7 +127,7 @@ struct CoilMQTests {
     }
 
     /// The broker answers with ERROR, and stops reading.
-    @Test func errorIsToldAndTheConnectionMadeAnew() async throws {
+    @Test func errorIsReportedAndTheConnectionIsReplaced() async throws {
         let (client, events) = try await self.connect(.v1_1, Self.server.value)
         let subscription = try client.subscribe(to: self.queue.destination, ack: .client)
         try await client.send("x", to: self.queue.destination, receipt: true)

@@ -105,7 +105,7 @@ extension RabbitMQTests {
         }
 
         /// As if its process had died: no UNSUBSCRIBE and no DISCONNECT is sent.
-        @Test(arguments: Broker.Door.allCases) func whatAReleasedClientHadNotAcknowledgedComesAgain(
+        @Test(arguments: Broker.Door.allCases) func unacknowledgedMessagesOfAReleasedClientAreRedelivered(
             door: Broker.Door
         ) async throws {
             let way = Way(door: door, version: .v1_2)

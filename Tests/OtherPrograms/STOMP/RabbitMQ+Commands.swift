@@ -149,7 +149,7 @@ extension RabbitMQTests {
         }
 
         /// The signal may come at any message.
-        @Test(arguments: ["client", "client-individual"]) func whatWasPrintedBeforeASignalIsAcknowledged(
+        @Test(arguments: ["client", "client-individual"]) func messagesPrintedBeforeASignalAreAcknowledged(
             ack: String
         ) async throws {
             let queue = TestQueue()

@@ -122,7 +122,7 @@ extension RabbitMQTests {
 
         /// Only the rejected subscription fails, regardless of the number of others and of its time, and the connection
         /// stays. On a WebSocket RabbitMQ gives no reason.
-        @Test func whatAUserMayNotDoFailsAlone() async throws {
+        @Test func forbiddenOperationFailsAlone() async throws {
             let node = try await RabbitMQ.shared
             let user = "restricted-\(UUID())"
             try await node.control("add_user", user, "restricted")

@@ -75,7 +75,7 @@ extension RabbitMQTests {
         }
 
         /// STOMP 1.0 cannot express these headers, so the frames are rejected before they are sent.
-        @Test func whatAVersionCannotCarryIsRefusedAndHarmsNothing() async throws {
+        @Test func framesThatAVersionCannotExpressAreRefusedWithoutHarm() async throws {
             let queue = TestQueue()
             let (client, events) = try await RabbitMQ.shared.clientWithEvents(.stomp, .v1_0)
             try await events.opened()

@@ -10,7 +10,7 @@ extension RabbitMQTests {
     @Suite(.tags(.io)) struct RabbitMQTransactions {
         private struct Regret: Error {}
 
-        @Test(arguments: Way.all) func whatIsCommittedArrivesTogether(way: Way) async throws {
+        @Test(arguments: Way.all) func committedMessagesArriveTogether(way: Way) async throws {
             let queue = TestQueue()
             let node = try await RabbitMQ.shared
             let client = try node.client(way.door, way.version)

@@ -10,9 +10,9 @@ extension SocketClient.Configuration {
     package static func chat(servers: [Endpoint], tls: ClientTLS?, tokens: SessionTokens) -> Self {
         var configuration = Self(servers: servers)
         configuration.socket.tls = tls
-        // Tells each new connection who the user is, before anything else is sent.
+        // Authenticates the user on each new connection before anything else is sent.
         configuration.hello = HelloPolicy(isRequired: true) { try await tokens.forConnection() }
-        // For a token that expires while the connection lasts: all rejected calls get one new token, and are made
+        // For a token that expires while the connection lasts: all refused calls get one new token, and are made
         // again.
         configuration.interceptors = [
             TokenInterceptor {

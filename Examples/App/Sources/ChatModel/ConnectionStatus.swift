@@ -8,7 +8,7 @@ package enum ConnectionStatus: Hashable, Sendable {
     /// The first connection is being made.
     case connecting
     case online
-    /// The connection was lost, or cannot be made; the client keeps trying by itself.
+    /// The connection was lost, or cannot be made; the client keeps trying.
     case offline
     /// The client has stopped trying, because the user has to sign in.
     case signedOut

@@ -24,7 +24,7 @@ package actor SessionTokens {
 
     /// - Parameters:
     ///   - saved: The token of the last run, from the keychain; nil for none.
-    ///   - fetch: Gets a new one, from wherever the user signs in. Throws if the user has to sign in again.
+    ///   - fetch: Gets a new one from the service at which the user signs in. Throws if the user must sign in again.
     package init(saved: Token? = nil, fetch: @escaping @Sendable () async throws -> Token) {
         self.token = saved
         self.fetch = fetch
@@ -32,7 +32,7 @@ package actor SessionTokens {
 
     /// The token for a new connection; a new one if the last expires within a minute.
     ///
-    /// - Throws: A refusal that stops the client's attempts, if there is none: the user has to sign in.
+    /// - Throws: A refusal that stops the client's attempts if there is no token: the user has to sign in.
     package func forConnection() async throws -> [UInt8] {
         do {
             return Array(try await self.valid().text.utf8)

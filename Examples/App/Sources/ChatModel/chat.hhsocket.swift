@@ -14,17 +14,17 @@ import HHSocketRPC
 // protoc-gen-hhsocket of that version.
 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-/// Something that somebody says.
+/// The text that a member of the room sends.
 package struct Chat_Message: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Message", """
         1 author string
         2 text string
         """)
 
-    /// Who says it.
+    /// The name of the sender.
     package var author: String = ""
 
-    /// What is said; at most 1,000 characters.
+    /// The text; at most 1,000 characters.
     package var text: String = ""
 
     /// Fields that this version of the message does not know; kept when it is sent on.
@@ -49,17 +49,17 @@ package struct Chat_Message: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// What the server made of a message.
+/// The server's answer to a message.
 package struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Receipt", """
         1 number uint64
         2 at message optional
         """, types: [HHSocketMessage.Google_Protobuf_Timestamp.self])
 
-    /// Counts the room's messages, from 1.
+    /// The number of the message in the room, from 1.
     package var number: UInt64 = 0
 
-    /// When the server got it.
+    /// The time at which the server received it.
     package var at: HHSocketMessage.Google_Protobuf_Timestamp {
         get { self._at ?? HHSocketMessage.Google_Protobuf_Timestamp() }
         set { self._at = newValue }
@@ -94,7 +94,7 @@ package struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Sent to everyone in the room when somebody has said something.
+/// A message that was sent to the room, pushed to all its members.
 package struct Chat_Note: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Note", """
         1 number uint64
@@ -137,7 +137,7 @@ package struct Chat_Note: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// What has been said.
+/// The room's latest messages.
 package struct Chat_History: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.History", """
         1 notes message repeated
@@ -165,7 +165,7 @@ package struct Chat_History: HHSocketMessage.ProtobufMessage {
     }
 }
 
-/// Somebody begins to type, or gives it up. Whoever says something does not type any more either.
+/// Reports that a member starts or stops typing. Sending a message also ends typing.
 package struct Chat_Typing: HHSocketMessage.ProtobufMessage {
     package static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Typing", """
         1 author string
@@ -199,11 +199,11 @@ package struct Chat_Typing: HHSocketMessage.ProtobufMessage {
 }
 
 extension Chat_Note: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     package static let pushType: UInt32 = 2001
 }
 
-/// A room in which everybody hears everybody.
+/// A room whose members receive each other's messages.
 package enum Chat_Chat {
     /// The full name, `chat.Chat`.
     package static let serviceName = "chat.Chat"
@@ -227,24 +227,24 @@ package enum Chat_Chat {
 extension Chat_Chat {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     package protocol ClientProtocol: Sendable {
-        /// Says something to all who are there.
+        /// Sends a message to the room.
         nonisolated(nonsending) func send(
             _ request: Chat_Message,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt
 
-        /// What was said last.
+        /// Returns the latest messages.
         nonisolated(nonsending) func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_History
 
-        /// Tells the others when one types, and hears when they do.
+        /// Reports to the other members when this one is typing, and receives their reports.
         nonisolated(nonsending) func compose(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -253,33 +253,33 @@ extension Chat_Chat {
 }
 
 extension Chat_Chat.ClientProtocol {
-    /// Says something to all who are there.
+    /// Sends a message to the room.
     package nonisolated(nonsending) func send(
         _ request: Chat_Message
     ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
         try await self.send(request, options: .init())
     }
 
-    /// What was said last.
+    /// Returns the latest messages.
     package nonisolated(nonsending) func recall(
         _ request: HHSocketMessage.Google_Protobuf_Empty
     ) async throws(HHSocketRPC.SocketError) -> Chat_History {
         try await self.recall(request, options: .init())
     }
 
-    /// Tells the others when one types, and hears when they do.
+    /// Reports to the other members when this one is typing, and receives their reports.
     package nonisolated(nonsending) func compose() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing> {
         try await self.compose(options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     package func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Chat_Chat {
-    /// Calls the service.
+    /// A client of the service.
     package struct Client: ClientProtocol {
         /// The client that makes the calls.
         package let client: HHSocketRPC.SocketClient
@@ -316,15 +316,15 @@ extension Chat_Chat {
 }
 
 extension Chat_Chat {
-    /// Answers calls by the handlers that a test gives it. A call without one throws.
+    /// Answers calls with the handlers that a test sets. A call without a handler throws.
     package struct MockClient: ClientProtocol {
-        /// Answers `send`.
+        /// The handler of `send`.
         package var onSend: (@Sendable (Chat_Message) async throws -> Chat_Receipt)?
-        /// Answers `recall`.
+        /// The handler of `recall`.
         package var onRecall: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> Chat_History)?
-        /// Answers `compose`.
+        /// The handler of `compose`.
         package var onCompose: (@Sendable () async throws -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>)?
-        /// Sends to every sequence of pushes that was got from this mock.
+        /// Sends pushes to every sequence that this mock has returned.
         package let pushSource = HHSocketRPC.MockPushes()
 
         package init() {}

@@ -29,7 +29,7 @@ final class ChatViewController: UIViewController {
             self.banner.text = self.model.status.banner
             self.lastNote.text = self.model.notes.last?.message.text
         } onChange: { [weak self] in
-            // Called before the change, on whatever thread makes it.
+            // Called before the change, on the thread that makes it.
             Task { @MainActor in self?.update() }
         }
     }

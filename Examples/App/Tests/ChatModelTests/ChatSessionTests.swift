@@ -73,7 +73,7 @@ import Testing
         try await eventually("online") { app.model.status == .online }
         await app.model.send()
         try await eventually("the history") { app.model.notes.count == 1 && app.model.unsent.isEmpty }
-        // The first token for hello and the calls, the second for all rejected calls.
+        // The first token for hello and the calls, the second for all refused calls.
         #expect(await source.count == 2)
         #expect(app.model.status == .online)
         await app.close()

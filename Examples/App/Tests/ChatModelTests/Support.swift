@@ -5,7 +5,7 @@ import HHSocketRPC
 import HHSocketTesting
 import Testing
 
-/// A test waited for something in vain.
+/// The error of a test that waited too long.
 struct Unfulfilled: Error, CustomStringConvertible {
     var description: String
 }

@@ -17,7 +17,7 @@ func makeRouter(_ board: Board, _ announcements: Announcements, _ metrics: Prome
     router.use(MetricsMiddleware(factory: metrics))
     router.use(LoggingMiddleware(level: .info))
     router.use(AuthenticationMiddleware())
-    // Adds a notice, which all clients are told by a push of type 2001.
+    // Adds a notice, which is pushed to all clients with type 2001.
     router.handle(101, limits: RouteLimits(maximumBodyLength: 1_024, timeout: .seconds(5))) { request, context in
         let notice = "\(context.session.identity ?? "nobody"): \(String(buffer: request.body))"
         await board.add(notice)

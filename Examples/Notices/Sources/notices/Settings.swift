@@ -73,7 +73,7 @@ struct Settings {
         configuration.metricsFactory = metrics
         configuration.shutdown.gracePeriod = .seconds(20)
         configuration.limits.requestRatePerIdentity = RequestRate(perSecond: 50, burst: 200)
-        // Clients prove who they are by the token of their hello.
+        // Clients authenticate with the token of their hello.
         configuration.hello.isRequired = true
         configuration.hello.authenticate = { [users] token, _ in
             guard let user = users[String(decoding: token, as: UTF8.self)] else { throw StatusError(.noPermission) }

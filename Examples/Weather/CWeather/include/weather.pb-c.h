@@ -27,7 +27,7 @@ typedef struct Weather__Receipt Weather__Receipt;
 /* --- messages --- */
 
 /*
- * Where the weather is measured.
+ * A place where the weather is measured.
  */
 struct  Weather__Station
 {
@@ -36,7 +36,7 @@ struct  Weather__Station
   double latitude;
   double longitude;
   /*
-   * The stations to ask where this one has no answer.
+   * The stations to ask if this one has no answer.
    */
   size_t n_neighbours;
   Weather__Station **neighbours;
@@ -65,7 +65,7 @@ typedef enum {
 } Weather__Report__PrecipitationCase;
 
 /*
- * What a station has measured.
+ * The measurements of a station.
  */
 struct  Weather__Report
 {
@@ -76,7 +76,7 @@ struct  Weather__Report
    */
   double temperature;
   /*
-   * The speeds of the wind in the last hour, one a minute, in metres a second.
+   * The wind speeds of the last hour, one per minute, in metres per second.
    */
   size_t n_gusts;
   float *gusts;

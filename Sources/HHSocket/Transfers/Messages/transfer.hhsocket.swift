@@ -42,7 +42,7 @@ package enum Hhsocket_TransferCode: HHSocketMessage.ProtobufEnum {
     case invalidID
     /// There is no such file.
     case notFound
-    /// The application does not allow it.
+    /// The application does not allow the transfer.
     case denied
     /// Another writer has begun to send a file under this id.
     case superseded
@@ -50,9 +50,9 @@ package enum Hhsocket_TransferCode: HHSocketMessage.ProtobufEnum {
     case noRoom
     /// The store cannot be written.
     case readOnly
-    /// It would exceed the store's limits.
+    /// The transfer would exceed the store's limits.
     case quota
-    /// The received content has another SHA-256 than announced; the server has discarded it.
+    /// The SHA-256 of the received content differs from the announced one; the server has discarded the content.
     case wrongHash
     /// A message breaks the rules of this file.
     case invalidRequest
@@ -612,7 +612,7 @@ package struct Hhsocket_FindReply: HHSocketMessage.ProtobufMessage {
     /// Leaves `file` without a value.
     package mutating func clearFile() { self._file = nil }
 
-    /// The time at which it became visible, in nanoseconds since 1970.
+    /// The time at which the file became visible, in nanoseconds since 1970.
     package var modified: UInt64 = 0
 
     package var failure: Hhsocket_TransferFailure {

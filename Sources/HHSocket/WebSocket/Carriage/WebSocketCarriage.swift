@@ -195,8 +195,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         }
     }
 
-    /// Delivers all remaining bytes to the link, since the connection was lost. At a server the answers are not needed
-    /// any more.
+    /// Delivers all remaining bytes to the link, since the connection was lost. At a server the answers are no longer
+    /// needed.
     private func deliverRest(_ context: ChannelHandlerContext) {
         guard self.role == .client, self.decoder.hasMoreWork else { return }
         while self.decoder.hasMoreWork {
@@ -421,7 +421,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 }
 
 extension Optional where Wrapped == EventLoopPromise<Void> {
-    /// Completes `promise` with the present one, or stores it if there is none.
+    /// Completes `promise` with the current one, or stores it if there is none.
     fileprivate mutating func setOrCascade(to promise: EventLoopPromise<Void>) {
         if let present = self { present.futureResult.cascade(to: promise) } else { self = promise }
     }

@@ -22,7 +22,7 @@ final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
     private var isDone = false
 
     /// - Parameters:
-    ///   - clock: The present time in seconds since 1970, for `Retry-After`.
+    ///   - clock: The current time in seconds since 1970, for `Retry-After`.
     ///   - completion: Called once, on the event loop.
     init(
         _ request: OpeningRequest,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How a socket opens WebSockets, where a server's address is a URL such as `wss://example.com/rpc`.
+/// The options with which a socket opens WebSockets, if a server's address is a URL such as `wss://example.com/rpc`.
 public struct WebSocketOptions: Sendable {
     /// The header fields of each opening request, `Cookie` and `Authorization` among them. None by default. They are
     /// not sent to another origin to which a server redirects.

@@ -101,7 +101,7 @@ package final class WebSocketInflater: @unchecked Sendable {
         stream.deallocate()
     }
 
-    /// Inflates the next bytes of a message. After a violation the inflater must not be used any more.
+    /// Inflates the next bytes of a message. The inflater must not be used after a violation.
     ///
     /// - Parameters:
     ///   - input: The bytes, unmasked. The bytes that zlib consumes are read.
@@ -167,7 +167,7 @@ package final class WebSocketInflater: @unchecked Sendable {
             if step.taken > 0 || step.written > 0 { self.isBetweenBlocks = stream.pointee.data_type == 128 }
             switch step.status {
             case Z_STREAM_END:
-                // The following input begins with a new block, which may refer to the present window.
+                // The following input begins with a new block, which may refer to the current window.
                 guard inflateResetKeep(stream) == Z_OK else { throw .notDeflate("zlib cannot be reset") }
                 self.isAfterFinalBlock = true
                 self.mayHoldOutput = false

@@ -11,7 +11,7 @@ struct WebSocketDialect: MessageDialect {
     typealias Delegate = any WebSocketLinkDelegate
 
     private let configuration: WebSocketLink.Configuration
-    /// Our close frame, where the user has chosen one for the present connection.
+    /// Our close frame, where the user has chosen one for the current connection.
     var ownClose: WebSocketClose?
 
     init(_ configuration: WebSocketLink.Configuration) {

@@ -2,7 +2,7 @@
 extension WebSocketLink {
     /// The settings of a link.
     public struct Configuration: Sendable {
-        /// How it connects and stays connected. Its servers are URLs; settings of frames have no effect.
+        /// The settings of connecting and staying connected. Servers are URLs; settings of frames have no effect.
         public var socket: SocketConfiguration
         /// The subprotocols that are offered, the preferred one first. None by default. A server may select one of
         /// them, or none.

@@ -48,7 +48,7 @@ package final class WebSocketPeer: MessagePeer {
     private var violation: LinkError?
     /// Whether a timer is set to free memory.
     private var isAging = false
-    /// How often a server has inflated more than a turn's share because its connection ends.
+    /// The number of times that a server has inflated more than a turn's share because its connection ends.
     private var lastSlices = 0
     /// Called for each pong.
     var pongCame: ((ByteBuffer) -> Void)?
@@ -192,7 +192,7 @@ package final class WebSocketPeer: MessagePeer {
         }
     }
 
-    /// Runs `body` once the present messages were taken and the sends that they caused have been submitted; if they are
+    /// Runs `body` once the current messages were taken and the sends that they caused have been submitted; if they are
     /// not taken, before the peer's patience ends.
     private func whenTaken(in turn: inout Turn, _ body: @escaping @Sendable (WebSocketPeer, inout Turn) -> Void) {
         // Weak: the messages may never be taken, and the peer retains the inbox that would retain this closure.

@@ -6,7 +6,7 @@ package enum HTTPDate {
     /// Reads a date in any of its three forms, the day of the week aside. Returns the seconds since 1970; nil for
     /// anything else.
     ///
-    /// - Parameter now: The present time in seconds since 1970, near to which years of two digits are.
+    /// - Parameter now: The current time in seconds since 1970, near to which years of two digits are.
     package static func seconds(_ text: String, now: Int64) -> Int64? {
         let words = text.utf8.split { [UInt8(ascii: " "), UInt8(ascii: ","), UInt8(ascii: "-")].contains($0) }
             .map { Substring($0) }
@@ -73,7 +73,7 @@ enum RetryAfter {
 
     /// The seconds after which to try again, at most ``maximum``; nil for a value that is malformed.
     ///
-    /// - Parameter now: The present time in seconds since 1970.
+    /// - Parameter now: The current time in seconds since 1970.
     static func seconds(_ text: String, now: Int64) -> Int? {
         if let seconds = HTTPSyntax.number(text.utf8, limit: self.maximum) { return seconds }
         guard let date = HTTPDate.seconds(text, now: now) else { return nil }

@@ -11,7 +11,7 @@ package enum HTTPHeadFault: Error, Hashable, Sendable {
     case missingColon
     /// A name that is no token: an empty one, or one with a blank before the colon, for instance.
     case fieldName
-    /// A first line that is none.
+    /// A malformed first line.
     case startLine
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The things that both sides agree on by an opening handshake.
+/// The terms that both sides agree on in an opening handshake.
 package struct OpeningAgreement: Hashable, Sendable {
     /// The subprotocol that the server selected; nil for none.
     package var subprotocol: String?

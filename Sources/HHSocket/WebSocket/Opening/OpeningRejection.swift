@@ -10,7 +10,7 @@ package enum OpeningRejection: Error, Hashable, Sendable {
     case version
     case method
     case requestTarget
-    /// No `Host`, more than one, or one that is none.
+    /// No `Host`, more than one, or an invalid one.
     case host
     /// A body, or a header field that may announce one.
     case body

@@ -60,7 +60,7 @@ package struct OpeningResponseReader: Sendable {
 
     /// Returns the result; nil if bytes are missing, or if it was returned before.
     ///
-    /// - Parameter now: The present time in seconds since 1970, for `Retry-After`.
+    /// - Parameter now: The current time in seconds since 1970, for `Retry-After`.
     package mutating func next(now: Int64) throws(OpeningError) -> OpeningResult? {
         if case .head = self.state {
             guard let result = try self.readHead(now: now) else { return nil }

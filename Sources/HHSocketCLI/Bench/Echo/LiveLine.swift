@@ -15,7 +15,7 @@ struct LiveLine {
         self.lastTime = window.begin
     }
 
-    /// Returns the present line, without its end.
+    /// Returns the current line, without its end.
     ///
     /// - Parameter calls: The number of calls that count so far.
     mutating func text(at now: UInt64, calls: Int) -> String {

@@ -81,7 +81,7 @@ extension Hhsocket_Bench {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Hhsocket_BenchNote
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -97,14 +97,14 @@ extension Hhsocket_Bench.ClientProtocol {
         try await self.echo(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Hhsocket_Bench {
-    /// Calls the service.
+    /// A client of the service.
     struct Client: ClientProtocol {
         /// The client that makes the calls.
         let client: HHSocketRPC.SocketClient
@@ -142,8 +142,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `hhsocket.Bench` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Hhsocket_Bench.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Hhsocket_Bench.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     mutating func register(
         _ service: some Hhsocket_Bench.ServiceProtocol,
         as _: Hhsocket_Bench.Type = Hhsocket_Bench.self,

@@ -12,7 +12,7 @@ struct CallsBeside: Sendable {
     private let rate: Double
     private let window: MeasuredWindow
 
-    /// Nil if there are to be none.
+    /// Nil for no calls.
     init?(_ parameters: EchoParameters, _ window: MeasuredWindow) {
         guard let rate = parameters.callsBeside else { return nil }
         self.parameters = parameters

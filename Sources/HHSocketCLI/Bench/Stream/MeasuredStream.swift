@@ -43,7 +43,7 @@ final class MeasuredStream: Sendable {
                 try await stream.send(self.item)
                 stream.finish()
             } catch {
-                // The server's answer tells more than the fact that it takes nothing.
+                // The server's answer is more specific than the fact that it accepts no items.
                 sending = error
             }
         }
@@ -52,7 +52,7 @@ final class MeasuredStream: Sendable {
         if let sending { throw sending }
     }
 
-    /// Has items sent until the measurement is over.
+    /// Sends items until the measurement is over.
     ///
     /// - Throws: ``EchoFailure`` if a stream fails or breaks an expectation.
     func run() async throws {

@@ -19,7 +19,7 @@ struct StreamSample: Sendable {
         }
         try? await Uptime.sleep(until: window.begin)
         let begin = readings()
-        // As long as requested, even if it began late.
+        // It lasts as long as requested, even if it began late.
         let due = max(begin.time, window.begin) + (window.end - window.begin)
         try? await Uptime.sleep(until: due)
         let end = readings()

@@ -297,7 +297,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
             do throws(FileFailure) {
                 try files.synchronize(folder)
             } catch  where error.isUnsupported {
-                // Folders of this file system are not synchronized by themselves.
+                // This file system cannot synchronize folders.
             }
         }
         return true

@@ -115,7 +115,7 @@ final class FileSource: TransferSource, @unchecked Sendable {
         return TransferFile(size: status.size, sha256: TransferDigest(hashed.hash))
     }
 
-    /// Reads the next piece before `end`, in the end or before: nobody else touches `memory` until that is done.
+    /// Reads the next piece before `end`, immediately or later: no other code accesses `memory` until that is done.
     ///
     /// - Returns: Its length; nil where there is none.
     private func read(

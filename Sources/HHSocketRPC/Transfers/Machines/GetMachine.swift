@@ -36,7 +36,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case discard
         /// Compare the hash, and put the file into its place; report ``finished(_:now:)``.
         case finish
-        /// Abandon the stream, if there is one. Its events are not reported any more.
+        /// Abandon the stream, if there is one. Its events are no longer reported.
         case abandon
         /// Replace the connection; report ``connectionChanged(now:)``.
         case leave
@@ -90,7 +90,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     var isOver: Bool { if case .over = self.phase { true } else { false } }
 
-    /// When to call ``timePassed(now:)`` if nothing happens before; nil for never.
+    /// The time at which ``timePassed(now:)`` must be called if nothing happens before; nil for never.
     var nextDeadline: NIODeadline? { self.isOver ? nil : self.attempts.nextDeadline }
 
     // MARK: The local file

@@ -51,7 +51,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
     private var generator: Generator
     private(set) var phase = Phase.idle
     private var lastProgress = NIODeadline.uptimeNanoseconds(0)
-    /// When something moved last in this attempt, or when it began.
+    /// The time at which bytes last moved in this attempt, or at which it began.
     private var lastMovement = NIODeadline.uptimeNanoseconds(0)
     private var lastLook = NIODeadline.uptimeNanoseconds(0)
     /// The number of bytes that have moved in this attempt.
@@ -75,7 +75,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     private var stalls: NIODeadline { self.moment(self.settings.timeout, after: self.lastProgress) }
 
-    /// When to call ``timePassed(now:)``; nil while nothing is due.
+    /// The time at which ``timePassed(now:)`` must be called; nil while nothing is due.
     var nextDeadline: NIODeadline? {
         let deadline: NIODeadline
         switch self.phase {

@@ -11,7 +11,7 @@ struct TransferList {
 
     var count: Int { self.runs.count }
 
-    /// Something has happened to the connection.
+    /// Handles an event of the connection.
     func happened(_ event: SocketEvent) {
         guard !self.runs.isEmpty else { return }
         switch event {
@@ -23,9 +23,9 @@ struct TransferList {
         }
     }
 
-    /// The client was released. Nothing that is submitted from now on runs.
+    /// Handles the release of the client. Work that is submitted from now on does not run.
     mutating func clientIsGone() {
-        // They refer to the client's core.
+        // The transfers refer to the client's core.
         let runs = self.runs
         self.runs = [:]
         for run in runs.values { run.clientIsGone() }

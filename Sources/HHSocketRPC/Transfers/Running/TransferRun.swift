@@ -16,7 +16,7 @@ class TransferRun: @unchecked Sendable {
         var core: ClientCore
         /// Makes a stream; nil once the client was released.
         var makeStream: @Sendable (SocketRequest, StreamCall) -> SocketStream?
-        /// Makes a call whose answer is of no matter.
+        /// Makes a call whose answer is ignored.
         var discard: @Sendable (SocketRequest) -> Void
         var types: TransferTypes
         var options: TransferClient.Options
@@ -25,13 +25,13 @@ class TransferRun: @unchecked Sendable {
     }
 
     let setting: Setting
-    /// Whether the transfer's work in progress is not needed any more.
+    /// Whether the transfer's work in progress is no longer needed.
     let isUnwanted = ManagedAtomic(false)
-    /// The stream of the present attempt, or of the last.
+    /// The stream of the current attempt, or of the last.
     private(set) var stream: SocketStream?
     /// The connection that it is open on.
     private var connection: ConnectionID?
-    /// The number of the present attempt. Events of others are stale.
+    /// The number of the current attempt. Events of others are stale.
     private var attempt = 0
     private var timer: (id: SocketLoop.TimerID, deadline: NIODeadline)?
     private(set) var isOver = false
@@ -74,7 +74,7 @@ class TransferRun: @unchecked Sendable {
         if !isSubmitted { self.setting.state.end(.failure(Self.clientIsGone)) }
     }
 
-    /// Has the socket thread do something for the transfer, unless it has ended.
+    /// Runs work for the transfer on the socket thread, unless the transfer has ended.
     func post(_ body: @escaping @Sendable (TransferRun, inout Turn) -> Void) {
         _ = self.core.submit(
             .closure { turn in

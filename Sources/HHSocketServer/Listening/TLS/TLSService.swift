@@ -24,7 +24,7 @@ final class TLSService: Sendable {
     /// The size of the first, which brings a client's hello.
     static let firstReadSize = 2 << 10
 
-    /// How it was configured.
+    /// The configuration that it was made with.
     let tls: ServerTLS
     let handshakeTimeout: TimeAmount
     let protocols: Set<[UInt8]>

@@ -3,7 +3,7 @@ public import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// How puts begin and end.
+/// Beginning and ending puts.
 extension FolderTransferStore: EarlyTransferStore {
     public func begin(
         _ put: TransferPut,

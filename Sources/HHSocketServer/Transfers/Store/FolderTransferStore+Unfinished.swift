@@ -84,7 +84,7 @@ extension FolderTransferStore {
     // MARK: Sweeping
 
     /// Removes unfinished files that are older than ``TransferLimits/lifetime``, and files that terminated processes
-    /// have left. A store that was opened by its path does so by itself, once an hour.
+    /// have left. A store that was opened by its path does so automatically, once an hour.
     public func sweep() async {
         let ids = (try? await self.onThread(of: Self.anyID) { try self.unfinishedIDs() }) ?? []
         for id in ids { try? await self.inTurn(of: id) { try self.tidy(id) } }

@@ -51,7 +51,7 @@ public final class FolderTransferStore: TransferStore {
         var isDurable: Bool
     }
 
-    /// Whose hash is not complete.
+    /// Files whose hash is not complete.
     enum PartialName: Hashable {
         case whole(TransferID)
         case unfinished(TransferID)
@@ -174,7 +174,7 @@ public final class FolderTransferStore: TransferStore {
     /// In whose turn work on the file of an id is done.
     private static func owner(_ id: TransferID) -> UInt64 { UInt64(bitPattern: Int64(id.hashValue)) }
 
-    /// Runs `body`, and throws errors of the system as clients are told them.
+    /// Runs `body`, and throws errors of the system as the errors that clients receive.
     private static func told<Result>(_ body: () throws -> Result) throws -> Result {
         do {
             return try body()

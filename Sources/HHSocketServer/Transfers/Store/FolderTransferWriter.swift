@@ -58,7 +58,7 @@ extension FolderTransferStore {
         }
     }
 
-    /// Has the disk write while more content arrives.
+    /// Starts to write received content to the disk while more arrives.
     private func flush(_ live: LivePut) throws {
         let name = try live.withContent { $0.name }
         self.inBackground {

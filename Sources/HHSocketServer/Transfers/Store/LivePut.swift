@@ -36,7 +36,7 @@ final class LivePut: Sendable {
 
     /// Ends the writer's work, and hands over its content. Nil if it has ended before.
     ///
-    /// - Parameter error: The error that the writer gets; nil: it has ended by itself.
+    /// - Parameter error: The error that the writer throws; nil if it ended normally.
     func end(_ error: (any Error)?) -> UnfinishedContent? {
         let content = self.state.withLockedValue { state in
             if state.content != nil, let error { state.end = error }

@@ -41,7 +41,7 @@ struct UnfinishedLedger: Sendable {
         var bytes: UInt64 = 0
     }
 
-    /// A superseded writer of an id that has no unfinished file any more.
+    /// A superseded writer of an id that no longer has an unfinished file.
     private struct FormerWriter: Hashable, Sendable {
         var id: TransferID
         var writer: UInt64
@@ -184,7 +184,7 @@ struct UnfinishedLedger: Sendable {
 
     // MARK: Age
 
-    /// Returns the files on which nobody has worked for longer than their lifetime.
+    /// Returns the files that were not worked on for longer than their lifetime.
     func expired(now: UInt64) -> [TransferID] {
         let lifetime = self.limits.lifetime
         return self.entries.values.filter { entry in

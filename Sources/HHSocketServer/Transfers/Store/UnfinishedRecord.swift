@@ -20,7 +20,7 @@ struct UnfinishedRecord: Hashable, Sendable {
     private(set) var superseded: [UInt64] = []
     /// The owner whose limits apply.
     private(set) var owner: String
-    /// When this content was begun, in milliseconds since 1970.
+    /// The time at which this content was begun, in milliseconds since 1970.
     var begun: UInt64
 
     init(_ put: TransferPut, begun: UInt64) {

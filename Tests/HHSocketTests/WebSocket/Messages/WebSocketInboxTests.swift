@@ -103,7 +103,7 @@ import Testing
         }
     }
 
-    @Test func whatConnectionsHaveLeftIsReadInItsPlaceAndSuspendsReading() async throws {
+    @Test func messagesOfEndedConnectionsAreReadInOrderAndSuspendReading() async throws {
         let calls = NIOLockedValueBox(0)
         let inbox = WebSocketInbox { calls.withLockedValue { $0 += 1 } }
         let isRead = NIOLockedValueBox(false)

@@ -133,7 +133,7 @@ import Testing
         #expect(try self.decide(OpeningSample.opening("", without: ["Host"])).rejection == .host)
     }
 
-    @Test func emptyBodyIsNone() throws {
+    @Test func emptyBodyIsNoBody() throws {
         #expect(try self.decide(OpeningSample.opening("Content-Length: 0")).agreement != nil)
     }
 

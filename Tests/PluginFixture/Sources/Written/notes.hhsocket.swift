@@ -10,7 +10,7 @@ public import HHSocketServer
 // protoc-gen-hhsocket of that version.
 private typealias _GeneratedCode = HHSocketMessage.GeneratedCode.Version1
 
-/// Something to remember; pushed when it was changed.
+/// A note, pushed when it has changed.
 public struct Notes_Note: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("notes.Note", """
         1 text string
@@ -39,11 +39,11 @@ public struct Notes_Note: HHSocketMessage.ProtobufMessage {
 }
 
 extension Notes_Note: HHSocketMessage.PushMessage {
-    /// The number by which it is pushed.
+    /// The type of the frames in which the message is pushed.
     public static let pushType: UInt32 = 2001
 }
 
-/// Keeps notes.
+/// A store of notes.
 public enum Notes_Notes {
     /// The full name, `notes.Notes`.
     public static let serviceName = "notes.Notes"
@@ -67,24 +67,24 @@ public enum Notes_Notes {
 extension Notes_Notes {
     /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
-        /// Keeps one.
+        /// Stores a note.
         nonisolated(nonsending) func keep(
             _ request: Notes_Note,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty
 
-        /// Keeps many.
+        /// Stores several notes.
         nonisolated(nonsending) func keepAll(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty>
 
-        /// All that are kept.
+        /// Returns all stored notes.
         nonisolated(nonsending) func list(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<HHSocketMessage.Google_Protobuf_Empty, Notes_Note>
 
-        /// The pushes of one type, from now on. Each call gives a sequence of its own.
+        /// Returns the pushes of one type from now on. Each call returns a separate sequence.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -93,19 +93,19 @@ extension Notes_Notes {
 }
 
 extension Notes_Notes.ClientProtocol {
-    /// Keeps one.
+    /// Stores a note.
     public nonisolated(nonsending) func keep(
         _ request: Notes_Note
     ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
         try await self.keep(request, options: .init())
     }
 
-    /// Keeps many.
+    /// Stores several notes.
     public nonisolated(nonsending) func keepAll() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty> {
         try await self.keepAll(options: .init())
     }
 
-    /// Keeps many.
+    /// Stores several notes.
     ///
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func keepAll(
@@ -115,21 +115,21 @@ extension Notes_Notes.ClientProtocol {
         try await self.keepAll(options: options).answer(to: produce)
     }
 
-    /// All that are kept.
+    /// Returns all stored notes.
     public nonisolated(nonsending) func list(
         _ request: HHSocketMessage.Google_Protobuf_Empty
     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<HHSocketMessage.Google_Protobuf_Empty, Notes_Note> {
         try await self.list(request, options: .init())
     }
 
-    /// The pushes of one type, from now on. Each call gives a sequence of its own.
+    /// Returns the pushes of one type from now on. Each call returns a separate sequence.
     public func pushes<Push: HHSocketMessage.PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {
         self.pushes(type, buffering: .default)
     }
 }
 
 extension Notes_Notes {
-    /// Calls the service.
+    /// A client of the service.
     public struct Client: ClientProtocol {
         /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
@@ -168,19 +168,19 @@ extension Notes_Notes {
 extension Notes_Notes {
     /// The methods of the service, as a server implements them.
     public protocol ServiceProtocol: Sendable {
-        /// Keeps one.
+        /// Stores a note.
         func keep(
             _ request: Notes_Note,
             context: HHSocketServer.ServerContext
         ) async throws -> HHSocketMessage.Google_Protobuf_Empty
 
-        /// Keeps many.
+        /// Stores several notes.
         func keepAll(
             _ requests: HHSocketServer.RequestMessages<Notes_Note>,
             context: HHSocketServer.ServerContext
         ) async throws -> HHSocketMessage.Google_Protobuf_Empty
 
-        /// All that are kept.
+        /// Returns all stored notes.
         func list(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             to responses: HHSocketServer.MessageWriter<Notes_Note>,
@@ -193,8 +193,8 @@ extension HHSocketServer.Router {
     /// Answers every method of `notes.Notes` with `service`.
     ///
     /// - Parameters:
-    ///   - as: Needed only where one type implements several services: `Notes_Notes.self`.
-    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
+    ///   - as: Required only if one type implements several services: `Notes_Notes.self`.
+    ///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.
     public mutating func register(
         _ service: some Notes_Notes.ServiceProtocol,
         as _: Notes_Notes.Type = Notes_Notes.self,

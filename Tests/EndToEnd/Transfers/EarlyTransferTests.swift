@@ -8,7 +8,7 @@ import Testing
 
 /// Files that are so large that their content is sent while they are hashed.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct EarlyTransferTests {
-    private static let size = 24 << 20
+    private static let size = 17 << 20
 
     /// Writes a large file, which is not made of random bytes, since those take long in debug builds.
     private static func file(_ house: TransferHouse, _ letter: String) throws -> (path: String, file: TransferFile) {

@@ -205,7 +205,7 @@ import Testing
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
         )
         async let running: Void = group.run()
-        try await eventually("the server runs") { server.isAccepting }
+        try await eventually("both run") { server.isAccepting && endpoint.address != nil }
         try await eventually("it is ready") { try await self.get("/readyz", endpoint).body == "ready\n" }
         await group.triggerGracefulShutdown()
         try await running

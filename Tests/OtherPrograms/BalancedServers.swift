@@ -35,6 +35,11 @@ enum BalancedServers {
     private static func start(_ name: String, _ carrier: Carrier) async throws -> SocketServer {
         var router = Router()
         router.handle(101) { _, _ in ByteBuffer(string: name) }
+        // Longer than a balancer takes to notice that a server does not accept connections any more.
+        router.handle(102) { _, _ in
+            try await Task.sleep(for: .seconds(4))
+            return ByteBuffer(string: name)
+        }
         let server = SocketServer(configuration: .init(listeners: [try carrier.listener()]), router: router)
         try await server.start()
         return server
@@ -71,7 +76,7 @@ enum BalancedServers {
         for server in servers { await server.shutdown(gracePeriod: .zero) }
     }
 
-    /// Drains a server behind the balancer: no call fails.
+    /// Drains a server behind the balancer: no call fails, not even one that takes long.
     static func drainOne(_ carrier: Carrier, _ balance: Balance) async throws {
         let servers = [try await Self.start("first", carrier), try await Self.start("second", carrier)]
         let ports = try servers.map { try #require($0.address?.port) }
@@ -81,11 +86,21 @@ enum BalancedServers {
             var answered: Set<String> = []
             for client in clients { answered.insert(try await client.data(for: SocketRequest(type: 101)).string) }
             #expect(answered == ["first", "second"])
+            async let long = withThrowingTaskGroup(of: String.self) { group in
+                for client in clients {
+                    group.addTask { try await client.data(for: SocketRequest(type: 102)).string }
+                }
+                return try await group.reduce(into: Set()) { $0.insert($1) }
+            }
+            try await eventually("the long calls have arrived") {
+                servers.reduce(0) { $0 + $1.requestsInFlight } == clients.count
+            }
             async let drained: Void = servers[0].shutdown(gracePeriod: .seconds(60))
             try await eventually("all clients have moved") { servers[1].connectionCount >= clients.count }
             for client in clients {
                 #expect(try await client.data(for: SocketRequest(type: 101)).string == "second")
             }
+            #expect(try await long == ["first", "second"])
             await drained
             for client in clients { await client.close() }
         }

@@ -8,7 +8,8 @@ struct DescribeCommand: AsyncParsableCommand {
         abstract: "Describe the declarations of a .proto: methods, pushes and messages.",
         discussion: """
             Prints services with the type of each method, then messages, including pushes, then enumerations and \
-            extensions, with their full names. Without a symbol these are all declarations of the file, but not those that it imports.
+            extensions, with their full names. Without a symbol these are all declarations of the file, but not those that \
+            it imports.
             """
     )
 

@@ -189,12 +189,9 @@ struct SchemaBuilder {
     /// Checks that all referenced types are declared.
     private func checkReferences() throws(ProtoError) {
         for message in self.schema.messages.values {
-            for field in message.fields where field.kind == .message || field.kind == .enum {
-                let type = field.typeName ?? ""
-                let isThere =
-                    field.kind == .enum ? self.schema.enums[type] != nil : self.schema.messages[type] != nil
-                guard isThere else { throw Self.missing(type, "\(message.name).\(field.name)") }
-                if field.isMap, self.schema.messages[type]?.isEntryOfAMap != true {
+            for field in message.fields {
+                try self.checkType(of: field, "\(message.name).\(field.name)")
+                if field.isMap, self.schema.messages[field.typeName ?? ""]?.isEntryOfAMap != true {
                     throw ProtoError("\(message.name).\(field.name) is not a valid protobuf map")
                 }
             }
@@ -206,8 +203,17 @@ struct SchemaBuilder {
         }
     }
 
-    /// Checks that the extensions of a message are unlike, and leaves out those of messages that are not in the set, as
-    /// of protobuf's own options in a set without imports.
+    /// Checks that the message or enumeration of a field, if it has one, is declared.
+    ///
+    /// - Parameter name: The full name of the field, for the error.
+    private func checkType(of field: ProtoField, _ name: String) throws(ProtoError) {
+        guard let type = field.typeName else { return }
+        let isThere = field.kind == .enum ? self.schema.enums[type] != nil : self.schema.messages[type] != nil
+        guard isThere else { throw Self.missing(type, name) }
+    }
+
+    /// Checks the extensions, whose names and numbers must be unique, and leaves out those of messages that are not in
+    /// the set, as of protobuf's own options in a set without imports.
     private mutating func checkExtensions() throws(ProtoError) {
         self.schema.extensions.removeAll { self.schema.messages[$0.extended] == nil }
         var names: Set<String> = []
@@ -223,12 +229,8 @@ struct SchemaBuilder {
                     "\(`extension`.file): \(field.name): \(extended) has another field with the number \(field.number)"
                 )
             }
-            if let type = field.typeName {
-                let isThere =
-                    field.kind == .enum ? self.schema.enums[type] != nil : self.schema.messages[type] != nil
-                guard isThere else { throw Self.missing(type, field.name) }
-                guard !field.isMap else { throw ProtoError("\(field.name): an extension cannot be a map") }
-            }
+            try self.checkType(of: field, field.name)
+            guard !field.isMap else { throw ProtoError("\(field.name): an extension cannot be a map") }
         }
     }
 

@@ -20,7 +20,7 @@ protocol TransferSource: AnyObject, Sendable {
 struct TransferSourceState: Hashable, Sendable {
     /// The length in bytes.
     var size: UInt64
-    /// Another for another file, and for the same file after a change.
+    /// A value that differs for another file, and for the same file after a change.
     var digest: TransferDigest
 }
 
@@ -218,7 +218,7 @@ struct HashedPart {
 }
 
 extension FileStatus {
-    /// A hash of everything that changes when the file's content does, and of the file's identity.
+    /// A hash of the file's identity, size and time of modification, by which ``FileSource`` detects a change.
     fileprivate var digest: TransferDigest {
         var hash = SHA256()
         let seconds = UInt64(bitPattern: self.modifiedSeconds)

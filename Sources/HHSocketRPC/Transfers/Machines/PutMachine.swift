@@ -247,18 +247,14 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         guard !sending.beganWithHash, sending.reported == nil else {
             return self.broken("the server requires a SHA-256 that it has been sent")
         }
-        self.attempts.isAlive(now: now)
         // It may have become known meanwhile.
-        if self.file != nil { return [.abandon] + self.openAgain(now: now) }
+        guard self.file == nil else {
+            self.attempts.begin(now: now)
+            return [.abandon] + self.open()
+        }
         self.attempts.rest()
         self.phase = .preparing
         return [.abandon]
-    }
-
-    /// Opens a stream at once, on the same connection.
-    private mutating func openAgain(now: NIODeadline) -> [Action] {
-        self.attempts.begin(now: now)
-        return self.open()
     }
 
     private mutating func receivedFirst(_ report: Report, _ sending: Sending, now: NIODeadline) -> [Action] {

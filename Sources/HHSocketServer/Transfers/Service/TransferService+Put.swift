@@ -171,9 +171,7 @@ extension PutSession {
         report.busy = true
         return try ByteBuffer(message: report)
     }
-}
 
-extension PutSession {
     static func hashNeededItem() throws -> ByteBuffer {
         var report = Hhsocket_PutReport()
         report.needsSha256 = true

@@ -49,6 +49,10 @@ public struct SocketConfiguration: Sendable {
     public var backgroundPolicy = BackgroundPolicy.finishTasks
     /// The rules by which to ping and to consider the server dead; nil never pings. A server's pings are answered
     /// either way.
+    ///
+    /// Without pings a connection that has died without notice, such as during the sleep of the machine or by a change
+    /// of the network, is found dead only when TCP gives up sending, which takes about 15 minutes, or never if nothing
+    /// is sent.
     public var heartbeat: HeartbeatPolicy? = HeartbeatPolicy()
     /// The store for the results of adaptive heartbeats on each network; by default it lasts as long as the process.
     public var heartbeatStorage: (any HeartbeatStorage)? = InMemoryHeartbeatStorage()
@@ -86,6 +90,8 @@ public struct SocketConfiguration: Sendable {
     /// of Network.framework. Pass a `MultiThreadedEventLoopGroup` for BSD sockets on Apple platforms, or for several
     /// sockets on one thread.
     public var eventLoopGroup: (any EventLoopGroup)?
+    /// The clock of timeouts, heartbeats and back-offs; the system's, except in tests.
+    package var time = SocketTime()
 
     public init(servers: [Endpoint]) {
         self.servers = servers

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import NIOConcurrencyHelpers
 import NIOCore
 
 /// The hello that a client sends first on each new connection: its version of the protocol, and the features that it
@@ -23,8 +24,14 @@ public struct HelloPolicy: Sendable {
     /// without the features of hello.
     public var isRequired: Bool
     /// The client's identity, as the application defines it, for servers that require one; 64 KiB at most. Called for
-    /// each new connection. If it throws, the attempt fails with that error; a ``/HHSocket/HandshakeRefusal``
-    /// determines what follows. Nil by default.
+    /// each new connection. If it throws, the attempt fails with that error, which is not held against the server, and
+    /// is followed by the back-off; a ``/HHSocket/HandshakeRefusal`` determines what follows. Nil by default.
+    ///
+    /// It is not sent to a server of another origin, to which a WebSocket was redirected: such an attempt fails.
+    ///
+    /// A server that refuses the token answers hello with 405. The attempt then fails with `handshakeRefused`, and the
+    /// closure is called again after each wait of the back-off; no server is connected to before it returns another
+    /// token or the app calls `connect()`. Without a closure attempts stop until then.
     public var sessionToken: (@Sendable () async throws -> [UInt8])?
     /// The time limit of hello, including the session token; 10 s by default. The time limit of a gate,
     /// ``/HHSocket/HandshakeGate/timeout``, which follows, is added to it.
@@ -84,23 +91,37 @@ public struct HelloPolicy: Sendable {
         // Half of the largest duration, so that the sum of two "no limit" can be represented.
         let longest = Duration.seconds(Int64.max / 2)
         let timeout = min(self.timeout, longest) + min(gate?.timeout ?? .zero, longest)
-        return HandshakeGate(timeout: timeout) { handshake in
-            try await self.sayHello(handshake, maximumPayloadLength, streams)
+        let tokens = SessionTokens(self.sessionToken)
+        var all = HandshakeGate(timeout: timeout) { handshake in
+            try await self.sayHello(handshake, tokens, maximumPayloadLength, streams)
             try await gate?.run(handshake)
         }
+        all.admission = HandshakeGate.Admission(
+            check: { tokens.admission },
+            userConnects: { tokens.userConnects() },
+            tokenWasRefused: { tokens.wereRefused() }
+        )
+        return all
     }
 
     private func sayHello(
         _ handshake: Handshake,
+        _ tokens: SessionTokens,
         _ maximumPayloadLength: Int,
         _ streams: StreamPolicy?
     ) async throws {
+        guard self.sessionToken == nil || !handshake.isOfAnotherOrigin else {
+            throw HandshakeRefusal(
+                .tryAnotherServer,
+                "the server has redirected to another origin, which must not get the session token"
+            )
+        }
         var features = streams == nil ? self.features.subtracting([.streams]) : self.features.union([.streams])
         if handshake.isCompressed { features.remove(.compression) }
         let exchange = HelloExchange(
             versions: min(self.minimumVersion, HelloLimits.version)...HelloLimits.version,
             features: features,
-            sessionToken: try await self.sessionToken?() ?? [],
+            sessionToken: try await tokens.next() ?? [],
             isRequired: self.isRequired,
             windows: streams?.windows ?? StreamWindows()
         )
@@ -137,5 +158,88 @@ extension SocketError {
             serial: serial,
             delivery: .answered
         )
+    }
+}
+
+/// The session tokens of a client. Remembers the one that a server has refused, so that it is not offered again.
+final class SessionTokens: Sendable {
+    private struct State: Sendable {
+        /// The token that was offered last.
+        var offered: [UInt8]?
+        /// The token that a server has refused last.
+        var refused: [UInt8]?
+        /// A token that was requested before the attempt that will use it.
+        var fetched: [UInt8]?
+    }
+
+    private let source: (@Sendable () async throws -> [UInt8])?
+    private let state = NIOLockedValueBox(State())
+
+    init(_ source: (@Sendable () async throws -> [UInt8])?) {
+        self.source = source
+    }
+
+    /// Returns the token for a connection; nil if there is none.
+    ///
+    /// - Throws: ``/HHSocket/HandshakeRefusal``.
+    func next() async throws(HandshakeRefusal) -> [UInt8]? {
+        let token: [UInt8]?
+        if let fetched = self.state.withLockedValue({ $0.fetched.take() }) {
+            token = fetched
+        } else {
+            token = try await self.fetch()
+        }
+        self.state.withLockedValue { $0.offered = token }
+        return token
+    }
+
+    private func fetch() async throws(HandshakeRefusal) -> [UInt8]? {
+        guard let source = self.source else { return nil }
+        do {
+            return try await source()
+        } catch let refusal as HandshakeRefusal {
+            throw refusal
+        } catch {
+            // Not the server's fault.
+            throw HandshakeRefusal(
+                .trySameServer,
+                "there is no session token (HelloPolicy.sessionToken): \(error)",
+                underlying: error
+            )
+        }
+    }
+
+    /// Waits for another token than the refused one; nil if none was refused.
+    var admission: (@Sendable () async throws -> Void)? {
+        guard let refused = self.state.withLockedValue({ $0.refused }) else { return nil }
+        return {
+            guard let token = try await self.fetch(), token != refused else {
+                throw HandshakeRefusal(
+                    .trySameServer,
+                    "the server refused the session token, and HelloPolicy.sessionToken still returns the same"
+                )
+            }
+            self.state.withLockedValue { $0 = State(fetched: token) }
+        }
+    }
+
+    /// The token that was offered last was refused.
+    ///
+    /// - Returns: The refusal of the connection: attempts stop if there can be no other token.
+    func wereRefused() -> HandshakeRefusal {
+        let offered = self.state.withLockedValue { state in
+            state.refused = self.source == nil ? nil : state.offered
+            return state.offered
+        }
+        guard self.source != nil, let offered, !offered.isEmpty else {
+            let remedy: HandshakeRefusal.Remedy = self.source == nil ? .stop : .trySameServer
+            return HandshakeRefusal(remedy, HelloExchange.tokenIsMissing)
+        }
+        return HandshakeRefusal(.trySameServer, HelloExchange.tokenIsRefused)
+    }
+
+    /// The user requests a connection, for which the refused token may be offered again.
+    func userConnects() {
+        self.state.withLockedValue { $0.refused = nil }
     }
 }

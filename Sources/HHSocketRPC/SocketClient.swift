@@ -68,11 +68,7 @@ public final class SocketClient: ConnectionControl {
 
     /// Runs `body` where completion handlers run, after this function has returned.
     package func callBack(_ body: @escaping @Sendable () -> Void) {
-        let queue = self.core.loop.callbackQueue
-        switch queue.target {
-        case .queue: queue.run(body)
-        case .socketThread: self.driver.submit(.closure { $0.callBack(.closure(body)) })
-        }
+        self.core.loop.callbackQueue.run(on: self.core.loop, body)
     }
 
     // MARK: Calls

@@ -13,9 +13,12 @@ extension STOMPClient {
         /// RabbitMQ wants its own name for it, as a rule `/`.
         public var host: String?
         /// Returns the user of the broker. It is called for each connection, so a token may be fresh. Nil, the default:
-        /// none. If it throws, the attempt fails, and the next one follows after the back-off.
+        /// none. If it throws, the attempt fails, and the next one follows after the back-off. Its task is cancelled
+        /// with the attempt, after ``connectTimeout`` for example. The credentials are not sent to a broker of another
+        /// origin, to which a WebSocket was redirected: such an attempt fails.
         public var credentials: (@Sendable () async throws -> STOMPCredentials)?
-        /// Further headers of CONNECT. None by default.
+        /// Further headers of CONNECT. None by default. They may be secrets: if there are any, an attempt that is
+        /// redirected to another origin fails.
         public var connectHeaders = STOMPHeaders()
         /// The heart-beats to offer. Every 10 s in both directions by default. The broker is considered lost after
         /// twice the agreed interval without a byte.
@@ -92,6 +95,9 @@ extension STOMPClient {
             }
             return endpoint
         }
+
+        /// Whether CONNECT has something that only the configured brokers may get.
+        var hasSecrets: Bool { self.credentials != nil || !self.connectHeaders.isEmpty }
 
         /// The reason why this configuration cannot work; nil if it can.
         var refusal: SocketError? {

@@ -273,11 +273,11 @@ public final class STOMPClient: ConnectionControl {
         do {
             value = try await body(STOMPTransaction(id: id, core: self.core))
         } catch {
-            self.core.run(nil) { core, turn, _ in core.endTransaction(id, isCommitted: false, in: &turn, nil) }
+            self.core.run(nil) { core, turn, _ in core.abort(id, in: &turn) }
             throw error
         }
         try await self.core.run { core, turn, completion in
-            core.endTransaction(id, isCommitted: true, in: &turn, completion)
+            core.commit(id, in: &turn, completion)
         }
         return value
     }
@@ -305,11 +305,11 @@ public final class STOMPClient: ConnectionControl {
             }
             if !isSubmitted { waiter.resume(returning: false) }
         }
-        let began = ContinuousClock.now
+        let began = driver.configuration.time.now()
         await self.link.waitUntilClosed()
         guard wasConnected, !core.hasConfirmedDisconnect else { return }
         let patience = core.configuration.disconnectTimeout
-        let isLate = ContinuousClock.now - began >= patience
+        let isLate = Duration(driver.configuration.time.now() - began) >= patience
         throw SocketError(
             isLate ? .timeout : .connectionLost,
             message: isLate

@@ -4,7 +4,7 @@ public import NIOCore
 
 /// A message that a broker has delivered.
 public struct STOMPMessage: Sendable {
-    private let frame: STOMPFrame
+    private var frame: STOMPFrame
     /// Nil for a message that belongs to no subscription.
     let delivery: STOMPDelivery?
     let core: STOMPCore
@@ -40,7 +40,9 @@ public struct STOMPMessage: Sendable {
     ///
     /// - Throws: ``/HHSocket/SocketError``. Codes: `connectionLost` if the connection that delivered the message is
     ///   closed, so that the broker delivers it again; `invalidArgument` with ack mode ``STOMPAckMode/auto``, or after
-    ///   the end of the subscription; `timeout` without a receipt in time; `cancelled` if the client was released.
+    ///   the end of the subscription; `timeout` without a receipt in time; `queueFull` if too many bytes wait for the
+    ///   broker to read; `cancelled` if the task was cancelled or the client released. An error whose `delivery` is
+    ///   `notSent` leaves the message unsettled, so that it can be acknowledged again.
     public func ack(headers: STOMPHeaders = [:], receipt: Bool = false) async throws(SocketError) {
         try await self.settle(isAcknowledged: true, headers, receipt)
     }
@@ -136,4 +138,9 @@ extension STOMPMessage: CustomStringConvertible {
 
 extension STOMPMessage: InboxMessage {
     package var length: Int { self.frame.headers.bytes.readableBytes + self.frame.body.readableBytes }
+
+    package mutating func detach(isOneOfMany: Bool) {
+        self.frame.headers.detach()
+        self.frame.body = self.frame.body.detached
+    }
 }

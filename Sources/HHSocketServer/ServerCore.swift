@@ -26,7 +26,9 @@ final class ServerCore: Sendable {
     let addressRates: SharedRates<ClientAddress>?
     let identityRates: SharedRates<String>?
     let logger: Logger
-    let peerLog = PeerLog()
+    /// The clock by which clients are judged.
+    let time: SocketTime
+    let peerLog: PeerLog
     let threads: BlockingThreads
     let registry: SessionRegistry
     let sessions = ClientTable<ServerSession>()
@@ -44,6 +46,8 @@ final class ServerCore: Sendable {
         loopCount: Int
     ) {
         let limits = configuration.limits
+        let time = configuration.time
+        self.time = time
         self.limits = limits
         self.threads = BlockingThreads(count: configuration.blockingThreads)
         let defaults = RouteLimits(timeout: limits.handlerTimeout, concurrency: limits.concurrency)
@@ -60,13 +64,14 @@ final class ServerCore: Sendable {
         self.answersInOrder = configuration.answersInOrder
         self.streams = configuration.answersInOrder ? nil : configuration.streams
         self.hello = configuration.hello
-        self.idempotentAnswers = IdempotentAnswers(configuration.hello.idempotency)
+        self.idempotentAnswers = IdempotentAnswers(configuration.hello.idempotency, time: time)
         self.authentications = Authentications(configuration.hello)
         self.addressRates = SharedRates(limits.requestRatePerAddress)
         self.identityRates = SharedRates(limits.requestRatePerIdentity)
         self.logger = configuration.logger
-        self.ledger = Ledger(limits, shards: loopCount)
-        self.quota = ConnectionQuota(quota)
+        self.peerLog = PeerLog(time: time)
+        self.ledger = Ledger(limits, shards: loopCount, time: time)
+        self.quota = ConnectionQuota(quota, time: time)
         self.maximumDeadline = limits.maximumDeadline.map { TimeAmount(clamping: $0) }
     }
 
@@ -135,15 +140,12 @@ final class ListenerSettings: Sendable {
         self.format = listener.wireFormat
         self.customFields = try listener.wireFormat.customFields(listener.header, in: .response)
         let limits = configuration.limits
-        self.times = SessionWatch.Times(
-            idle: limits.idleTimeout.map { TimeAmount(clamping: $0) },
-            firstFrame: listener.tls == nil && !configuration.hello.isRequired
-                ? nil : limits.firstFrameTimeout.map { TimeAmount(clamping: $0) },
-            readStall: limits.readStallTimeout.map { TimeAmount(clamping: $0) },
-            writeStall: limits.writeStallTimeout.map { TimeAmount(clamping: $0) },
-            minimumReadRate: limits.minimumReadRate,
-            acquaintance: limits.strangers.timeToBecomeKnown.map { TimeAmount(clamping: $0) }
-        )
+        var times = SessionWatch.Times(limits)
+        if listener.tls != nil || configuration.hello.isRequired {
+            times.firstFrame = limits.firstFrameTimeout.map { TimeAmount(clamping: $0) }
+        }
+        times.acquaintance = limits.strangers.timeToBecomeKnown.map { TimeAmount(clamping: $0) }
+        self.times = times
         self.encoder = FrameEncoder(direction: .response, format: self.format, customFields: self.customFields)
         self.sharesReceiveBuffers = listener.tls == nil
         self.linkSettings = Self.linkSettings(
@@ -172,6 +174,7 @@ final class ListenerSettings: Sendable {
             maximumPayloadLength: configuration.limits.maximumAnswerLength
         )
         settings.readsOnlyWhileWritable = true
+        settings.sharesTurns = true
         // One system call for the answers to a read, as long as no more than 1 MiB is held for it.
         settings.outputLimit = 1 << 20
         settings.gathersPieces = true

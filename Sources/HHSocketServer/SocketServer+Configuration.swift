@@ -46,6 +46,8 @@ extension SocketServer {
         /// The number of event loops that the server makes, a thread each. Nil, the default: one for each core. Without
         /// effect where ``eventLoopGroup`` is set.
         public var eventLoops: Int?
+        /// The clock of limits, heartbeats and ages; the system's, except in tests.
+        package var time = SocketTime()
 
         /// - Parameters:
         ///   - listeners: Where to accept connections.

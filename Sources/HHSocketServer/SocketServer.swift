@@ -247,17 +247,18 @@ public final class SocketServer: Service {
                 index: index,
                 eventLoop: eventLoop,
                 logger: self.configuration.logger,
-                maximumHandshakes: limits.maximumHandshakes
+                maximumHandshakes: limits.maximumHandshakes,
+                time: self.configuration.time
             )
         }
         let descriptors = DescriptorLimit.raise(wanted: limits.maximumConnections ?? 0)
         let quota = ConnectionQuota.Limits(limits, descriptors: descriptors, loops: loops.count)
         let core = ServerCore(self.configuration, self.router, quota, loopCount: loops.count)
         self.warn(of: quota, descriptors)
-        let outage = DescriptorOutage(core: core, spares: DescriptorLimit.spares(of: descriptors ?? 0)) {
+        let outage = DescriptorOutage(core: core, DescriptorOutage.Descriptors(limit: descriptors ?? 0)) {
             loops[0].counters.count(\.acceptFailures)
         }
-        let shortage = ConnectionShortage(loops, minimumSilence: limits.minimumSilence)
+        let shortage = ConnectionShortage(loops, minimumSilence: limits.minimumSilence, time: self.configuration.time)
         var bound: [BoundListener] = []
         var settings: [ListenerSettings] = []
         do throws(SocketError) {
@@ -269,6 +270,7 @@ public final class SocketServer: Service {
                     loops: loops,
                     shortage: shortage,
                     outage: outage,
+                    socketCount: self.configuration.listeners.reduce(0) { $0 + $1.listeningSockets },
                     settings: made,
                     tls: self.tls.services[index],
                     webSocket: try listener.webSocket?.settings(
@@ -298,11 +300,13 @@ public final class SocketServer: Service {
             loops: loops,
             ownGroup: ownGroup,
             metrics: metrics,
-            sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9) {
+            sweepClock: SweepClock(loops, every: self.sweepInterval, time: self.configuration.time) {
                 core.ledger.setStandingBytes(core.idempotentAnswers.kept.bytes)
                 core.ledger.look()
-                core.idempotentAnswers.forgetExpired(now: .now())
+                core.idempotentAnswers.forgetExpired(now: core.time.now())
                 outage.look()
+                // No connection need come for others to get what they need.
+                if outage.isUnderWay { _ = shortage.makeRoom() }
                 shortage.closeExcess(core.quota.excess)
             },
             outage: outage
@@ -365,7 +369,7 @@ public final class SocketServer: Service {
             await finished.value
         } else {
             let killer = Task {
-                try await Task.sleep(nanoseconds: UInt64(grace.nanoseconds))
+                try await self.configuration.time.sleep(for: grace)
                 self.kill()
             }
             await finished.value
@@ -542,16 +546,18 @@ public final class SocketServer: Service {
     ///   `type` do not.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Int {
-        // Submitted under the lock: once the server stops, the event loops may be gone.
+        guard case .running(let running) = self.state.withLockedValue({ $0 }) else { return 0 }
+        // Outside the lock: a codec is the application's code, and may ask the server for something.
+        let pushes = running.settings.map { settings in
+            settings.push(type: type, body: body).map { push in
+                var push = push
+                push.share = SharedCharge(running.core.ledger, bytes: push.bytes.storageCapacity)
+                return push
+            }
+        }
+        // Submitted under the lock: once the server stops, the event loops may be gone. It is started once.
         let counts = self.state.withLockedValue { state -> [EventLoopFuture<Int>] in
             guard case .running(let running) = state else { return [] }
-            let pushes = running.settings.map { settings in
-                settings.push(type: type, body: body).map { push in
-                    var push = push
-                    push.share = SharedCharge(running.core.ledger, bytes: push.bytes.storageCapacity)
-                    return push
-                }
-            }
             return running.loops.map { $0.push(pushes) }
         }
         var total = 0

@@ -92,6 +92,7 @@ authority impostor "test authority" 0101010101010101
 authority clients "clients" 0202020202020202
 authority strangers "strangers" 0303030303030303
 authority revoking "revoking" 0404040404040404
+authority modern "modern" 0505050505050505
 
 server server authority "$valid" "DNS:localhost, IP:127.0.0.1"
 server server-renewed authority "$valid" "DNS:localhost, IP:127.0.0.1"
@@ -103,6 +104,20 @@ server server-db-addresses authority "$valid" "DNS:db.example, IP:127.0.0.1, IP:
 # The key of `server`, under another name.
 cp server.key server-same-key.key
 server server-same-key impostor "$valid" "DNS:other"
+
+# Keys of further kinds.
+for of in server client; do
+    openssl genpkey -algorithm ed25519 -out $of-ed25519.key
+    openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:secp521r1 -out $of-p521.key
+done
+server server-ed25519 modern "$valid" "DNS:localhost, IP:127.0.0.1"
+server server-p521 modern "$valid" "DNS:localhost, IP:127.0.0.1"
+client client-ed25519 modern "$valid"
+client client-p521 modern "$valid"
+
+# The key of `server`, encrypted in both forms of PEM.
+openssl pkcs8 -topk8 -in server.key -passout pass:secret -out encrypted-pkcs8.key
+openssl ec -in server.key -aes128 -passout pass:secret -out encrypted-traditional.key
 
 client client authority "$valid"
 client client-expired authority "$expired"

@@ -110,7 +110,7 @@ import Testing
                     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
                     nonisolated(nonsending) func upload(
                         options: HHSocketRPC.CallOptions = .init(),
-                        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>) async throws -> Void
+                        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>) async throws -> Swift.Void
                     ) async throws -> Every_Thing_News {
                         try await self.upload(options: options).answer(to: produce)
                     }

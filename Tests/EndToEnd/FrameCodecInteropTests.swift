@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// Client, server and mocks with formats that a codec reads and writes.
-@Suite(.tags(.io), .timeLimit(.minutes(3))) struct FrameCodecInteropTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct FrameCodecInteropTests {
     /// Formats with all features, and with only the required ones.
     static let formats: [WireFormat] = [
         try? NetstringCodec.format(),

@@ -6,7 +6,7 @@ import Testing
 
 /// The program of `README.md`, which is also in `Examples/Greeter`. `make test-readme` runs it there, with the other
 /// lines of the page.
-@Suite(.tags(.io), .timeLimit(.minutes(1))) struct ReadmeProgramTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ReadmeProgramTests {
     private let page: DocumentationPage
 
     init() throws {

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// Frames with separators over TCP: damage loses only its frame, and neither the connection nor another call.
-@Suite(.tags(.io), .timeLimit(.minutes(3))) struct SeparatedInteropTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct SeparatedInteropTests {
     private func withClient(
         _ server: MockServer,
         _ change: (inout SocketClient.Configuration) -> Void = { _ in },
@@ -116,13 +116,16 @@ import Testing
     /// A length that is too long withholds the later answers, until its call times out.
     @Test func anAnswerWhoseLengthIsTooLongIsGivenUpWithItsCall() async throws {
         let server = try await MockServer(format: .separated)
-        server.on(100, .raw(ByteBuffer(string: "100-50-200-50000-\r\nhello-\r\n")))
+        server.on(100, .glued(.push(2_001, "before"), .raw(ByteBuffer(string: "100-50-200-50000-\r\nhello-\r\n"))))
         server.on(101, .echo)
-        try await self.withClient(server) { client in
-            let first = Task { try await client.data(for: SocketRequest(type: 100, timeout: .milliseconds(300))) }
-            _ = try await server.received(1, ofType: 100)
+        let time = ManualTime()
+        try await self.withClient(server, { $0.socket.time = SocketTime(time) }) { client in
+            let first = Task { try await client.data(for: SocketRequest(type: 100, timeout: .seconds(20))) }
+            try await eventually("the answer") { client.statistics.pushes == 1 }
             let behind = SocketRequest(type: 101, body: "behind it", timeout: patience)
             let second = Task { try await client.data(for: behind) }
+            _ = try await server.received(1, ofType: 101)
+            await time.advance(by: .seconds(20))
             let error = await #expect(throws: SocketError.self) { try await first.value }
             #expect(error?.code == .timeout)
             let answer = try await second.value

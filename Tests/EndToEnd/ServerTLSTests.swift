@@ -48,6 +48,30 @@ import Testing
         try PublicKeyPin(certificatePEM: TestCertificate(name).certificatePEM)
     }
 
+    // MARK: Keys
+
+    /// TLS libraries have them, but BoringSSL accepts none of these by default.
+    @Test(arguments: [
+        (TestCertificate.Name.serverEd25519, TestCertificate.Name.clientEd25519), (.serverP521, .clientP521),
+        (.serverEd25519, .clientP521),
+    ])
+    func certificatesMayHaveKeysOfOtherKindsThanP256AndRSA(
+        server: TestCertificate.Name,
+        client: TestCertificate.Name
+    ) async throws {
+        let trust = try TestAuthority(.modern).trust
+        var tls = ServerTLS(identity: try TestCertificate(server).identity)
+        tls.clientCertificates = .required(trust)
+        try await EchoServer.with(tls: tls) { server, _ in
+            try await self.echo(
+                self.client(server) {
+                    $0.trust = trust
+                    $0.identity = try TestCertificate(client).identity
+                }
+            )
+        }
+    }
+
     // MARK: Names
 
     @Test func clientsGetTheCertificateOfTheHostThatTheyName() async throws {

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// The header of Weibo's RPC framework Motan, described in Docs/WireFormat.md by these very lines.
-@Suite(.tags(.io), .timeLimit(.minutes(3))) struct StrangersHeaderTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct StrangersHeaderTests {
     // snippet: motan
     static func motan() throws -> WireFormat {
         let header: [WireFormat.Field] = [

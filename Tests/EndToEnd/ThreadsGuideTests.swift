@@ -93,7 +93,7 @@ private struct Database {
         client.dispatch(SocketRequest(type: 101))
         #expect(try await first(of: pushes, "a push").string == "news")
         reader.cancel()
-        try await withDeadline("the reader's end") { await reader.value }
+        try await waitForValue(of: reader, "the reader's end")
     }
 
     @Test func handlersWhereTheyBelong() async throws {

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// A layout that differs from the server's: the errors show the received bytes, and their interpretation.
-@Suite(.tags(.io), .timeLimit(.minutes(3))) struct WrongLayoutTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct WrongLayoutTests {
     /// The layout of an engineer who overlooked that the server is little-endian.
     private func company() throws -> WireFormat {
         try WireFormat(
@@ -40,6 +40,16 @@ import Testing
         return try #require(error)
     }
 
+    /// The error of a call that times out, with a longer timeout as long as the message does not contain `words`: the
+    /// server's bytes may arrive late.
+    private func timeout(answeredWith bytes: [UInt8], saying words: String) async throws -> SocketError {
+        try await withGrowingTimeout { limit in
+            try await self.call(answeredWith: bytes) { $0.timeout = limit }
+        } until: {
+            $0.message.contains(words)
+        }
+    }
+
     private static func littleEndian(_ length: UInt32) -> [UInt8] {
         [length, 1000, 1].flatMap { word in withUnsafeBytes(of: word.littleEndian) { Array($0) } }
     }
@@ -60,31 +70,24 @@ import Testing
 
     @Test func bytesThatNeverMakeAFrameAreShownWhenTheCallTimesOut() async throws {
         let bytes: [UInt8] = [0x00, 0x0F, 0x42, 0x40, 0xAC, 0xDC, 0x00, 0x01, 0x00, 0x00, 0x00, 0x07, 0x68, 0x69]
-        let error = try await self.call(answeredWith: bytes) { $0.timeout = .milliseconds(500) }
+        let words = """
+            the 14 bytes that have arrived on this connection form no frame; the header 000F4240ACDC000100000007 is read as \
+            length 1000000, type 2900099073, serial 7; is the wire format company the server's?
+            """
+        let error = try await self.timeout(answeredWith: bytes, saying: words)
         #expect(error.code == .timeout)
-        #expect(
-            error.message.contains(
-                """
-                the 14 bytes that have arrived on this connection form no frame; the header 000F4240ACDC000100000007 is read \
-                as length 1000000, type 2900099073, serial 7; is the wire format company the server's?
-                """
-            ),
-            "\(error.message)"
-        )
+        #expect(error.message.contains(words), "\(error.message)")
     }
 
     @Test func tooFewBytesForAHeaderAreShown() async throws {
-        let error = try await self.call(answeredWith: [0xCA, 0xFE]) { $0.timeout = .milliseconds(500) }
-        #expect(
-            error.message.contains(
-                "the 2 bytes that have arrived on this connection form no frame; they begin with CAFE"
-            ),
-            "\(error.message)"
-        )
+        let words = "the 2 bytes that have arrived on this connection form no frame; they begin with CAFE"
+        let error = try await self.timeout(answeredWith: [0xCA, 0xFE], saying: words)
+        #expect(error.message.contains(words), "\(error.message)")
     }
 
     @Test func silenceIsToldToo() async throws {
-        let error = try await self.call(answeredWith: []) { $0.timeout = .milliseconds(500) }
-        #expect(error.message.contains("no byte has arrived on this connection"), "\(error.message)")
+        let words = "no byte has arrived on this connection"
+        let error = try await self.timeout(answeredWith: [], saying: words)
+        #expect(error.message.contains(words), "\(error.message)")
     }
 }

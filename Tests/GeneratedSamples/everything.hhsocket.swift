@@ -3970,7 +3970,7 @@ extension Every_Thing_Everything.ClientProtocol {
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func upload(
         options: HHSocketRPC.CallOptions = .init(),
-        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>) async throws -> Void
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>) async throws -> Swift.Void
     ) async throws -> Every_Thing_News {
         try await self.upload(options: options).answer(to: produce)
     }
@@ -4508,7 +4508,7 @@ extension Every_Thing_Taken.ClientProtocol {
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func send(
         options: HHSocketRPC.CallOptions = .init(),
-        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>) async throws -> Void
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>) async throws -> Swift.Void
     ) async throws -> Every_Thing_Nothing {
         try await self.send(options: options).answer(to: produce)
     }
@@ -4538,7 +4538,7 @@ extension Every_Thing_Taken.ClientProtocol {
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func `repeat`(
         options: HHSocketRPC.CallOptions = .init(),
-        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>) async throws -> Void
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>) async throws -> Swift.Void
     ) async throws -> Every_Thing_Nothing {
         try await self.repeat(options: options).answer(to: produce)
     }

@@ -251,7 +251,7 @@ extension Files_Transfer.ClientProtocol {
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func sendAll(
         options: HHSocketRPC.CallOptions = .init(),
-        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Files_Piece, Files_Upload>) async throws -> Void
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Files_Piece, Files_Upload>) async throws -> Swift.Void
     ) async throws -> Files_Upload {
         try await self.sendAll(options: options).answer(to: produce)
     }

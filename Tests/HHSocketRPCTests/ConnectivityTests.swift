@@ -69,7 +69,9 @@ import Testing
 
     @Test func waitEndsWithTheTimeoutWhichCarriesTheLastConnectError() async throws {
         let client = self.client(try await MockServer.closedEndpoint())
+        let events = client.events
         client.connect()
+        _ = try await first(of: events, "a failure") { if case .connectFailed = $0 { true } else { false } }
         let error = await self.error(client, SocketRequest(type: 101, timeout: .milliseconds(300)))
         #expect(error?.code == .timeout)
         #expect(error?.delivery == .notSent)

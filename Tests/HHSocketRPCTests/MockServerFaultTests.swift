@@ -27,7 +27,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { self.name }
 
-    /// Short, for calls that are never answered in time, whatever the machine.
+    /// Short, for calls that are never answered in time. It grows until the call is sent before it times out.
     static let short = Duration.milliseconds(50)
 
     static let all: [Fault] = [
@@ -189,11 +189,15 @@ private enum Call {
             return task
         }
         try await server.received(5, ofType: Call.bystander)
-        let faulty = client.dataTask(
-            with: SocketRequest(type: Call.faulty, body: "the faulty one", timeout: fault.timeout)
-        )
-        faulty.resume()
-        try await eventually("the faulty call's end") { faulty.state == .completed }
+        let faulty = try await withGrowingTimeout { timeout -> SocketTask in
+            let request = SocketRequest(type: Call.faulty, body: "the faulty one", timeout: max(fault.timeout, timeout))
+            let faulty = client.dataTask(with: request)
+            faulty.resume()
+            try await eventually("the faulty call's end") { faulty.state == .completed }
+            return faulty
+        } until: {
+            $0.error?.code != .timeout || $0.error?.delivery != .notSent
+        }
         switch fault.outcome {
         case .answer:
             #expect(faulty.error?.description == nil)
@@ -411,9 +415,7 @@ private enum Call {
         }
         let pushes = client.pushes(ofType: 2_001)
         #expect(try await client.data(for: SocketRequest(type: 200, body: "first")).string == "first")
-        let dropped = try await socketError { () throws(SocketError) in
-            _ = try await client.data(for: SocketRequest(type: 101, timeout: Fault.short))
-        }
+        let dropped = try await client.errorOfUnansweredCall(SocketRequest(type: 101))
         #expect(dropped.code == .timeout)
         #expect(dropped.delivery == .sentUnknown)
         if let cancel = format.layout.cancel {

@@ -1731,7 +1731,7 @@ extension Client.ClientProtocol {
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func send(
         options: HHSocketRPC.CallOptions = .init(),
-        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Request, Reply>) async throws -> Void
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Request, Reply>) async throws -> Swift.Void
     ) async throws -> Reply {
         try await self.send(options: options).answer(to: produce)
     }

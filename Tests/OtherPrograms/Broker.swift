@@ -46,6 +46,13 @@ final class Broker: Sendable {
         var ports: [String: Int]
     }
 
+    private enum State {
+        case running
+        case stopped
+        /// It did not start again, for this reason.
+        case failed(String)
+    }
+
     /// The folder of its data.
     let folder: String
     /// The required header `host` of CONNECT.
@@ -54,6 +61,10 @@ final class Broker: Sendable {
     private let supervisor: Command
     /// The number of printed lines once all commands were answered.
     private let expectedLines = Watched(1)
+    private let state = Watched(State.running)
+
+    /// The time that the supervisor has for its answers. Its own timeouts are shorter, and their errors say more.
+    private static let supervisorPatience = Duration.seconds(270)
 
     /// Starts a broker, and waits until it is ready.
     ///
@@ -62,7 +73,7 @@ final class Broker: Sendable {
         guard let python else { throw Unexpected(description: "there is no Python for \(name)") }
         let script = packageFolder.appendingPathComponent("Tests/OtherPrograms/brokers.py").path
         self.supervisor = try Command(["-B", script, name], of: python, keepsInputOpen: true)
-        let ready = try await self.supervisor.lines()[0]
+        let ready = try await self.supervisor.lines(within: Self.supervisorPatience)[0]
         let told = try JSONDecoder().decode(Ready.self, from: Data(ready.utf8))
         self.folder = told.folder
         self.host = told.host
@@ -90,13 +101,38 @@ final class Broker: Sendable {
     func killSupervisor() { self.supervisor.signal(SIGKILL) }
 
     /// Ends the broker as its operator would.
-    func stop() async throws { try await self.ask("stop") }
+    func stop() async throws {
+        self.state.withLockedValue { $0 = .stopped }
+        try await self.ask("stop")
+    }
 
     /// Kills the broker, with SIGKILL.
-    func kill() async throws { try await self.ask("kill") }
+    func kill() async throws {
+        self.state.withLockedValue { $0 = .stopped }
+        try await self.ask("kill")
+    }
 
     /// Starts the broker that was stopped or killed, with its data and on its ports, and waits until it is ready.
-    func start() async throws { try await self.ask("start") }
+    func start() async throws {
+        do {
+            try await self.ask("start")
+            self.state.withLockedValue { $0 = .running }
+        } catch {
+            self.state.withLockedValue { $0 = .failed("\(error)") }
+            throw error
+        }
+    }
+
+    /// Starts the broker if a failed test has left it stopped.
+    ///
+    /// - Throws: The error of its last start, immediately.
+    fileprivate func becomeReady() async throws {
+        switch self.state.current {
+        case .running: return
+        case .stopped: try await self.start()
+        case .failed(let reason): throw Unexpected(description: reason)
+        }
+    }
 
     func restart() async throws {
         try await self.stop()
@@ -126,7 +162,7 @@ final class Broker: Sendable {
             count += 1
             return count
         }
-        let answer = try await self.supervisor.lines(count)[count - 1]
+        let answer = try await self.supervisor.lines(count, within: Self.supervisorPatience)[count - 1]
         guard answer.hasPrefix("ok") else { throw Refused(command: command, answer: answer) }
         return String(answer.dropFirst("ok: ".count))
     }
@@ -143,9 +179,26 @@ enum RabbitMQ {
         "There is no rabbitmq-server: STOMP is NOT TESTED against it here. Install the package rabbitmq-server."
 
     private static let started = Task { try await Self.start() }
+    private static let isReported = Watched(false)
 
     /// The node of this process, which starts when the first test uses it. Tests that stop it start it again.
-    static var shared: Broker { get async throws { try await self.started.value } }
+    ///
+    /// - Throws: An error with the node's log, once, if it is not ready. All later tests fail immediately.
+    static var shared: Broker {
+        get async throws {
+            do {
+                let node = try await self.started.value
+                try await node.becomeReady()
+                return node
+            } catch {
+                let isReported = self.isReported.withLockedValue { isReported in
+                    defer { isReported = true }
+                    return isReported
+                }
+                throw isReported ? Unexpected(description: "RabbitMQ is not ready: see the first failure") : error
+            }
+        }
+    }
 
     /// Starts another node, which takes some seconds.
     static func start() async throws -> Broker { try await Broker("rabbitmq", python: Python.executable) }

@@ -35,8 +35,8 @@ import time
 
 sys.dont_write_bytecode = True
 CERTIFICATES = pathlib.Path(__file__).resolve().parent.parent / "Certificates"
-# Timeouts in seconds. RabbitMQ takes eight with a core of its own.
-START, STOP, COMMAND = 90, 30, 60
+# Timeouts in seconds. RabbitMQ takes eight with a core of its own, and a machine with other work can take thirty times as long.
+START, STOP, COMMAND = 240, 120, 120
 # Another process may take a port while a broker starts: then the broker gets others.
 ATTEMPTS = 3
 

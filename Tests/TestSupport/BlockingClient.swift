@@ -37,7 +37,9 @@ package final class BlockingClient {
     package func send(_ bytes: [UInt8]) throws {
         var rest = bytes[...]
         while !rest.isEmpty {
-            let count = rest.withUnsafeBytes { write(self.descriptor, $0.baseAddress, $0.count) }
+            let count = rest.withUnsafeBytes { bytes in
+                Self.uninterrupted { write(self.descriptor, bytes.baseAddress, bytes.count) }
+            }
             guard count > 0 else { throw Unexpected(description: "nothing can be sent: \(errno)") }
             rest = rest.dropFirst(count)
         }
@@ -48,11 +50,22 @@ package final class BlockingClient {
         var bytes: [UInt8] = []
         while bytes.count < count {
             var part = [UInt8](repeating: 0, count: count - bytes.count)
-            let length = part.withUnsafeMutableBytes { read(self.descriptor, $0.baseAddress, $0.count) }
+            let length = part.withUnsafeMutableBytes { bytes in
+                Self.uninterrupted { read(self.descriptor, bytes.baseAddress, bytes.count) }
+            }
             guard length > 0 else { throw Unexpected(description: "the server does not answer: \(errno)") }
             bytes += part.prefix(length)
         }
         return bytes
+    }
+
+    /// Repeats a call that a signal interrupts. On Linux a call on a socket with a timeout is also interrupted when the
+    /// process was stopped and continues.
+    private static func uninterrupted(_ call: () -> Int) -> Int {
+        while true {
+            let result = call()
+            if result != -1 || errno != EINTR { return result }
+        }
     }
 }
 #endif

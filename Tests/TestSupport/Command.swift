@@ -199,8 +199,13 @@ package final class Command: Sendable {
     /// Waits for the first `count` lines of the output, and returns them.
     ///
     /// - Throws: ``Unexpected`` if it ends before.
-    package func lines(_ count: Int = 1, fileID: String = #fileID, line: Int = #line) async throws -> [String] {
-        try await self.found("\(count) lines of its output", fileID, line) { state in
+    package func lines(
+        _ count: Int = 1,
+        within time: Duration = patience,
+        fileID: String = #fileID,
+        line: Int = #line
+    ) async throws -> [String] {
+        try await self.found("\(count) lines of its output", within: time, fileID, line) { state in
             let lines = Self.wholeLines(state.output)
             return lines.count >= count ? Array(lines.prefix(count)) : nil
         }
@@ -251,11 +256,13 @@ package final class Command: Sendable {
 
     private func found<Found: Sendable>(
         _ what: String,
+        within time: Duration = patience,
         _ fileID: String,
         _ line: Int,
         _ find: @escaping @Sendable (State) -> Found?
     ) async throws -> Found {
-        let found: Found? = try await self.state.value(what, fileID: fileID, line: line) { state -> Found?? in
+        let found: Found? = try await self.state.value(what, within: time, fileID: fileID, line: line) {
+            state -> Found?? in
             if let found = find(state) { return .some(found) }
             return state.outcome == nil ? nil : .some(nil)
         }

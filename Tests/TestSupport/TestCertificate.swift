@@ -16,6 +16,8 @@ package struct TestAuthority: Sendable {
         case strangers
         /// An authority with a revocation list.
         case revoking
+        /// The issuer of certificates whose keys are not of P-256.
+        case modern
     }
 
     /// Its own certificate.
@@ -47,7 +49,15 @@ package struct TestCertificate: Sendable {
         case serverDBAddresses = "server-db-addresses"
         /// For `other`, by the impostor, with the key of `server`.
         case serverSameKey = "server-same-key"
+        /// Like `server`, by the authority `modern`, with a key of Ed25519.
+        case serverEd25519 = "server-ed25519"
+        /// Like `server`, by the authority `modern`, with a key of P-521.
+        case serverP521 = "server-p521"
         case client
+        /// By the authority `modern`, with a key of Ed25519.
+        case clientEd25519 = "client-ed25519"
+        /// By the authority `modern`, with a key of P-521.
+        case clientP521 = "client-p521"
         /// Valid until January 2020.
         case clientExpired = "client-expired"
         /// By the authority `clients`.
@@ -76,6 +86,11 @@ package struct TestCertificate: Sendable {
         self.certificatePEM.split(separator: "\n").filter { !$0.hasPrefix("-----") }.joined()
     }
     package var identity: TLSIdentity { TLSIdentity(certificatePEM: self.certificatePEM, keyPEM: self.keyPEM) }
+}
+
+/// The key of the certificate `server`, encrypted: in PKCS#8, and in the traditional form of PEM.
+package func testEncryptedKeys() throws -> [String] {
+    try ["encrypted-pkcs8.key", "encrypted-traditional.key"].map { try certificateFile($0) }
 }
 
 /// The revocation list of the authority `revoking`, in PEM.

@@ -16,14 +16,20 @@ package struct TimedOut: Error, CustomStringConvertible {
 package let patience = Duration.seconds(120)
 
 /// Runs `body`, and fails if it takes longer than `time`.
+///
+/// Then `body` is cancelled. If it does not end within `grace`, the ``Watchdog`` ends the process: use
+/// ``waitForValue(of:_:within:fileID:line:)`` to wait for a task, which cancellation does not interrupt.
 package func withDeadline<T: Sendable>(
     _ what: String,
     within time: Duration = patience,
+    grace: Duration = patience,
     fileID: String = #fileID,
     line: Int = #line,
     _ body: @escaping @Sendable () async throws -> T
 ) async throws -> T {
-    try await withThrowingTaskGroup(of: T?.self) { group in
+    let wait = Watchdog.shared.begin(Watchdog.Wait(what, fileID, line), lasting: time + grace)
+    defer { Watchdog.shared.end(wait) }
+    return try await withThrowingTaskGroup(of: T?.self) { group in
         group.addTask { try await body() }
         group.addTask {
             try await Task.sleep(for: time)
@@ -35,6 +41,32 @@ package func withDeadline<T: Sendable>(
         }
         return result
     }
+}
+
+/// Returns the value of `task`, or throws its error.
+///
+/// A task that takes longer than `time` is cancelled, and not waited for.
+@discardableResult
+package func waitForValue<Value: Sendable, Failure>(
+    of task: Task<Value, Failure>,
+    _ what: String,
+    within time: Duration = patience,
+    fileID: String = #fileID,
+    line: Int = #line
+) async throws -> Value {
+    let result = Watched<Result<Value, Failure>?>(nil)
+    Task {
+        let ended = await task.result
+        result.withLockedValue { $0 = ended }
+    }
+    let ended: Result<Value, Failure>
+    do {
+        ended = try await result.value(what, within: time, fileID: fileID, line: line) { $0 }
+    } catch {
+        task.cancel()
+        throw error
+    }
+    return try ended.get()
 }
 
 /// The first value of `sequence` that satisfies `predicate`.
@@ -77,6 +109,23 @@ package func eventually<Value: Sendable>(
             if let value = try await find() { return value }
             try await Task.sleep(for: .milliseconds(2))
         }
+    }
+}
+
+/// Runs `attempt` with timeouts that double until its result is good, and returns the last result.
+///
+/// For tests of a timeout that must end a call after other events, such as the sending of the request: a machine may
+/// stop for longer than a timeout that a test has time to wait for. The last timeout is 51.2 seconds.
+package func withGrowingTimeout<Result>(
+    isolation: isolated (any Actor)? = #isolation,
+    _ attempt: (Duration) async throws -> Result,
+    until isGood: (Result) -> Bool
+) async throws -> Result {
+    var timeout = Duration.milliseconds(50)
+    while true {
+        let result = try await attempt(timeout)
+        if isGood(result) || timeout > .seconds(50) { return result }
+        timeout *= 2
     }
 }
 

@@ -244,8 +244,8 @@ enum OpeningFuzz {
                 require(rules.target == target && rules.count == before.count + 1, "\(rules)")
                 require(rules.count <= RedirectRules.maximum, "\(rules.count) redirects")
                 require(target.isSecure || !before.target.isSecure, "from wss to ws")
-                let isOneOrigin = before.sendsFixedHeaders && target.hasOrigin(of: base)
-                require(!rules.sendsFixedHeaders || isOneOrigin, "\(rules)")
+                let isOneOrigin = before.isOfOneOrigin && target.hasOrigin(of: base)
+                require(!rules.isOfOneOrigin || isOneOrigin, "\(rules)")
             } catch {
                 require(!"\(error)".isEmpty && rules == before, "\(error)")
             }

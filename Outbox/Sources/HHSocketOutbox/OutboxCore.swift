@@ -12,6 +12,9 @@ final class OutboxCore: Sendable {
         var generator = SystemRandomNumberGenerator()
         /// The attempts, by number: a message may have its next attempt before the previous one has ended.
         var attempts: [Int: Task<Void, Never>] = [:]
+        /// The removals that are not known to be on disk, by message: where the message has no entry in the machine any
+        /// more, its row may still be there.
+        var removals: [OutboxEntry.ID: OutboxMachine.Action] = [:]
         var lastAttempt = 0
         var connectivity: Task<Void, Never>?
         /// The time at which ``wake`` ends.
@@ -74,7 +77,7 @@ final class OutboxCore: Sendable {
         let (actions, next) = self.state.withLockedValue { state in
             var actions = news(&state.machine, now, &state.generator)
             actions += state.machine.step(now: now)
-            for action in actions { self.save(action) }
+            for action in actions { self.save(action, &state) }
             return (actions, state.machine.nextStep(now: now))
         }
         for action in actions { self.perform(action) }
@@ -91,12 +94,14 @@ final class OutboxCore: Sendable {
     }
 
     /// Submits an action to the writer, if it is one for the disk. The writer calls nothing before this returns.
-    private func save(_ action: OutboxMachine.Action) {
+    private func save(_ action: OutboxMachine.Action, _ state: inout State) {
         switch action {
         case .remove(let entry, let event):
-            self.write(action, thenReports: event) { try $0.remove(entry.id) }
+            state.removals[entry.id] = action
+            self.write(action, of: entry.id, thenReports: event)
         case .bury(let letter):
-            self.write(action, thenReports: .deadLettered(letter)) { try $0.bury(letter) }
+            state.removals[letter.id] = action
+            self.write(action, of: letter.id, thenReports: .deadLettered(letter))
         case .count(let id, let attempts):
             self.writer.submit({ try $0.setAttempts(attempts, of: id) }) { result in
                 // The count is still in memory, and is on disk after the next failure.
@@ -109,12 +114,14 @@ final class OutboxCore: Sendable {
     /// Removes a finished message from its table. The event is reported only once the removal is on disk.
     private func write(
         _ action: OutboxMachine.Action,
-        thenReports event: OutboxEvent,
-        _ work: @escaping @Sendable (OutboxStore.Transaction) throws -> Void
+        of id: OutboxEntry.ID,
+        thenReports event: OutboxEvent
     ) {
-        self.writer.submit(freesSpace: true, work) { result in
+        self.writer.submit(freesSpace: true, { try $0.remove(by: action) }) { result in
             switch result {
-            case .success: self.observers.tell(event)
+            case .success:
+                self.state.withLockedValue { $0.removals[id] = nil }
+                self.observers.tell(event)
             case .failure(let error): self.turn { machine, now, _ in machine.failed(action, error, now: now) }
             }
         }
@@ -189,8 +196,11 @@ final class OutboxCore: Sendable {
     private func attempt(_ entry: OutboxEntry) async -> OutboxMachine.Outcome {
         let content: OutboxStore.Content
         do throws(OutboxError) {
-            guard let found = try await self.writer.perform({ try $0.content(entry.id) }) else { return .missing }
-            content = found
+            switch try await self.writer.perform({ try $0.content(entry.id) }) {
+            case .found(let found): content = found
+            case .damaged(let error): return .damaged(error)
+            case .missing: return .missing
+            }
         } catch {
             return .unreadable(error)
         }
@@ -217,11 +227,18 @@ final class OutboxCore: Sendable {
         let now = self.clock.now().date
         let expires = self.expiry(message.timeToLive, now)
         let result = await withCheckedContinuation { continuation in
-            self.writer.submit({ try $0.insert(message, enqueued: now, expires: expires) }) { result in
+            self.writer.submit({
+                try $0.insert(message, enqueued: now, expires: expires, removal: self.removal)
+            }) { result in
                 continuation.resume(returning: self.inserted(result, bytes: bytes))
             }
         }
         return try result.get()
+    }
+
+    /// The removal of a message that is not known to be on disk; nil if the message waits.
+    @Sendable private func removal(of id: OutboxEntry.ID) -> OutboxMachine.Action? {
+        self.state.withLockedValue { $0.removals[id] }
     }
 
     private func expiry(_ timeToLive: Duration?, _ now: Date) -> Date? {
@@ -342,7 +359,7 @@ final class OutboxCore: Sendable {
         let result: Result<OutboxEntry.ID?, OutboxError> = await withCheckedContinuation { continuation in
             self.writer.submit(
                 freesSpace: true,
-                { try $0.resend(deadLetter: id, key: key, enqueued: now, expires: expires) },
+                { try $0.resend(deadLetter: id, key: key, enqueued: now, expires: expires, removal: self.removal) },
                 { continuation.resume(returning: self.resent($0)) }
             )
         }

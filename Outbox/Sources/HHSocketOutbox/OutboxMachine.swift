@@ -18,7 +18,9 @@ struct OutboxMachine: Sendable {
     enum Outcome: Sendable {
         case delivered(SocketResponse)
         case failed(SocketError, OutboxVerdict)
-        /// The disk could not be read, or the message's row on it is damaged: then the code is `corrupted`.
+        /// The message's row is damaged.
+        case damaged(OutboxError)
+        /// The file could not be read, or is damaged itself, which says nothing of the message.
         case unreadable(OutboxError)
         /// The message is no longer on disk.
         case missing
@@ -276,7 +278,7 @@ struct OutboxMachine: Sendable {
         case .missing:
             self.forget(id)
             return []
-        case .unreadable(let error) where error.code == .corrupted:
+        case .damaged(let error):
             return [self.bury(OutboxDeadLetter(entry, .unreadable, explanation: error.message, date: now.date))]
         case .unreadable(let error):
             // Another read may succeed, such as when the device is unlocked.

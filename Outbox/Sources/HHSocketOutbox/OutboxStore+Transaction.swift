@@ -20,6 +20,15 @@ extension OutboxStore {
         var deadLetterBytes: Int
     }
 
+    /// The outcome of reading a message.
+    enum Reading: Sendable {
+        case found(Content)
+        /// Its row is invalid.
+        case damaged(OutboxError)
+        /// It is not there.
+        case missing
+    }
+
     typealias Content = (body: ByteBuffer, metadata: [String: String])
 
     /// A database transaction for one account.
@@ -108,7 +117,17 @@ extension OutboxStore {
 
         // MARK: Messages
 
-        func insert(_ message: OutboxMessage, enqueued: Date, expires: Date?) throws -> Insertion {
+        /// Inserts a message, unless an equal one with its key waits.
+        ///
+        /// - Parameter removal: Returns the removal of a message that is not known to be on disk; nil if it waits. Such
+        ///   a message is removed first: its row would otherwise be taken for a message that waits, and be removed
+        ///   later.
+        func insert(
+            _ message: OutboxMessage,
+            enqueued: Date,
+            expires: Date?,
+            removal: (OutboxEntry.ID) -> OutboxMachine.Action? = { _ in nil }
+        ) throws -> Insertion {
             let metadata = try Self.encode(message.metadata)
             let body = Data(message.body.readableBytesView)
             let same = try Row.fetchOne(
@@ -119,7 +138,9 @@ extension OutboxStore {
                     """,
                 arguments: [message.topic, message.type, body, metadata, self.account, message.key]
             )
-            if let same {
+            if let same, let id = Int64.fromDatabaseValue(same["id"]), let removal = removal(.init(rawValue: id)) {
+                try self.remove(by: removal)
+            } else if let same {
                 guard let id = Int64.fromDatabaseValue(same["id"]), Bool.fromDatabaseValue(same["isSame"]) == true
                 else {
                     return .refused(
@@ -156,6 +177,15 @@ extension OutboxStore {
             )
         }
 
+        /// Removes a message from its table, as the action says. Has no effect on one that is not there.
+        func remove(by action: OutboxMachine.Action) throws {
+            switch action {
+            case .remove(let entry, _): try self.remove(entry.id)
+            case .bury(let letter): try self.bury(letter)
+            case .send, .count, .tell: break
+            }
+        }
+
         func remove(_ id: OutboxEntry.ID) throws {
             let statement = try self.db.cachedStatement(sql: "DELETE FROM message WHERE id = ?")
             try statement.execute(arguments: [id.rawValue])
@@ -166,15 +196,17 @@ extension OutboxStore {
             try statement.execute(arguments: [min(attempts, Self.maximumAttempts), id.rawValue])
         }
 
-        /// - Returns: Nil if it is not there.
-        /// - Throws: ``OutboxError`` `corrupted` if it is invalid.
-        func content(_ id: OutboxEntry.ID) throws -> Content? {
+        func content(_ id: OutboxEntry.ID) throws -> Reading {
             let sql = "SELECT body, metadata FROM message WHERE id = ?"
-            guard let row = try Row.fetchOne(self.db, sql: sql, arguments: [id.rawValue]) else { return nil }
-            return try self.content(row, id)
+            guard let row = try Row.fetchOne(self.db, sql: sql, arguments: [id.rawValue]) else { return .missing }
+            do throws(OutboxError) {
+                return .found(try self.content(row, id))
+            } catch {
+                return .damaged(error)
+            }
         }
 
-        private func content(_ row: Row, _ id: OutboxEntry.ID) throws -> Content {
+        private func content(_ row: Row, _ id: OutboxEntry.ID) throws(OutboxError) -> Content {
             guard let body = Data.fromDatabaseValue(row["body"]),
                 let metadata = Data.fromDatabaseValue(row["metadata"]).flatMap(Self.decode)
             else {
@@ -269,12 +301,13 @@ extension OutboxStore {
             deadLetter id: OutboxEntry.ID,
             key: String?,
             enqueued: Date,
-            expires: Date?
+            expires: Date?,
+            removal: (OutboxEntry.ID) -> OutboxMachine.Action? = { _ in nil }
         ) throws -> Resending? {
             guard let (message, bytes) = try self.message(ofDeadLetter: id) else { return nil }
             var resent = message
             if let key { resent.key = key }
-            let insertion = try self.insert(resent, enqueued: enqueued, expires: expires)
+            let insertion = try self.insert(resent, enqueued: enqueued, expires: expires, removal: removal)
             if case .refused = insertion {} else { try self.deleteDeadLetter(id) }
             return Resending(insertion: insertion, deadLetterBytes: bytes)
         }

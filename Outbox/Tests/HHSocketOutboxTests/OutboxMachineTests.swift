@@ -534,9 +534,18 @@ private struct Rig {
         _ = rig.add("a")
         _ = rig.add("a")
         #expect(
-            rig.finished(1, .unreadable(OutboxError(.corrupted, message: "")))
+            rig.finished(1, .damaged(OutboxError(.corrupted, message: "")))
                 == ["bury, dead 1 unreadable", "send 2"]
         )
+    }
+
+    @Test func damageOfTheFileBuriesNoMessage() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.add("a")
+        #expect(rig.finished(1, .unreadable(OutboxError(.corrupted, message: ""))) == ["storage corrupted"])
+        #expect(rig.advance(by: .seconds(1)) == ["send 1"])
+        #expect(rig.finished(1, .unreadable(OutboxError(.corrupted, message: ""))) == ["storage corrupted"])
     }
 
     @Test func afterAStopNothingIsSentAndMessagesStay() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #if Outbox
 import Foundation
+import GRDB
 import HHSocketRPC
 import HHSocketTesting
 import NIOConcurrencyHelpers
@@ -418,7 +419,7 @@ import Testing
             }
         }
         for number in 0..<count { try await outbox.enqueue(self.message("wrong", "\(number % 8)")) }
-        #expect(try await withDeadline("the reader") { try await reader.value } == "all are listed")
+        #expect(try await waitForValue(of: reader, "the reader") == "all are listed")
         await outbox.close()
     }
 
@@ -689,6 +690,63 @@ import Testing
                 return false
             }
         }
+    }
+
+    // MARK: Removals that failed
+
+    /// Makes the disk refuse to remove messages, or accept it again.
+    private func refuseRemovals(_ isRefused: Bool, in folder: TemporaryFolder) throws {
+        let database = try DatabaseQueue(path: folder.outbox)
+        try database.write { db in
+            try db.execute(
+                sql: isRefused
+                    ? "CREATE TRIGGER stuck BEFORE DELETE ON message BEGIN SELECT RAISE(ABORT, 'stuck'); END"
+                    : "DROP TRIGGER stuck"
+            )
+        }
+        try database.close()
+    }
+
+    /// - Parameter isEqual: Whether the second message is equal to the first, as where an app enqueues it again to be
+    ///   sure.
+    @Test(arguments: [true, false], [true, false])
+    func messageEnqueuedWhileTheRemovalOfOneWithItsKeyIsPendingIsStored(isEqual: Bool, isBuried: Bool) async throws {
+        let folder = try TemporaryFolder()
+        let clock = VirtualClock()
+        var configuration = OutboxConfiguration()
+        if isBuried { configuration.verdict = { _, _ in .deadLetter } }
+        let transport = FakeTransport(isConnected: isBuried) { _ in FakeTransport.refusal(.unknown) }
+        let outbox = try await Outbox(
+            at: folder.outbox,
+            transport: transport,
+            configuration: configuration,
+            clock: .virtual(clock, Date())
+        )
+        let record = EventRecord(outbox)
+        try self.refuseRemovals(true, in: folder)
+        var first = self.message("hello")
+        first.key = "k"
+        let id = try await outbox.enqueue(first)
+        if !isBuried { #expect(outbox.withdraw(id)) }
+        try await eventually("the failure") { record.all.contains("storage storageFailed") }
+        #expect(outbox.pending == [])
+        try self.refuseRemovals(false, in: folder)
+        transport.connectivityChanged(false)
+        try await eventually("the loss of the connection") { !outbox.snapshot.isConnected }
+
+        var second = self.message(isEqual ? "hello" : "other")
+        second.key = "k"
+        let next = try await outbox.enqueue(second)
+        #expect(next != id)
+        #expect(outbox.pending.map(\.id) == [next])
+        // The removal that failed is retried.
+        try await clock.waitForSleepers()
+        clock.advance(by: .seconds(5))
+        try await eventually("its success") { record.all.contains(isBuried ? "dead \(id) refused" : "withdrawn \(id)") }
+        #expect(try await outbox.deadLetters().map(\.id) == (isBuried ? [id] : []))
+        await outbox.close()
+        let other = try await Outbox(at: folder.outbox, transport: FakeTransport(isConnected: false))
+        #expect(other.pending.map(\.id) == [next])
     }
 }
 

@@ -77,7 +77,7 @@ struct ClientProtocolGenerator {
                 + "if it throws.",
             "\(self.context.access)nonisolated(nonsending) func \(method.declared)(",
             "    options: HHSocketRPC.CallOptions = .init(),",
-            "    _ produce: nonisolated(nonsending) (\(method.stream)) async throws -> Void",
+            "    _ produce: nonisolated(nonsending) (\(method.stream)) async throws -> Swift.Void",
             ") async throws -> \(method.response) {",
             "    try await self.\(method.used)(options: options).answer(to: produce)",
             "}",

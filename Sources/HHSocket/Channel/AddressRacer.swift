@@ -5,6 +5,9 @@ import NIOCore
 final class AddressRacer: @unchecked Sendable {
     // Proof of Sendable: created and used only on the event loop, on which its closures are called too.
     private let eventLoop: any EventLoop
+    private let time: SocketTime
+    /// The alarm for the start of the next attempt.
+    private var alarm: TimeAlarm?
     private var race: AddressRace
     private var errors: [any Error] = []
     /// Nil once the race is over.
@@ -18,11 +21,13 @@ final class AddressRacer: @unchecked Sendable {
     init(
         _ addresses: [String],
         on eventLoop: any EventLoop,
+        time: SocketTime = SocketTime(),
         isWanted: @escaping () -> Bool,
         connect: @escaping (String) -> EventLoopFuture<any Channel>
     ) {
         self.race = AddressRace(addresses)
         self.eventLoop = eventLoop
+        self.time = time
         self.isWanted = isWanted
         self.connect = connect
     }
@@ -34,7 +39,7 @@ final class AddressRacer: @unchecked Sendable {
     func run() -> EventLoopFuture<any Channel> {
         let promise = self.eventLoop.makePromise(of: (any Channel).self)
         self.promise = promise
-        self.perform(self.race.begin(now: self.eventLoop.now))
+        self.perform(self.race.begin(now: self.time.now(on: self.eventLoop)))
         return promise.futureResult
     }
 
@@ -49,9 +54,11 @@ final class AddressRacer: @unchecked Sendable {
             self.connect(address).whenComplete { self.ended($0) }
             guard let nextStart else { return }
             // Weak, so that a finished race is not retained.
-            self.eventLoop.scheduleTask(deadline: nextStart) { [weak self] in
+            self.alarm?.cancel()
+            self.alarm = self.time.schedule(at: nextStart, on: self.eventLoop) { [weak self] in
                 guard let self else { return }
-                self.perform(self.race.timerFired(now: self.eventLoop.now))
+                self.alarm = nil
+                self.perform(self.race.timerFired(now: self.time.now(on: self.eventLoop)))
             }
         }
     }
@@ -62,13 +69,14 @@ final class AddressRacer: @unchecked Sendable {
             if self.promise == nil { channel.close(promise: nil) } else { self.end(.success(channel)) }
         case .failure(let error):
             self.errors.append(error)
-            self.perform(self.race.failed(now: self.eventLoop.now))
+            self.perform(self.race.failed(now: self.time.now(on: self.eventLoop)))
         }
     }
 
     private func end(_ result: Result<any Channel, any Error>) {
         let promise = self.promise
         self.promise = nil
+        self.alarm.take()?.cancel()
         promise?.completeWith(result)
     }
 }

@@ -15,10 +15,11 @@ extension ClientTLS {
     ///   NIO's error if the name is invalid.
     package func start(on channel: any Channel, to endpoint: Endpoint) throws -> EventLoopFuture<Void> {
         let name = self.serverName ?? (endpoint.unixPath == nil && !endpoint.isAddress ? endpoint.host : nil)
+        let indication = name.map { HostName.indication(of: $0) }
         let done = channel.eventLoop.makePromise(of: Void.self)
         do {
             try channel.pipeline.syncOperations.addHandlers(
-                NIOSSLClientHandler(context: self.makeContext(), serverHostname: name),
+                NIOSSLClientHandler(context: self.makeContext(), serverHostname: indication),
                 TLSHandshake(name: nil, pins: self.pins, done: done)
             )
         } catch {

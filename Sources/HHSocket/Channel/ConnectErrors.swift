@@ -22,12 +22,29 @@ extension SocketError {
         timeout: Duration
     ) -> SocketError {
         let error = TLSFailure(error) ?? error
-        let (code, reason) = self.classify(error, timeout: timeout)
+        let isPath = endpoint.unixPath != nil && proxy == nil
+        let (code, reason) = self.classify(error, isPath: isPath, timeout: timeout)
         let isProxyMissing = proxy != nil && stage == .connecting
         return SocketError(
             code,
             message: "cannot connect to \(endpoint)\(proxy.through): \(isProxyMissing ? "the proxy: " : "")\(reason)",
             underlying: error,
+            endpoint: endpoint
+        )
+    }
+
+    /// Returns the error for an attempt that the app's own closure has ended.
+    static func preparing(_ endpoint: Endpoint, _ stage: Dialer.Stage, failedWith error: any Error) -> SocketError {
+        if var known = error as? SocketError {
+            known.endpoint = endpoint
+            return known
+        }
+        let what = stage == .admission ? "" : "its request could not be prepared (WebSocketOptions.prepare): "
+        let refusal = error as? HandshakeRefusal
+        return SocketError(
+            .handshakeRefused,
+            message: "cannot connect to \(endpoint): \(what)\(refusal?.reason ?? "\(error)")",
+            underlying: refusal?.underlying ?? error,
             endpoint: endpoint
         )
     }
@@ -38,10 +55,19 @@ extension SocketError {
         errors.first { self.classify($0, timeout: .zero).0 == .connectionRefused } ?? errors.last
     }
 
-    private static func classify(_ error: any Error, timeout: Duration) -> (Code, String) {
+    private static func classify(
+        _ error: any Error,
+        isPath: Bool = false,
+        timeout: Duration
+    ) -> (Code, String) {
         switch error {
         case ChannelError.connectTimeout:
             return (.connectTimeout, "no answer within \(timeout); the host may be down or behind a firewall")
+        case is ConnectedToItself:
+            return (
+                .connectionRefused,
+                "connection refused; nothing listens on this port, and the system connected the socket to itself"
+            )
         case let failure as ProxyFailure:
             return (.proxyFailed, failure.description)
         case let failure as TLSFailure:
@@ -50,8 +76,10 @@ extension SocketError {
             return (error.isInvalidArgument ? .invalidArgument : .handshakeRefused, error.description)
         case let refusal as WebSocketRefusal:
             return (.handshakeRefused, "the server refused the WebSocket: \(refusal)")
+        case let error as UnixPathTooLong:
+            return (.invalidArgument, error.description)
         case let error as IOError:
-            return self.classify(error)
+            return self.classify(error, isPath: isPath)
         case let error as NIOConnectionError:
             if let cause = self.mostTelling(of: error.connectionErrors.map(\.error)) {
                 return self.classify(cause, timeout: timeout)
@@ -69,10 +97,10 @@ extension SocketError {
         }
     }
 
-    private static func classify(_ error: IOError) -> (Code, String) {
+    private static func classify(_ error: IOError, isPath: Bool) -> (Code, String) {
         switch error.errnoCode {
         case ECONNREFUSED:
-            (.connectionRefused, "connection refused; nothing listens on this port")
+            (.connectionRefused, "connection refused; nothing listens \(isPath ? "at this path" : "on this port")")
         case ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL:
             (.networkUnreachable, "the network cannot reach it (\(error.systemReason))")
         case ENOENT:

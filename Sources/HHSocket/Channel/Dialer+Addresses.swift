@@ -2,6 +2,16 @@
 import NIOCore
 import NIOPosix
 
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
 #if canImport(NIOTransportServices)
 import NIOTransportServices
 import Network
@@ -11,20 +21,27 @@ import Network
 extension Dialer {
     /// Connects to a server, or to a proxy.
     ///
-    /// If the system's order of address families is requested, the bootstrap looks up the name and races its addresses;
-    /// otherwise this is done here.
+    /// The name is looked up and its addresses are raced here, because NIO's bootstrap looks up one name after the
+    /// other. Network.framework, which does not, does it itself if no order of address families is requested.
     func connect(_ id: ConnectionID, _ endpoint: Endpoint, hasTLS: Bool) -> EventLoopFuture<any Channel> {
-        if let path = endpoint.unixPath { return self.bootstrap(id, hasTLS).connect(unixDomainSocketPath: path) }
-        let families = self.configuration.addressFamilies
-        guard families != .any, !endpoint.isAddress else {
-            return self.bootstrap(id, hasTLS).connect(host: endpoint.host, port: endpoint.port)
+        if let path = endpoint.unixPath {
+            do throws(UnixPathTooLong) {
+                return self.bootstrap(id, hasTLS).connect(to: try SocketAddress(unixPath: path))
+            } catch {
+                return self.eventLoop.makeFailedFuture(error)
+            }
         }
-        return self.lookUp(endpoint.host, families).flatMap { addresses in
+        let families = self.configuration.addressFamilies
+        guard !endpoint.isAddress, families != .any || !self.looksNamesUpItself else {
+            return self.connect(id, to: endpoint.host, endpoint.port, hasTLS: hasTLS)
+        }
+        return self.lookUp(id, endpoint.host, families).flatMap { addresses in
             AddressRacer(
                 addresses,
                 on: self.eventLoop,
+                time: self.configuration.time,
                 isWanted: { self.attempts[id] != nil },
-                connect: { self.bootstrap(id, hasTLS).connect(host: $0, port: endpoint.port) }
+                connect: { self.connect(id, to: $0, endpoint.port, hasTLS: hasTLS) }
             ).run()
         }
         .map { channel in
@@ -34,17 +51,45 @@ extension Dialer {
         }
     }
 
-    /// Looks up the addresses of a name, in the order in which they are tried; at least one.
-    private func lookUp(_ host: String, _ families: AddressFamilies) -> EventLoopFuture<[String]> {
-        let found: EventLoopFuture<[String]>
-        if let world = self.world {
-            found = world.lookUp(host, families)
-        } else {
-            let promise = self.eventLoop.makePromise(of: [String].self)
-            promise.completeWithTask { try await AddressLookup.addresses(of: host, families) }
-            found = promise.futureResult
+    private func connect(
+        _ id: ConnectionID,
+        to host: String,
+        _ port: Int,
+        hasTLS: Bool
+    ) -> EventLoopFuture<any Channel> {
+        self.bootstrap(id, hasTLS).connect(host: host, port: port).flatMapThrowing { channel in
+            guard !channel.isConnectedToItself else {
+                // A reset: otherwise the port, which may be that of a server about to start, stays in use for a minute.
+                _ = (channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
+                channel.close(promise: nil)
+                throw ConnectedToItself()
+            }
+            return channel
         }
-        return found.flatMapThrowing { addresses in
+    }
+
+    /// Whether connections find the addresses of a name themselves, and in parallel.
+    private var looksNamesUpItself: Bool {
+        #if canImport(NIOTransportServices)
+        self.world == nil && NIOTSConnectionBootstrap(validatingGroup: self.eventLoop) != nil
+        #else
+        false
+        #endif
+    }
+
+    /// Looks up the addresses of a name, in the order in which they are tried; at least one.
+    private func lookUp(_ id: ConnectionID, _ host: String, _ families: AddressFamilies) -> EventLoopFuture<[String]> {
+        let addresses = AbandonableResult<[String]>(on: self.eventLoop)
+        self.begin(.resolving(host), id, addresses)
+        if let world = self.world {
+            world.lookUp(host, families).whenComplete { addresses.complete($0) }
+        } else {
+            AddressLookup.system.addresses(of: host, families) { addresses.complete($0) }
+        }
+        return addresses.futureResult.always { _ in
+            self.attempts[id]?.stage = .connecting
+        }
+        .flatMapThrowing { addresses in
             let addresses = families.order(addresses)
             guard !addresses.isEmpty else { throw AddressLookupError(host, families, reason: "no address found") }
             return addresses
@@ -94,3 +139,15 @@ extension Dialer {
             )
     }
 }
+
+extension Channel {
+    /// Whether the system has connected the socket to itself: it may choose the server's port, if nothing listens
+    /// there, as the socket's own one, and the two ends of TCP's handshake then meet.
+    fileprivate var isConnectedToItself: Bool {
+        guard let address = self.localAddress, address.port != nil else { return false }
+        return address == self.remoteAddress
+    }
+}
+
+/// The failure of a socket that the system has connected to itself.
+struct ConnectedToItself: Error {}

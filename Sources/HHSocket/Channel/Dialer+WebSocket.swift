@@ -24,7 +24,7 @@ extension Dialer {
     ) -> EventLoopFuture<any Channel> {
         self.openings.begin(id, on: self.eventLoop)
             .flatMap { self.request(id, redirects) }
-            .flatMap { request in self.open(channel, request, id) }
+            .flatMap { request in self.open(channel, request, id, redirects) }
             .flatMap { location in
                 guard let location else { return self.eventLoop.makeSucceededFuture(channel) }
                 channel.close(promise: nil)
@@ -48,15 +48,19 @@ extension Dialer {
         let request = WebSocketRequest(
             url: target.url,
             path: target.requestTarget,
-            headers: redirects.sendsFixedHeaders ? options.headers : [],
+            headers: redirects.isOfOneOrigin ? options.headers : [],
             isRedirected: redirects.count > 0
         )
         guard let prepare = options.prepare else {
             return self.eventLoop.makeCompletedFuture { try self.request(request, target) }
         }
-        let promise = self.eventLoop.makePromise(of: WebSocketRequest.self)
-        promise.completeWithTask { try await prepare(request) }
-        return promise.futureResult.flatMapThrowing { try self.request($0, target) }
+        let prepared = AbandonableResult<WebSocketRequest>(on: self.eventLoop)
+        self.begin(.preparing, id, prepared)
+        prepared.complete { try await prepare(request) }
+        return prepared.futureResult.flatMapThrowing { request in
+            self.attempts[id]?.stage = .opening
+            return try self.request(request, target)
+        }
     }
 
     private func request(_ request: WebSocketRequest, _ target: WebSocketTarget) throws -> OpeningRequest {
@@ -76,13 +80,20 @@ extension Dialer {
     private func open(
         _ channel: any Channel,
         _ request: OpeningRequest,
-        _ id: ConnectionID
+        _ id: ConnectionID,
+        _ redirects: RedirectRules
     ) -> EventLoopFuture<WebSocketTarget?> {
         guard self.attempts[id] != nil else { return self.eventLoop.makeFailedFuture(CancellationError()) }
         let done = self.eventLoop.makePromise(of: WebSocketTarget?.self)
-        let opening = WebSocketOpening(request, clock: Self.secondsSince1970, eventLoop: self.eventLoop) { result in
+        let opening = WebSocketOpening(
+            request,
+            clock: Self.secondsSince1970,
+            time: self.configuration.time,
+            eventLoop: self.eventLoop
+        ) { result in
             switch result {
-            case .success(.accepted(let agreement)):
+            case .success(.accepted(var agreement)):
+                agreement.isOfAnotherOrigin = !redirects.isOfOneOrigin
                 do {
                     try self.accept(agreement, channel, id)
                     // The callback of this promise adds the link.
@@ -96,6 +107,7 @@ extension Dialer {
                 done.fail(error)
             }
         }
+        self.attempts[id]?.opening = opening
         do {
             try channel.pipeline.syncOperations.addHandler(opening)
         } catch {
@@ -117,7 +129,8 @@ extension Dialer {
                 role: .client,
                 acceptsText: offer.acceptsText,
                 deflate: agreement.deflate,
-                compression: offer.compression
+                compression: offer.compression,
+                time: self.configuration.time
             )
         )
     }

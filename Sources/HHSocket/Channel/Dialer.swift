@@ -30,17 +30,27 @@ final class Dialer: @unchecked Sendable {
         /// Name resolution may lead to several.
         var channels: [any Channel] = []
         var stage = Stage.connecting
+        /// The request to open a WebSocket, once it was made.
+        var opening: WebSocketOpening?
         /// The agreement on a WebSocket.
         var agreement: OpeningAgreement?
+        /// Abandons the work for which the attempt waits, if it may take long.
+        var abandonWork: () -> Void = {}
     }
 
     /// The stage that an attempt has reached, for the error when it fails or times out.
-    enum Stage {
+    enum Stage: Equatable {
+        /// The app decides whether to connect.
+        case admission
+        /// Looking up this name.
+        case resolving(String)
         /// Connecting, to the proxy if there is one.
         case connecting
         /// Connected to the proxy, which has not connected to the server yet.
         case proxy
         case tls
+        /// The app prepares the request to open a WebSocket.
+        case preparing
         /// The server has not answered the request to open a WebSocket.
         case opening
     }
@@ -70,7 +80,7 @@ final class Dialer: @unchecked Sendable {
         _ id: ConnectionID,
         _ endpoint: Endpoint,
         makeLink: @escaping MakeLink,
-        completion: @escaping (Result<any DrivenLink, SocketError>) -> Void
+        completion: @escaping (Result<any DrivenLink, AttemptFailure>) -> Void
     ) {
         // Both are called on the event loop, which this is.
         let makeLink = NIOLoopBound(makeLink, eventLoop: self.eventLoop)
@@ -81,15 +91,18 @@ final class Dialer: @unchecked Sendable {
             plan = try self.plan(endpoint)
         } catch {
             self.eventLoop.execute {
-                if self.attempts.removeValue(forKey: id) != nil { completion.value(.failure(error)) }
+                guard self.attempts.removeValue(forKey: id) != nil else { return }
+                completion.value(.failure(AttemptFailure(error: error, blame: .server)))
             }
             return
         }
         self.unfinished += 1
-        let timer = self.eventLoop.scheduleTask(in: TimeAmount(clamping: self.configuration.connectTimeout)) {
+        let timeout = TimeAmount(clamping: self.configuration.connectTimeout)
+        let timer = self.configuration.time.schedule(in: timeout, on: self.eventLoop) {
             self.timedOut(id, completion.value)
         }
-        self.reach(id, plan)
+        self.admit(id)
+            .flatMap { self.reach(id, plan) }
             .flatMapThrowing { channel in
                 guard let attempt = self.attempts[id] else {
                     channel.close(promise: nil)
@@ -105,13 +118,24 @@ final class Dialer: @unchecked Sendable {
                 self.openings.finish(id)
                 if let attempt = self.attempts.removeValue(forKey: id) {
                     // The channel may still be open, for example if the TLS handler could not be made.
-                    if case .failure = result { for channel in attempt.channels { channel.close(promise: nil) } }
-                    completion.value(result.map { $0.value }.mapError { self.error(plan, attempt.stage, $0) })
+                    if case .failure = result { attempt.end() }
+                    completion.value(result.map { $0.value }.mapError { self.failure(plan, attempt.stage, $0) })
                 } else if case .success(let link) = result {
                     link.value.kill()
                 }
                 if self.unfinished == 0 { self.finishedPromise?.succeed() }
             }
+    }
+
+    /// Completes when the app admits the attempt, where it wants to be asked.
+    private func admit(_ id: ConnectionID) -> EventLoopFuture<Void> {
+        guard let admit = self.maker.handshake?.admission?.check() else {
+            return self.eventLoop.makeSucceededVoidFuture()
+        }
+        let admission = AbandonableResult<Void>(on: self.eventLoop)
+        self.begin(.admission, id, admission)
+        admission.complete(with: admit)
+        return admission.futureResult
     }
 
     /// Connects to one server: the listed one, or one that it redirects to.
@@ -185,8 +209,12 @@ final class Dialer: @unchecked Sendable {
         if let redirects {
             plan.tls = try self.tls(endpoint, redirects)
             if server.host != endpoint.host { plan.tls?.serverName = nil }
+            // Nor does the client prove its identity to a server that another one has chosen.
+            if !redirects.isOfOneOrigin { plan.tls?.identity = nil }
         }
-        if let tls = plan.tls { plan.serverName = try self.serverName(tls, server) }
+        if let tls = plan.tls {
+            plan.serverName = try self.serverName(tls, server).map { HostName.indication(of: $0) }
+        }
         return plan
     }
 
@@ -210,11 +238,13 @@ final class Dialer: @unchecked Sendable {
     /// Prepares the TLS context before a connection is opened; nil without TLS.
     private func prepareTLS(_ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<NIOSSLContext?> {
         guard plan.tls != nil else { return self.eventLoop.makeSucceededFuture(nil) }
-        return (self.tls ?? self.defaultTLS).get(on: self.eventLoop).flatMapThrowing { context in
-            // The attempt may have been abandoned while files were read.
-            guard self.attempts[id] != nil else { throw CancellationError() }
-            return context
-        }
+        return (self.tls ?? self.defaultTLS)
+            .get(on: self.eventLoop, withIdentity: plan.redirects?.isOfOneOrigin ?? true)
+            .flatMapThrowing { context in
+                // The attempt may have been abandoned while files were read.
+                guard self.attempts[id] != nil else { throw CancellationError() }
+                return context
+            }
     }
 
     private func serverName(_ tls: ClientTLS, _ endpoint: Endpoint) throws(SocketError) -> String? {
@@ -281,7 +311,17 @@ final class Dialer: @unchecked Sendable {
 
     // MARK: Ends
 
+    private func failure(_ plan: Plan, _ stage: Stage, _ error: any Error) -> AttemptFailure {
+        let blame: AttemptFailure.Blame
+        switch stage {
+        case .admission, .preparing: blame = .application((error as? HandshakeRefusal)?.remedy ?? .trySameServer)
+        case .resolving, .connecting, .proxy, .tls, .opening: blame = .server
+        }
+        return AttemptFailure(error: self.error(plan, stage, error), blame: blame)
+    }
+
     private func error(_ plan: Plan, _ stage: Stage, _ error: any Error) -> SocketError {
+        if stage == .admission || stage == .preparing { return .preparing(plan.endpoint, stage, failedWith: error) }
         if var known = error as? SocketError {
             known.endpoint = plan.endpoint
             return known
@@ -297,49 +337,94 @@ final class Dialer: @unchecked Sendable {
 
     private func timedOut(
         _ id: ConnectionID,
-        _ completion: (Result<any DrivenLink, SocketError>) -> Void
+        _ completion: (Result<any DrivenLink, AttemptFailure>) -> Void
     ) {
+        // A server that has refused has answered, although its reasons do not end.
+        if self.attempts[id]?.opening?.endBody() == true { return }
         guard let attempt = self.attempts.removeValue(forKey: id) else { return }
         self.openings.finish(id)
         let timeout = self.configuration.connectTimeout
         let proxy = self.proxy(for: attempt.endpoint)
-        let reason =
-            switch attempt.stage {
-            case .connecting where proxy != nil:
-                "no answer from the proxy within \(timeout); its host may be down or behind a firewall"
-            case .connecting: "no answer within \(timeout); the host may be down or behind a firewall"
-            case .proxy:
-                "the proxy did not connect us within \(timeout); the server may be down, or the peer may not be a proxy"
-            case .tls: "the TLS handshake was not over within \(timeout); check that it speaks TLS on this port"
-            case .opening:
-                "the server did not open a WebSocket within \(timeout); check that it speaks WebSocket on this port"
-            }
-        for channel in attempt.channels { channel.close(promise: nil) }
-        completion(
-            .failure(
-                SocketError(
-                    .connectTimeout,
-                    message: "cannot connect to \(attempt.endpoint)\(proxy.through): \(reason)",
-                    endpoint: attempt.endpoint
-                )
-            )
+        var failure = AttemptFailure(
+            error: SocketError(.connectTimeout, message: "", endpoint: attempt.endpoint),
+            blame: .server
         )
+        let reason: String
+        switch attempt.stage {
+        case .admission:
+            reason = "the session token was not there within \(timeout)"
+            failure.blame = .application(.trySameServer)
+        case .preparing:
+            reason = "WebSocketOptions.prepare did not return within \(timeout)"
+            failure.blame = .application(.trySameServer)
+        case .resolving(let host):
+            reason = "the name \(host) could not be resolved within \(timeout); check the DNS and the network"
+            failure.error.code = .hostNotFound
+            failure.blame = .network
+        case .connecting where proxy != nil:
+            reason = "no answer from the proxy within \(timeout); its host may be down or behind a firewall"
+        case .connecting:
+            reason = "no answer within \(timeout); the host may be down or behind a firewall"
+        case .proxy:
+            reason =
+                "the proxy did not connect us within \(timeout); the server may be down, or the peer may not be a proxy"
+        case .tls:
+            reason = "the TLS handshake was not over within \(timeout); check that it speaks TLS on this port"
+        case .opening:
+            reason =
+                "the server did not open a WebSocket within \(timeout); check that it speaks WebSocket on this port"
+        }
+        failure.error.message = "cannot connect to \(attempt.endpoint)\(proxy.through): \(reason)"
+        attempt.end()
+        completion(.failure(failure))
+    }
+
+    /// Notes that an attempt waits for work that may take long, and that is abandoned with it.
+    func begin(_ stage: Stage, _ id: ConnectionID, _ work: AbandonableResult<some Sendable>) {
+        // It may have been abandoned already.
+        guard self.attempts[id] != nil else { return work.abandon() }
+        self.attempts[id]?.stage = stage
+        self.attempts[id]?.abandonWork = { work.abandon() }
     }
 
     /// Abandons an attempt in progress. Returns false if there is none with this ID.
     func abandon(_ id: ConnectionID) -> Bool {
         guard let attempt = self.attempts.removeValue(forKey: id) else { return false }
         self.openings.finish(id)
-        for channel in attempt.channels { channel.close(promise: nil) }
+        attempt.end()
         return true
     }
 
     /// Completes when no attempt is in progress, including abandoned ones: a thread that ended earlier could
-    /// not receive the result of a name lookup. Must be called once; no attempt may begin after it.
+    /// not receive the end of their channels. Must be called once; no attempt may begin after it.
     func whenFinished() -> EventLoopFuture<Void> {
         let promise = self.eventLoop.makePromise(of: Void.self)
         self.finishedPromise = promise
         if self.unfinished == 0 { promise.succeed() }
         return promise.futureResult
     }
+}
+
+extension Dialer.Attempt {
+    /// Closes the channels, and abandons the work for which it waits.
+    fileprivate func end() {
+        self.abandonWork()
+        for channel in self.channels { channel.close(promise: nil) }
+    }
+}
+
+/// The end of an attempt without a connection.
+struct AttemptFailure: Error {
+    /// The party at fault.
+    enum Blame: Hashable, Sendable {
+        /// The server, or a proxy in front of it; or nobody can tell.
+        case server
+        /// The DNS. Another server may be reachable.
+        case network
+        /// The app, which did not provide what an attempt needs. Other servers need the same.
+        case application(HandshakeRefusal.Remedy)
+    }
+
+    var error: SocketError
+    var blame: Blame
 }

@@ -17,7 +17,13 @@ extension ConnectionMachine {
         return .handshake(id, winner.endpoint, attempt: self.attempts, losers: losers)
     }
 
-    mutating func connectFailed(_ id: ConnectionID, _ error: SocketError, now: NIODeadline) -> [ConnectAction] {
+    /// - Parameter blame: The party at fault.
+    mutating func connectFailed(
+        _ id: ConnectionID,
+        _ error: SocketError,
+        _ blame: AttemptFailure.Blame = .server,
+        now: NIODeadline
+    ) -> [ConnectAction] {
         guard var making = self.making, case .racing(var race) = making.stage,
             let index = race.attempts.firstIndex(where: { $0.id == id })
         else { return [] }
@@ -26,7 +32,21 @@ extension ConnectionMachine {
         if let time = (error.underlying as? WebSocketRefusal)?.retryAfter {
             self.servers.postpone(attempt.endpoint, until: now.advanced(clamping: TimeAmount(clamping: time)))
         }
-        return self.attemptFailed(making, attempt.endpoint, error, now: now)
+        switch blame {
+        case .server:
+            return self.attemptFailed(making, attempt.endpoint, error, now: now)
+        case .network:
+            return self.attemptFailed(making, attempt.endpoint, error, isFault: false, now: now)
+        case .application(let remedy):
+            guard remedy != .tryAnotherServer else {
+                return self.attemptFailed(making, attempt.endpoint, error, isFault: false, now: now)
+            }
+            // The others would meet the same.
+            let others = race.attempts.map { ConnectAction.close($0.id) }
+            making.stage = .racing(Race())
+            self.proceed(making)
+            return others + self.refused(making, attempt.endpoint, error, remedy, now: now)
+        }
     }
 
     /// Whether the gate waits for the answer to hello from here on.
@@ -52,17 +72,27 @@ extension ConnectionMachine {
         guard case (var making, let attempt)? = self.handshake(of: id) else { return [] }
         making.stage = .racing(Race())
         self.proceed(making)
+        return [.close(id)] + self.refused(making, attempt.endpoint, error, remedy, now: now)
+    }
+
+    private mutating func refused(
+        _ making: Making,
+        _ endpoint: Endpoint,
+        _ error: SocketError,
+        _ remedy: HandshakeRefusal.Remedy,
+        now: NIODeadline
+    ) -> [ConnectAction] {
         switch remedy.kind {
         case .tryAnotherServer:
-            return [.close(id)] + self.attemptFailed(making, attempt.endpoint, error, now: now)
+            return self.attemptFailed(making, endpoint, error, now: now)
         case .trySameServer:
             // Not the server's fault, so it does not affect the score; and no other server is tried before it.
-            self.note(error, of: attempt.endpoint)
-            self.servers.prefer(attempt.endpoint)
-            return [.close(id), .report(.connectFailed(error))] + self.roundFailed(making, error, now: now)
+            self.note(error, of: endpoint)
+            self.servers.prefer(endpoint)
+            return [.report(.connectFailed(error))] + self.roundFailed(making, error, now: now)
         case .stop:
-            self.note(error, of: attempt.endpoint)
-            return [.close(id), .report(.connectFailed(error))] + self.giveUp(error)
+            self.note(error, of: endpoint)
+            return [.report(.connectFailed(error))] + self.giveUp(error)
         }
     }
 

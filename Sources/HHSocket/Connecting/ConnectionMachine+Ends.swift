@@ -47,11 +47,10 @@ extension ConnectionMachine {
         switch verdict.next {
         case .never:
             return self.giveUp(error, isVerdict: true)
-        case .atOnce where self.reasonToHold == nil,
-            .afterBackoff where connection.isSuspect && self.reasonToHold == nil:
+        case .atOnce where self.reasonToHold == nil:
             return self.startMaking(now: now)
-        case .notBefore(let time):
-            return self.wait(for: error, notBefore: time, now: now)
+        case .afterBackoff where connection.isSuspect && self.reasonToHold == nil:
+            return self.makeSoon(instead: error, now: now)
         case .atOnce, .afterBackoff:
             return self.wait(for: error, now: now)
         }

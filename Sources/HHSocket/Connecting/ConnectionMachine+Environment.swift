@@ -26,7 +26,7 @@ extension ConnectionMachine {
         // The loss of the network does not affect a server on this machine.
         guard isReachable else { return [report] }
         let probed = self.doubtConnection().map { [NetworkAction.probe($0)] } ?? []
-        return [report] + probed + self.makeAnew(now: now).map(NetworkAction.connect)
+        return [report] + probed + self.makeAnew(isSpread: true, now: now).map(NetworkAction.connect)
     }
 
     /// Whether only the server itself can be the reason why it does not answer.
@@ -67,7 +67,7 @@ extension ConnectionMachine {
         var actions: [ForegroundAction] = [.connect(.report(.willEnterForeground)), .applicationIsActive]
         guard self.reasonToHold == nil else { return actions }
         if let id = self.doubtConnection() { actions += [.resumeHeartbeat(id), .probe(id)] }
-        return actions + self.makeAnew(now: now).map(ForegroundAction.connect)
+        return actions + self.makeAnew(isSpread: false, now: now).map(ForegroundAction.connect)
     }
 
     // MARK: Pieces
@@ -128,8 +128,10 @@ extension ConnectionMachine {
         return ready.connection.id
     }
 
-    /// Handles an improvement of the network: connects at once, and does not trust earlier attempts.
-    private mutating func makeAnew(now: NIODeadline) -> [ConnectAction] {
+    /// Handles an improvement of the network or the app's return: connects, and does not trust earlier attempts.
+    ///
+    /// - Parameter isSpread: Whether many other clients may do the same now.
+    private mutating func makeAnew(isSpread: Bool, now: NIODeadline) -> [ConnectAction] {
         if let making = self.making {
             return self.startMaking(target: making.target, avoiding: making.avoided, now: now)
         }
@@ -137,10 +139,23 @@ extension ConnectionMachine {
         case .idle, .closed, .making:
             return []
         case .ready:
-            return self.departNow(now: now)
-        case .held, .waiting:
+            return isSpread ? self.departSoon(now: now) : self.departNow(now: now)
+        case .held(let reason):
             self.failures = 0
-            return self.startMaking(now: now)
+            return isSpread ? self.makeSoon(instead: reason, now: now) : self.startMaking(now: now)
+        case .waiting(let wait):
+            self.failures = 0
+            return isSpread ? self.makeSoon(instead: wait.reason, now: now) : self.startMaking(now: now)
         }
+    }
+
+    /// Connects at a random time within the next second; at once if a call waits, or when one comes.
+    ///
+    /// When a network returns, all of its clients notice it in the same moment.
+    mutating func makeSoon(instead reason: SocketError, now: NIODeadline) -> [ConnectAction] {
+        guard self.servers.isEmpty || self.servers.hasPresent(now: now) else { return self.startMaking(now: now) }
+        let time = self.soonest(isCall: false, now: now)
+        self.phase = .waiting(Wait(until: time, reason: reason, isForReturn: true, isSpread: true))
+        return [.beingMade, .reconnectDeferred]
     }
 }

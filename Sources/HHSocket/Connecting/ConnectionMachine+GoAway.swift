@@ -153,12 +153,22 @@ extension ConnectionMachine {
         return self.departAt(self.servers.nextReturn(now: now) ?? .distantFuture)
     }
 
+    /// Makes the successor at a random time within the next second; at once if something is in flight.
+    mutating func departSoon(now: NIODeadline) -> [ConnectAction] {
+        guard self.ready?.departure != nil, self.reasonToHold == nil, self.servers.hasPresent(now: now) else {
+            return self.departNow(now: now)
+        }
+        return self.departAt(self.soonest(isCall: false, now: now))
+    }
+
     /// A call waits for the successor of the departing connection.
     mutating func departSooner(now: NIODeadline) -> [ConnectAction] {
         guard let ready = self.ready, ready.successor == nil, let departure = ready.departure,
             !departure.isPulledForward, self.departureDeadline != nil
         else { return [] }
         if departure.failedRounds == 0, self.servers.hasPresent(now: now) { return self.startMaking(now: now) }
+        // In a long outage calls do not shorten the back-off.
+        if departure.failedRounds > 0, self.isBackedOff { return [] }
         let soonest = self.soonest(now: now)
         self.changeDeparture {
             $0.starts = min($0.starts, soonest)

@@ -84,7 +84,7 @@ extension ConnectionMachine {
         var endpoint: Endpoint
         var since: NIODeadline
         /// Whether the path changed, or the app slept, since the connection was last known to be alive: if it is dead,
-        /// it is replaced without waiting.
+        /// it is replaced without back-off.
         var isSuspect = false
         /// Whether it has been of use to those above, and counts as having been ready for long.
         var isProved = false
@@ -119,5 +119,7 @@ extension ConnectionMachine {
         var isPulledForward = false
         /// Whether the consumer treats it as a connection being made: at its end, servers that went away are tried.
         var isForReturn = false
+        /// Whether the wait only spreads clients whose network has changed: a call ends it.
+        var isSpread = false
     }
 }

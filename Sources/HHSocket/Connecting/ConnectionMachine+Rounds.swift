@@ -73,7 +73,7 @@ extension ConnectionMachine {
         let error: SocketError
         switch result {
         case .success(let endpoints) where endpoints.contains(where: families.allow):
-            self.setServers(endpoints.filter(families.allow))
+            self.setServers(endpoints.filter(families.allow), keepsStart: true)
             if let target = making.target { self.servers.prefer(target) }
             if let reason = self.reasonToHold { return self.stopAttempts(reason) }
             return self.beginRound(making, now: now)
@@ -254,15 +254,9 @@ extension ConnectionMachine {
     }
 
     /// No connection is ready or being made.
-    ///
-    /// - Parameter time: The earliest time of the next round, whatever the back-off is.
-    mutating func wait(
-        for error: SocketError,
-        notBefore time: Duration = .zero,
-        now: NIODeadline
-    ) -> [ConnectAction] {
+    mutating func wait(for error: SocketError, now: NIODeadline) -> [ConnectAction] {
         if let reason = self.reasonToHold { return self.hold(reason) }
-        let delay = max(self.nextDelay(), time)
+        let delay = self.nextDelay()
         self.phase = .waiting(Wait(until: now.advanced(clamping: TimeAmount(clamping: delay)), reason: error))
         return [.offline(error), .report(.waiting(delay: delay, reason: error))]
     }

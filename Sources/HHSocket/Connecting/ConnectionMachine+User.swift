@@ -126,18 +126,20 @@ extension ConnectionMachine {
         }
     }
 
-    mutating func setServers(_ endpoints: [Endpoint]) {
-        self.servers.replace(with: endpoints)
+    mutating func setServers(_ endpoints: [Endpoint], keepsStart: Bool = false) {
+        self.servers.replace(with: endpoints, keepsStart: keepsStart)
         self.lastErrors = self.lastErrors.filter { self.servers.contains($0.key) }
     }
 
     /// A call requests a connection: the first one during a wait moves the next round to a random time within the next
-    /// second, later ones have no effect. If the server is shutting down, the client fails over at once.
+    /// second, later ones have no effect. If the server is shutting down, the client fails over at once; if only the
+    /// network has changed, it connects at once.
     ///
     /// - Parameter isCall: False if there is no call: then servers that went away are not tried sooner.
     mutating func reconnectSooner(isCall: Bool = true, now: NIODeadline) -> [ConnectAction] {
         if self.isReady { return self.departSooner(now: now) }
         guard case .waiting(var wait) = self.phase, !wait.isPulledForward else { return [] }
+        if isCall, wait.isSpread { return self.startMaking(now: now) }
         // In a long outage calls do not shorten the back-off.
         if isCall, !wait.isForReturn, self.isBackedOff { return [] }
         wait.until = min(wait.until, self.soonest(isCall: isCall, now: now))
@@ -147,7 +149,7 @@ extension ConnectionMachine {
     }
 
     /// Whether the wait's bound has reached a quarter of the cap.
-    private var isBackedOff: Bool {
+    var isBackedOff: Bool {
         let backoff = self.settings.backoff
         let bound = backoff.bound(afterFailures: max(0, self.failures - 1))
         return bound > Backoff.minimumRepeatedWait && bound >= backoff.cap / 4

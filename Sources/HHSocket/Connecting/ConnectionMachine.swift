@@ -140,6 +140,9 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         }
     }
 
+    /// Whether the resolver's answer is awaited.
+    var isResolving: Bool { if case .resolving = self.making?.stage { true } else { false } }
+
     /// Makes this connection from here on.
     mutating func proceed(_ making: Making) {
         if case .ready(var ready) = self.phase {

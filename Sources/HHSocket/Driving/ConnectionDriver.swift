@@ -105,17 +105,21 @@ package struct LinkHandshake: Sendable {
     package var timeout: Duration
     /// The failure when that time is up, for the error.
     package var failure: String
+    /// The app's decision before each attempt; nil: all are made.
+    package var admission: HandshakeGate.Admission?
 
-    package init(timeout: Duration, failure: String) {
+    package init(timeout: Duration, failure: String, admission: HandshakeGate.Admission? = nil) {
         self.timeout = timeout
         self.failure = failure
+        self.admission = admission
     }
 
     /// The exchange of a gate.
     package static func gate(_ gate: HandshakeGate) -> LinkHandshake {
         LinkHandshake(
             timeout: gate.timeout,
-            failure: "the handshake took longer than \(gate.timeout) (HandshakeGate.timeout)"
+            failure: "the handshake took longer than \(gate.timeout) (HandshakeGate.timeout)",
+            admission: gate.admission
         )
     }
 }

@@ -178,8 +178,8 @@ extension Driver {
                 case .success(let link):
                     self.links.pending = DriverLinks.Entry(link: link, endpoint: endpoint)
                     self.apply(in: &turn) { [$0.connected(id, now: $1)] }
-                case .failure(let error):
-                    self.apply(in: &turn) { $0.connectFailed(id, error, now: $1) }
+                case .failure(let failure):
+                    self.apply(in: &turn) { $0.connectFailed(id, failure.error, failure.blame, now: $1) }
                 }
             }
         }

@@ -71,6 +71,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
             eventLoop: self.thread.eventLoop,
             callbackQueue: configuration.callbackQueue,
             thread: world?.thread,
+            time: configuration.time,
             logger: configuration.logger
         )
         self.executor = SocketExecutor(self.loop)
@@ -139,6 +140,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     package func connect(attempts: Int? = nil, in turn: inout Turn) {
         guard !self.isInvalidated else { return }
         self.observeNetwork()
+        self.maker.handshake?.admission?.userConnects()
         self.apply(in: &turn) { $0.connect(attempts: attempts, now: $1) }
     }
 
@@ -321,6 +323,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         let state = self.machine.state
         self.shared.withLockedValue { $0.state = state }
         for action in actions { action.perform(on: self, in: &turn) }
+        if !self.machine.isResolving { self.network.search.take()?.cancel() }
         self.armTimer()
     }
 

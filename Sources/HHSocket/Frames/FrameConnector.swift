@@ -69,6 +69,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
             link: link,
             endpoint: endpoint,
             isCompressed: agreement?.deflate != nil,
+            isOfAnotherOrigin: agreement?.isOfAnotherOrigin ?? false,
             connector: self
         )
         link.receiver = pending
@@ -152,7 +153,17 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         self.driver?.perform(.goAway(id, departure, isAnnounced: true), in: &turn)
     }
 
-    func handshakeFailed(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
-        self.driver?.perform(.gateReturned(id, GateRefusal(error: error, remedy: .tryAnotherServer)), in: &turn)
+    /// A server has refused the session token of hello.
+    ///
+    /// - Returns: What follows; nil if hello has no tokens.
+    func tokenWasRefused() -> HandshakeRefusal? { self.rules.configuration.gate?.admission?.tokenWasRefused() }
+
+    func handshakeFailed(
+        _ id: ConnectionID,
+        _ error: SocketError,
+        _ remedy: HandshakeRefusal.Remedy = .tryAnotherServer,
+        in turn: inout Turn
+    ) {
+        self.driver?.perform(.gateReturned(id, GateRefusal(error: error, remedy: remedy)), in: &turn)
     }
 }

@@ -37,6 +37,10 @@ package struct FrameLanguage: LinkLanguage {
 
     package mutating func releaseRest() { self.decoder.releaseRest() }
 
+    package static func payload(of frame: Frame) -> ByteBuffer { frame.payload }
+
+    package static func detach(_ frame: inout Frame) { frame.payload = frame.payload.detached }
+
     package func cost(of frame: Frame) -> Int { self.encoder.encodedLength(of: frame) }
 
     package mutating func begin(_ frame: consuming Frame, into bytes: inout SendBytes) -> Outgoing<Frame>? {

@@ -35,6 +35,8 @@ public final class Handshake: Sendable {
     public let attempt: Int
     /// Whether the transport of the frames compresses them: hello does not agree on compression then.
     package let isCompressed: Bool
+    /// Whether a redirect has led to a server of another origin, which must not get the client's secrets.
+    package let isOfAnotherOrigin: Bool
     private let state: NIOLockedValueBox<State>
     private let transmit: @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void
 
@@ -42,12 +44,14 @@ public final class Handshake: Sendable {
         endpoint: Endpoint,
         attempt: Int,
         isCompressed: Bool = false,
+        isOfAnotherOrigin: Bool = false,
         lastSerial: UInt32,
         transmit: @escaping @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void
     ) {
         self.endpoint = endpoint
         self.attempt = attempt
         self.isCompressed = isCompressed
+        self.isOfAnotherOrigin = isOfAnotherOrigin
         self.state = NIOLockedValueBox(State(nextSerial: lastSerial))
         self.transmit = transmit
     }

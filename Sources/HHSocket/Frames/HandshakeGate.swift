@@ -14,6 +14,29 @@ public struct HandshakeGate: Sendable {
     /// The time limit of the gate. 10 s by default, like that of an attempt to connect.
     public var timeout: Duration
     package let run: @Sendable (Handshake) async throws -> Void
+    /// The decision before each attempt to connect; nil: all are made.
+    package var admission: Admission?
+
+    /// The decision whether an attempt to connect is made.
+    package struct Admission: Sendable {
+        /// Returns what must be awaited before the next attempt, and throws if that must not be made; nil if it is
+        /// made.
+        package var check: @Sendable () -> (@Sendable () async throws -> Void)?
+        /// Called when the user requests a connection.
+        package var userConnects: @Sendable () -> Void
+        /// Called when a server has refused the session token of hello; returns what follows.
+        package var tokenWasRefused: @Sendable () -> HandshakeRefusal
+
+        package init(
+            check: @escaping @Sendable () -> (@Sendable () async throws -> Void)?,
+            userConnects: @escaping @Sendable () -> Void,
+            tokenWasRefused: @escaping @Sendable () -> HandshakeRefusal
+        ) {
+            self.check = check
+            self.userConnects = userConnects
+            self.tokenWasRefused = tokenWasRefused
+        }
+    }
 
     public init(timeout: Duration = .seconds(10), _ run: @escaping @Sendable (Handshake) async throws -> Void) {
         self.timeout = timeout

@@ -12,6 +12,8 @@ package final class PendingConnection: LinkReceiver {
     package let endpoint: Endpoint
     /// Whether the transport of the frames compresses them.
     private let isCompressed: Bool
+    /// Whether a redirect has led to a server of another origin.
+    private let isOfAnotherOrigin: Bool
     private unowned let connector: FrameConnector
     private let format: WireFormat
     private var handshake: Handshake?
@@ -19,10 +21,17 @@ package final class PendingConnection: LinkReceiver {
     /// Answers to pings, which wait for the end of the handshake: until then only its own frames are sent.
     private var heldAnswers: [Frame] = []
 
-    init(link: Link<FrameLanguage>, endpoint: Endpoint, isCompressed: Bool = false, connector: FrameConnector) {
+    init(
+        link: Link<FrameLanguage>,
+        endpoint: Endpoint,
+        isCompressed: Bool = false,
+        isOfAnotherOrigin: Bool = false,
+        connector: FrameConnector
+    ) {
         self.link = link
         self.endpoint = endpoint
         self.isCompressed = isCompressed
+        self.isOfAnotherOrigin = isOfAnotherOrigin
         self.connector = connector
         self.format = connector.rules.format
     }
@@ -55,6 +64,7 @@ package final class PendingConnection: LinkReceiver {
             endpoint: self.endpoint,
             attempt: attempt,
             isCompressed: self.isCompressed,
+            isOfAnotherOrigin: self.isOfAnotherOrigin,
             lastSerial: lastSerial,
             transmit: transmit
         )
@@ -139,6 +149,11 @@ package final class PendingConnection: LinkReceiver {
         guard self.format.isControlType(frame.type) else { return self.deliver(frame, in: &turn) }
         if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, self.awaitsHello {
             self.connector.helloCame(in: &turn)
+            // At once, because the server closes the connection next, which would be taken for the reason.
+            if frame.status == .noPermission, let refusal = self.connector.tokenWasRefused() {
+                let refusal = Self.refusal(refusal, self.endpoint)
+                return self.connector.handshakeFailed(self.link.id, refusal.error, refusal.remedy, in: &turn)
+            }
             self.handshake?.endHello(.success(frame))
         } else if self.format.isGoAway(frame) {
             self.connector.goAwayCame(frame, self.link.id, in: &turn)

@@ -174,11 +174,11 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     }
 
     func received(_ frame: Frame, in turn: inout Turn) {
-        self.deliver(frame, in: &turn) { $0.socket($1, didReceive: frame) }
+        self.deliver(frame, in: &turn) { $0.socket($1, didReceive: $2) }
     }
 
     func received(corrupt frame: Frame, in turn: inout Turn) {
-        self.deliver(frame, in: &turn) { $0.socket($1, didReceiveCorrupt: frame) }
+        self.deliver(frame, in: &turn) { $0.socket($1, didReceiveCorrupt: $2) }
     }
 
     func received(malformed error: FrameError, in turn: inout Turn) {
@@ -194,15 +194,17 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     private func deliver(
         _ frame: Frame,
         in turn: inout Turn,
-        _ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void
+        _ body: @escaping @Sendable (any SocketDelegate, Socket, Frame) -> Void
     ) {
         let (delegate, socket) = self.state.withLockedValue { ($0.delegate, $0.socket) }
         guard let delegate, let socket else { return }
         let length = frame.payload.readableBytes
+        var frame = frame
+        if self.backlog.isBehind { frame.payload = frame.payload.detached }
         if self.backlog.add(bytes: length) { self.driver.perform(.setReading(isSuspended: true), in: &turn) }
         turn.callBack(
-            .closure { [driver, backlog] in
-                body(delegate, socket)
+            .closure { [driver, backlog, frame] in
+                body(delegate, socket, frame)
                 guard backlog.remove(bytes: length) else { return }
                 // Checked again: the queue may have fallen behind since this was submitted.
                 driver.submit(.closure { driver.perform(.setReading(isSuspended: backlog.isFull), in: &$0) })

@@ -68,9 +68,13 @@ package struct HelloExchange: Sendable {
 
     /// Returns the agreement from the server's reply; nil if the connection is used without hello.
     ///
-    /// - Throws: A `HandshakeRefusal` if the connection must not be used. Another server may be better.
+    /// - Throws: A `HandshakeRefusal` if the connection must not be used. Another server may be better, unless the
+    ///   session token was refused.
     package func judge(status: Status, payload: ByteBuffer) throws(HandshakeRefusal) -> Agreement? {
         let reply = Result { try payload.message(as: WireHelloReply.self) }
+        guard status != .noPermission else {
+            throw HandshakeRefusal(.stop, self.sessionToken.isEmpty ? Self.tokenIsMissing : Self.tokenIsRefused)
+        }
         guard status == .ok else {
             guard self.isRequired else { return nil }
             let version = (try? reply.get()).flatMap { $0.version > 0 ? $0.version : nil }
@@ -106,6 +110,13 @@ package struct HelloExchange: Sendable {
         )
         return Agreement(version: accepted.version, features: features, streams: terms)
     }
+
+    /// The reason for a refusal of a connection on which no session token was offered.
+    package static let tokenIsMissing =
+        "the server requires a session token (status 405 to hello; HelloPolicy.sessionToken)"
+    /// The reason for a refusal of a connection whose session token was refused.
+    package static let tokenIsRefused =
+        "the server refused the session token (status 405 to hello; HelloPolicy.sessionToken)"
 
     private static func refusal(_ reason: String, _ underlying: (any Error)? = nil) -> HandshakeRefusal {
         HandshakeRefusal(.tryAnotherServer, reason, underlying: underlying)

@@ -78,7 +78,7 @@ package struct LineDecoder: Sendable {
     ///
     /// - Parameter end: The number of bytes that are removed with them.
     private mutating func take(_ length: Int, end: Int) -> ByteBuffer? {
-        let line = self.input.getSlice(at: self.input.readerIndex, length: length).map { self.owned($0) }
+        let line = self.input.getSlice(at: self.input.readerIndex, length: length).map(\.detached)
         self.input.moveReaderIndex(forwardBy: end)
         self.searched = 0
         if self.input.readableBytes == 0 { self.input = ByteBuffer() }
@@ -106,12 +106,5 @@ package struct LineDecoder: Sendable {
         self.input = ByteBuffer()
         self.searched = 0
         return failure
-    }
-
-    /// A copy of the line, unless it is most of the buffer that it shares: a retained line must not retain a whole
-    /// read.
-    private func owned(_ line: ByteBuffer) -> ByteBuffer {
-        if line.readableBytes > self.input.capacity / 2 { return line }
-        return line.readableBytes == 0 ? ByteBuffer() : ByteBuffer(bytes: line.readableBytesView)
     }
 }

@@ -42,6 +42,12 @@ package struct LineLanguage: LinkLanguage {
 
     package var unfinishedBytes: Int { self.decoder.bufferedBytes }
 
+    package var heldBytes: Int { self.unfinishedBytes }
+
+    package static func payload(of unit: LineUnit) -> ByteBuffer { unit.payload }
+
+    package static func detach(_ unit: inout LineUnit) { unit.payload = unit.payload.detached }
+
     package func cost(of unit: LineUnit) -> Int { unit.payload.readableBytes + self.delimiter.bytes.count }
 
     package mutating func begin(_ unit: consuming LineUnit, into bytes: inout SendBytes) -> Outgoing<LineUnit>? {

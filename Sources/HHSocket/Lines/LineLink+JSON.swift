@@ -33,7 +33,8 @@ extension LineLink {
             self.send(try Self.line(value, encoder), completion: completion)
         } catch {
             guard let completion else { return }
-            self._driver.driver.configuration.callbackQueue.run { completion(.failure(error)) }
+            let driver = self._driver.driver
+            driver.configuration.callbackQueue.run(on: driver.loop) { completion(.failure(error)) }
         }
     }
 

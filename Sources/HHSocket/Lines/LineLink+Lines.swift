@@ -102,4 +102,6 @@ extension LineLink {
 
 extension LineLink.Line: InboxMessage {
     package var length: Int { self.bytes.readableBytes }
+
+    package mutating func detach(isOneOfMany: Bool) { self.bytes = self.bytes.detached }
 }

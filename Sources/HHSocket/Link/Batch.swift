@@ -31,21 +31,31 @@ package struct Batch<Language: LinkLanguage>: ~Copyable {
     private let unmanagedLink: Unmanaged<Link<Language>>
     /// The number of units that were pulled.
     var count = 0
+    /// The number of units that may be pulled by ``next()`` before the link checks the duration of the turn. Receivers
+    /// that pull frames by the fast paths check it themselves, by ``Link/endTurnInTime(_:)``.
+    private var unitsToLook: Int
     /// The received bytes, once a frame was looked for.
     var input: LookedUpInput?
 
     init(_ link: Link<Language>) {
         self.unmanagedLink = Unmanaged.passUnretained(link)
+        self.unitsToLook = link.settings.sharesTurns ? Self.unitsBetweenLooks : .max
     }
+
+    /// The number of units after which the duration of the turn is checked, which reads the clock.
+    private static var unitsBetweenLooks: Int { 32 }
+
+    /// Whether the receiver has pulled as many units as it may before the duration of the turn is checked.
+    var isUsedUp: Bool { self.unitsToLook == 0 }
 
     @inline(__always)
     func withLink<T>(_ body: (Link<Language>) -> T) -> T {
         self.unmanagedLink._withUnsafeGuaranteedRef(body)
     }
 
-    /// Whether the receiver may continue: the link is open, and sent units need not be flushed first. Units that are
-    /// not pulled are offered again, with the next batch.
-    package var goesOn: Bool { self.withLink { $0.hot.goesOn } }
+    /// Whether the receiver may continue: the link is open, and neither must sent units be flushed first nor the
+    /// duration of the turn be checked. Units that are not pulled are offered again, with the next batch.
+    package var goesOn: Bool { !self.isUsedUp && self.withLink { $0.hot.goesOn } }
 
     /// The next unit; nil if more bytes are needed, or if the receiver may not continue.
     ///
@@ -53,6 +63,7 @@ package struct Batch<Language: LinkLanguage>: ~Copyable {
     package mutating func next() throws(LinkError) -> Language.Incoming? {
         guard self.goesOn, let unit = try self.nextUnit() else { return nil }
         self.count += 1
+        self.unitsToLook -= 1
         return unit
     }
 

@@ -22,11 +22,14 @@ extension Link {
         var channelBytes = 0
         /// The number of bytes sent by then.
         var bytesSent = 0
+        /// The memory of bodies in the channel that are small slices of it.
+        var pinned = PinnedBytes()
     }
 
     /// Charges the link's memory to `account` from now on, until its channel is closed.
     package func charge(to account: any LinkAccount) {
         self.hot.charge.account = account
+        self.hot.out.detachesWaiting = true
         self.settle()
     }
 
@@ -57,18 +60,11 @@ extension Link {
     // Inlined where the language is known: the generic version would look it up at run time.
     @inline(__always)
     func settleAfterFlush() {
-        if !self.hot.isWritable || self.hot.charge.channelBytes > 0
-            || self.hot.traffic.bytesSent - self.hot.charge.bytesSent >= LinkChannel.uncheckedBytes
-        {
-            self.lookAtChannel()
-        }
+        if self.hot.channelIsUnknown { self.lookAtChannel() }
         self.settle()
     }
 
-    private func lookAtChannel() {
-        self.hot.charge.channelBytes = self.channelBytes
-        self.hot.charge.bytesSent = self.hot.traffic.bytesSent
-    }
+    private func lookAtChannel() { self.hot.channelHolds(self.channelBytes) }
 
     /// Ends the charging when the channel is closed.
     func endCharge() {
@@ -84,15 +80,46 @@ extension Link {
         let kept = self.hot.language.heldBytes + self.hot.out.bytes.keptBytes
         self.hot.out.bytes.releaseRest()
         self.hot.language.releaseRest()
+        self.hot.charge.pinned.releaseRest()
         self.settle()
         return kept - self.hot.language.heldBytes - self.hot.out.bytes.keptBytes
     }
 }
 
+// Each is one access to the link's state, which is checked.
 extension Link.Hot {
+    /// Whether the number of bytes in the channel is to be read after this flush.
+    @inline(__always)
+    fileprivate var channelIsUnknown: Bool {
+        // Mutating, like `heldBytes`, so that the state is not copied for reading.
+        mutating get {
+            !self.isWritable || self.charge.channelBytes > 0 || self.charge.pinned.bytes > 0
+                || self.traffic.bytesSent - self.charge.bytesSent >= LinkChannel.uncheckedBytes
+        }
+    }
+
+    /// - Parameter count: The number of bytes in the channel.
+    fileprivate mutating func channelHolds(_ count: Int) {
+        self.charge.channelBytes = count
+        self.charge.bytesSent = self.traffic.bytesSent
+        if self.charge.pinned.bytes > 0 { self.charge.pinned.taken(self.charge.bytesSent - count) }
+        if count > 0, !self.isWritable { self.detachCurrent() }
+    }
+
+    /// Returns a body as it is handed to the channel, which may keep it for long.
+    @inline(__always)
+    mutating func leaving(_ body: ByteBuffer) -> ByteBuffer {
+        guard self.charge.isOn else { return body }
+        let isSlow = self.charge.channelBytes > 0 || !self.isWritable
+        return self.charge.pinned.leaving(body, isSlow: isSlow, bytesSent: self.traffic.bytesSent)
+    }
+
     /// The memory that is held, as far as it is known.
     @inline(__always)
     fileprivate var heldBytes: Int {
-        mutating get { self.language.heldBytes + self.unwrittenBytes + self.charge.channelBytes }
+        mutating get {
+            self.language.heldBytes + self.unwrittenBytes + self.charge.channelBytes + self.charge.pinned.bytes
+                + self.out.sharedBytes
+        }
     }
 }

@@ -103,7 +103,8 @@ extension Link {
     private func closeChannel(in time: TimeAmount, in turn: inout Turn) {
         guard self.context != nil else { return }
         if let timer = self.parting.timer { self.loop.removeTimer(timer) }
-        self.parting.timer = self.loop.setTimer(turn.now.advanced(clamping: time)) { _ in self.kill() }
+        // The loop may be closed before: a released client's peer may never close the connection.
+        self.parting.timer = self.loop.setEndTimer(turn.now.advanced(clamping: time)) { _ in self.kill() }
     }
 
     /// Closes the channel at once.
@@ -158,11 +159,7 @@ extension Link {
     package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case .inputClosed? = event as? ChannelEvent {
             self.hot.reading.inputIsClosed = true
-            self.loop.enter { turn in
-                self.takeLastUnits(in: &turn)
-                self.notifyHost(of: .inputClosed, in: &turn)
-                if self.hot.phase == .closing { self.touch(in: &turn) }
-            }
+            self.loop.enter { self.reportInputClosed(in: &$0) }
         }
         context.fireUserInboundEventTriggered(event)
     }

@@ -21,6 +21,8 @@ extension Link {
         /// Whether bytes were read since ``Link/channelReadComplete(context:)``.
         var isUnfinished = false
         var inputIsClosed = false
+        /// Whether the end of the input is reported once the units before it have been taken.
+        var endWaits = false
     }
 
     @_specialize(where Language == FrameLanguage)
@@ -68,7 +70,7 @@ extension Link {
         }
         self.hot.traffic.bytesReceived += bytes.readableBytes
         guard !self.hot.discards, self.receiver != nil else { return }
-        if bytes.capacity > ReceiveBuffers.smallSize, self.settings.sharesReceiveBuffers {
+        if bytes.capacity >= ReceiveBuffers.smallSize, self.settings.sharesReceiveBuffers {
             self.loop.receiveBuffers.put(bytes)
         }
         self.hot.language.append(bytes)
@@ -100,6 +102,7 @@ extension Link {
             }
             self.hot.traffic.framesReceived += batch.count
             if self.hot.phase == .ended || self.hot.discards { return }
+            if batch.isUsedUp, self.goOn(in: &turn) { continue }
             // Deferred units are offered again once the receiver's output has been flushed.
             if self.hot.receiverCount == receiverCount, !self.hot.mustFlush || self.hot.isFlushing { return }
         }
@@ -126,6 +129,37 @@ extension Link {
         return true
     }
 
+    /// Leaves the remaining units for another turn if this one has lasted long enough for the loop's other connections.
+    /// Call it after a number of units, since it reads the clock.
+    package func endTurnInTime(_ turn: inout Turn) {
+        if self.settings.sharesTurns, self.loop.turnIsOver(turn) { self.yieldOrDiscard(in: &turn) }
+    }
+
+    /// Leaves the remaining units for another turn; if there is none because the connection was lost, discards them
+    /// after some time: the peer gets no answers, and may have sent megabytes.
+    private func yieldOrDiscard(in turn: inout Turn) {
+        guard !self.yield(in: &turn), self.loop.age(of: turn) >= Self.lastUnitsTime else { return }
+        self.discardIncoming(in: &turn)
+    }
+
+    /// The time for which units are still taken that arrived before the connection was lost.
+    private static var lastUnitsTime: TimeAmount { .milliseconds(10) }
+
+    /// Runs the handlers of a batch that is used up, which belong to its duration, and leaves the rest for another turn
+    /// if they have taken long enough.
+    ///
+    /// - Returns: Whether there may be more units.
+    private func goOn(in turn: inout Turn) -> Bool {
+        guard !self.hot.reading.hasLeft else { return false }
+        // Within a flush they run when it is over.
+        if !self.hot.isFlushing, self.loop.runHandlersBetweenUnits(in: &turn) {
+            self.endTurnInTime(&turn)
+        } else {
+            self.yieldOrDiscard(in: &turn)
+        }
+        return self.hot.phase != .ended && !self.hot.discards
+    }
+
     /// Yields unless the connection ends, and there is no later turn.
     ///
     /// - Returns: Whether there is one.
@@ -138,7 +172,7 @@ extension Link {
     /// Reads nothing from the network for some time.
     package func yield(for time: TimeAmount, in turn: inout Turn) {
         guard self.beginYielding() else { return }
-        self.yieldTimer = self.loop.setTimer(turn.now + time) { self.goOnAfterYielding(in: &$0) }
+        self.yieldTimer = self.loop.pause(for: time) { self.goOnAfterYielding(in: &$0) }
     }
 
     private func beginYielding() -> Bool {
@@ -159,6 +193,17 @@ extension Link {
         guard self.hot.phase != .ended else { return }
         self.offerWhatIsHere(in: &turn)
         self.releaseRead()
+        if self.hot.reading.endWaits { self.reportInputClosed(in: &turn) }
+    }
+
+    /// Reports that the peer has closed its direction, after everything that it has sent. A server takes that in
+    /// several turns, as before, since the peer may still read.
+    func reportInputClosed(in turn: inout Turn) {
+        self.hot.reading.endWaits = self.settings.sharesTurns && self.hot.reading.isYielding
+        guard !self.hot.reading.endWaits else { return }
+        self.takeLastUnits(in: &turn)
+        self.notifyHost(of: .inputClosed, in: &turn)
+        if self.hot.phase == .closing { self.touch(in: &turn) }
     }
 
     /// The number of received bytes of the incomplete unit, including the bytes that the language holds while it is

@@ -157,7 +157,9 @@ extension Link: TurnLink {
         self.hot.traffic.framesSent += self.hot.unitsBegun
         self.hot.unitsBegun = 0
         // Writing may lead back here, to ``channelWritabilityChanged(context:)``.
-        while let bytes = self.hot.out.bytes.popFirst() { self.write(bytes, context) }
+        while let bytes = self.hot.out.bytes.popFirst() {
+            self.write(self.hot.leaving(bytes), context)
+        }
     }
 
     @inline(__always)

@@ -116,6 +116,9 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
             self.out.begin(unit, priority, &self.language)
         }
 
+        /// Detaches the unit that is being sent piece by piece, which waits for the peer.
+        mutating func detachCurrent() { self.out.detachCurrent() }
+
         mutating func close(_ reason: CloseReason) -> Closing { self.language.close(reason, into: &self.out.bytes) }
     }
 

@@ -18,12 +18,18 @@ package protocol LinkLanguage: Sendable {
     mutating func next() throws(LinkError) -> Incoming?
     /// The number of bytes held of an incomplete unit.
     var unfinishedBytes: Int { get }
-    /// The memory held for received bytes, in bytes; ``unfinishedBytes`` by default.
+    /// The memory held for the peer, in bytes: for received bytes, and for what the language needs to read and write.
+    /// No default, so that none of it is forgotten.
     var heldBytes: Int { mutating get }
     /// Frees memory that is reserved for future bytes. Does nothing by default.
     mutating func releaseRest()
 
-    /// The length of the unit on the wire, in bytes.
+    /// Detaches the payload of a unit that waits for the peer from the read that it may be a slice of
+    /// (`ByteBuffer.detached`).
+    static func detach(_ unit: inout Unit)
+    /// The bytes of a unit that may be a slice of a read.
+    static func payload(of unit: Unit) -> ByteBuffer
+    /// The length of the unit on the wire, in bytes, or more if the unit takes more memory while it waits.
     func cost(of unit: Unit) -> Int
     /// Writes the unit's beginning.
     ///
@@ -37,7 +43,6 @@ package protocol LinkLanguage: Sendable {
 }
 
 extension LinkLanguage {
-    package var heldBytes: Int { self.unfinishedBytes }
     package mutating func releaseRest() {}
 }
 

@@ -103,8 +103,6 @@ package struct EndVerdict: Sendable, Equatable {
         /// After the back-off; at once if the network has changed below the connection.
         case afterBackoff
         case atOnce
-        /// After the back-off, but not before this time has passed.
-        case notBefore(Duration)
         case never
     }
 

@@ -12,6 +12,9 @@ package struct LinkSettings<Unit>: Sendable {
     /// The size of the output that is flushed before more is received, 128 KiB: two bodies of 64 KiB share a
     /// system call.
     package var outputLimit = 128 << 10
+    /// Whether received units wait for another turn once this one has lasted long enough for the loop's other
+    /// connections: where a peer is not trusted to leave them their turns.
+    package var sharesTurns = false
     /// Whether reads bring buffers of ``SocketLoop/receiveBuffers``, which are used again when they are free.
     package var sharesReceiveBuffers = false
     /// Whether a large unit is sent at once up to ``outputLimit``, if nothing waits before it; otherwise it is sent

@@ -49,6 +49,11 @@ package struct SendBuffer<Language: LinkLanguage> {
     private var isInterruptible = false
     /// The length of the waiting units on the wire, in bytes.
     private var waitingUnitBytes = 0
+    /// Whether units that wait are detached from the reads that they are slices of, as at a server, whose handlers may
+    /// answer with a part of the request.
+    var detachesWaiting = false
+    /// The reads of which waiting units are large slices, which are not copied.
+    private var shared = SharedReads()
 
     package init(maximumBytes: Int) {
         self.maximumBytes = maximumBytes
@@ -77,9 +82,35 @@ package struct SendBuffer<Language: LinkLanguage> {
         }
         let cost = language.cost(of: unit)
         guard self.waiting.isEmpty || cost <= self.maximumBytes - self.waitingUnitBytes else { return .refused }
+        var unit = unit
+        if self.detachesWaiting { self.detach(&unit) }
         self.waiting.append(.unit(unit, cost: cost), priority)
         self.waitingUnitBytes += cost
         return .queued
+    }
+
+    private mutating func detach(_ unit: inout Language.Unit) {
+        let payload = Language.payload(of: unit)
+        if payload.isLargeSlice { self.shared.add(payload) } else { Language.detach(&unit) }
+    }
+
+    /// A waiting unit is sent or taken away.
+    @inline(__always)
+    private mutating func leaves(_ unit: Language.Unit, cost: Int) {
+        self.waitingUnitBytes -= cost
+        guard self.shared.bytes > 0 else { return }
+        let payload = Language.payload(of: unit)
+        if payload.isLargeSlice { self.shared.remove(payload) }
+    }
+
+    /// The memory that large slices of reads keep while they wait, in bytes.
+    var sharedBytes: Int { self.shared.bytes }
+
+    /// Detaches the unit that is being sent piece by piece, unless it is a large part of what it keeps.
+    mutating func detachCurrent() {
+        guard self.detachesWaiting, self.hasCurrent, var current = self.current.take() else { return }
+        if !Language.payload(of: current.outgoing.unit).isLargeSlice { Language.detach(&current.outgoing.unit) }
+        self.current = current
     }
 
     /// Begins a unit: it is sent now, whole or piece by piece.
@@ -97,7 +128,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         if self.mayInterrupt, let priority = self.waiting.firstPriority,
             case .unit(let unit, let cost)? = self.waiting.popFirst()
         {
-            self.waitingUnitBytes -= cost
+            self.leaves(unit, cost: cost)
             return .unit(unit, priority)
         }
         if let current = self.current.take() {
@@ -106,7 +137,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         guard let priority = self.waiting.firstPriority, let next = self.waiting.popFirst() else { return .nothing }
         switch next {
         case .unit(let unit, let cost):
-            self.waitingUnitBytes -= cost
+            self.leaves(unit, cost: cost)
             return .unit(unit, priority)
         case .outgoing(let outgoing, let cost):
             self.waitingUnitBytes -= cost - outgoing.sent
@@ -151,7 +182,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         while let priority = self.waiting.firstPriority, let next = self.waiting.popFirst() {
             if case .unit(let unit, let cost) = next {
                 units.append((unit, priority))
-                self.waitingUnitBytes -= cost
+                self.leaves(unit, cost: cost)
             } else {
                 others.append((next, priority))
             }
@@ -168,6 +199,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         self.bytes.removeAll()
         self.current = nil
         self.waitingUnitBytes = 0
+        self.shared = SharedReads()
         var units: [Language.Unit] = []
         while let next = self.waiting.popFirst() {
             if case .unit(let unit, _) = next { units.append(unit) }

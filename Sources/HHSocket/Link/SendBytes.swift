@@ -34,8 +34,10 @@ package struct SendBytes: Sendable {
     package mutating func prepare() {
         guard self.isLent else { return }
         self.isLent = false
-        // Reused if the channel has released it; else replaced.
-        self.gathered.clear()
+        // Reused if the channel has released it. If not, the peer is slow, and the channel may get many of these: each
+        // is only as large as its bytes.
+        guard self.gathered.modifyIfUniquelyOwned({ $0.clear() }) == nil else { return }
+        self.gathered = ByteBuffer()
     }
 
     /// Appends a buffer without copying it.

@@ -15,12 +15,18 @@ package final class CallbackBacklog: Sendable {
     /// to.
     private static let costOfCallback = 512
 
+    /// The number of bytes from which on what is passed on is detached from the reads that it is a slice of.
+    private static let muchBytes = 256 << 10
+
     private let state = NIOLockedValueBox(State())
 
     package init() {}
 
     /// Whether nothing more should be read for now.
     package var isFull: Bool { self.state.withLockedValue { $0.isFull } }
+
+    /// Whether the queue is so far behind that received bytes may stay for long.
+    package var isBehind: Bool { self.state.withLockedValue { $0.bytes >= Self.muchBytes } }
 
     /// Records that a callback with this number of bytes is handed over.
     ///

@@ -34,6 +34,8 @@ package final class SocketLoop: @unchecked Sendable {
         @usableFromInline var now = NIODeadline.uptimeNanoseconds(0)
         /// Whether the clock has been read in this turn.
         @usableFromInline var hasTime = false
+        /// The time of the loop's own clock when ``now`` was read, where these are two; see ``began(_:)``.
+        var ownTime = NIODeadline.uptimeNanoseconds(0)
         /// Whether the turn is the last: the loop has been closed in it.
         var isLast = false
         /// The number of jobs that may still run in this turn. Others wait for the next one: jobs that make jobs again
@@ -67,6 +69,9 @@ package final class SocketLoop: @unchecked Sendable {
     /// The approximate time limit of jobs in one turn; checked after every ``jobsBetweenLooks`` jobs.
     private static let maximumTimeOfJobs = TimeAmount.milliseconds(5)
     private static let jobsBetweenLooks = 64
+    /// About how long a turn serves one connection, or passes through all: others of the loop wait meanwhile.
+    private static let turnBudget = TimeAmount.milliseconds(1)
+    private static let leastTurnBudget = TimeAmount.microseconds(100)
     /// The number of times that the pause doubles while nothing is read: the event loop may need longer to reach its
     /// channels, especially in unoptimised builds.
     private static let maximumDoublings = 5
@@ -78,7 +83,7 @@ package final class SocketLoop: @unchecked Sendable {
     package let buffers = BufferPool()
     /// Buffers for reads of the connections that share them.
     package let receiveBuffers = ReceiveBuffers()
-    /// Nil where it is the event loop's own.
+    /// Nil where it is the event loop's own, and all time is the system's.
     private let thread: LoopThread?
     package let callbackQueue: CallbackQueue
     private let callsBackHere: Bool
@@ -87,7 +92,12 @@ package final class SocketLoop: @unchecked Sendable {
     #if DEBUG
     let jobWatch: JobWatch?
     #endif
-    private var timers = LoopTimers()
+    /// The timers of deadlines.
+    private let timers: LoopTimers
+    /// The timers by the loop's own clock; the same object where deadlines have that clock too.
+    private let pauses: LoopTimers
+    /// The timers that limit the time of what ends with the loop: by the clock of deadlines.
+    private let endings: LoopTimers
     /// The number of links whose units wait for another turn.
     package internal(set) var yieldingCount = 0
     private var isDrainScheduled = false
@@ -103,15 +113,21 @@ package final class SocketLoop: @unchecked Sendable {
     /// - Parameters:
     ///   - callbackQueue: The queue for callbacks of turns.
     ///   - thread: The clock and the wake-up of the loop; the event loop's own by default.
+    ///   - time: The clock of turns and timers; the thread's by default.
     ///   - logger: The logger for warnings about jobs that block the thread, in debug builds.
     package init(
         eventLoop: any EventLoop,
         callbackQueue: CallbackQueue = .socketThread,
         thread: LoopThread? = nil,
+        time: SocketTime = SocketTime(),
         logger: Logger? = nil
     ) {
         self.eventLoop = eventLoop
-        self.thread = thread
+        // With one, a loop distinguishes its own clock from that of deadlines; without one, it need not.
+        self.thread = thread ?? (time.isSystem ? nil : LoopThread(of: eventLoop))
+        self.timers = LoopTimers(time)
+        self.pauses = time.isSystem ? self.timers : LoopTimers(SocketTime(), numberedFrom: 1 << 63)
+        self.endings = LoopTimers(time, numberedFrom: 1 << 62)
         self.callbackQueue = callbackQueue
         self.handlers.initialize(to: HandlerBuffer())
         #if DEBUG
@@ -168,6 +184,23 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
+    /// Returns once all earlier submissions have run, or the loop is closed.
+    package func settle() async {
+        let (end, continuation) = AsyncStream.makeStream(of: Never.self)
+        // A closed loop drops the submission.
+        self.submit(.closure { [release = Release { continuation.finish() }] _ in withExtendedLifetime(release) {} })
+        for await _ in end {}
+    }
+
+    /// Calls a closure when it is released.
+    private final class Release: Sendable {
+        private let body: @Sendable () -> Void
+
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+
+        deinit { self.body() }
+    }
+
     /// Runs a Swift job on this thread, in a turn, like a handler; once the loop is closed, on the system's threads.
     ///
     /// If handlers are running, it runs in the current turn.
@@ -193,13 +226,15 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
-    /// Stops accepting work, and removes its timers. `whenIdle` is called, on any thread, once no other thread is about
-    /// to wake this one. Waiting jobs run elsewhere when the current turn has ended.
+    /// Stops accepting work, and removes its timers, except those of ``setEndTimer(_:_:)``. `whenIdle` is called, on
+    /// any thread, once no other thread is about to wake this one. Waiting jobs run elsewhere when the current turn has
+    /// ended.
     package func close(whenIdle: @escaping @Sendable () -> Void) {
         self.isClosed = true
         self.hot.host = nil
         // Their actions refer to the loop, which would otherwise retain itself through them.
         self.timers.removeAll()
+        self.pauses.removeAll()
         // Submissions during a pause, whose end was one of these timers, still run.
         if self.hot.restEnd.take() != nil { self.scheduleDrain() }
         self.submissions.close(whenIdle: whenIdle)
@@ -221,7 +256,7 @@ package final class SocketLoop: @unchecked Sendable {
         // Otherwise they run at the end of the pause.
         guard self.hot.restEnd == nil else { return }
         guard var turn = self.begin() else { return self.scheduleDrain() }
-        let began = self.hot.taskTurns.measures ? turn.now : nil
+        let began = self.hot.taskTurns.measures ? self.began(turn) : nil
         self.runSubmissions(in: &turn)
         self.end(turn)
         self.taskTurnEnded(began)
@@ -236,11 +271,11 @@ package final class SocketLoop: @unchecked Sendable {
         guard let rest = self.hot.taskTurns.turnEnded(began: began, now: now), !self.isClosed else { return }
         let end = now + rest
         self.hot.restEnd = end
-        _ = self.setTimer(end) { _ in }
+        _ = self.pause(until: end) { _ in }
     }
 
     private func endRest(in turn: inout Turn) {
-        guard let end = self.hot.restEnd, end <= turn.now else { return }
+        guard let end = self.hot.restEnd, end <= self.began(turn) else { return }
         self.hot.restEnd = nil
         self.runSubmissions(in: &turn)
     }
@@ -261,14 +296,27 @@ package final class SocketLoop: @unchecked Sendable {
     /// The current turn's.
     @inlinable var time: NIODeadline { self.hot.hasTime ? self.hot.now : self.readClock() }
 
+    /// The time of the loop's own clock, by which it measures its load.
     private var clock: NIODeadline { self.thread?.now() ?? .now() }
 
     @usableFromInline
     func readClock() -> NIODeadline {
-        let now = self.clock
+        let now = self.thread.map { self.readClocks(of: $0) } ?? .now()
         self.hot.now = now
         self.hot.hasTime = true
         return now
+    }
+
+    /// Reads both clocks, and returns the time of deadlines.
+    private func readClocks(of thread: LoopThread) -> NIODeadline {
+        self.hot.ownTime = thread.now()
+        return self.timers === self.pauses ? self.hot.ownTime : self.timers.time.now()
+    }
+
+    /// The time of the turn by the loop's own clock.
+    private func began(_ turn: borrowing Turn) -> NIODeadline {
+        let now = turn.now
+        return self.thread == nil ? now : self.hot.ownTime
     }
 
     /// Continues the paused turn, or begins one.
@@ -333,7 +381,7 @@ package final class SocketLoop: @unchecked Sendable {
         guard self.hot.remainingJobs == 0, !self.isClosed else { return self.scheduleDrain() }
         let now = self.clock
         let pause = TaskTurns.rest(after: now - self.hot.jobsBegan)
-        _ = self.setTimer(now + .nanoseconds(pause.nanoseconds << Int64(self.hot.busyTurns))) { _ in }
+        _ = self.pause(until: now + .nanoseconds(pause.nanoseconds << Int64(self.hot.busyTurns))) { _ in }
         self.hot.busyTurns = min(self.hot.busyTurns + 1, Self.maximumDoublings)
     }
 
@@ -463,10 +511,16 @@ package final class SocketLoop: @unchecked Sendable {
 
     package typealias TimerID = TimerTable<(inout Turn) -> Void>.ID
 
-    /// Runs `action` in a turn at `deadline`. All timers of the loop share one of the event loop's.
+    /// Runs `action` in a turn at `deadline`. All timers of the loop share one alarm.
     package func setTimer(_ deadline: NIODeadline, _ action: @escaping (inout Turn) -> Void) -> TimerID {
-        defer { self.setAlarm() }
-        return self.timers.table.set(deadline, action)
+        self.set(deadline, in: self.timers, action)
+    }
+
+    /// Runs `action` in a turn at `deadline`, even if the loop has been closed by then: it limits the time that the end
+    /// of something takes, which may be in progress when the loop is closed. The timer must be removed at that end,
+    /// since the loop retains itself through it.
+    package func setEndTimer(_ deadline: NIODeadline, _ action: @escaping (inout Turn) -> Void) -> TimerID {
+        self.set(deadline, in: self.endings, action)
     }
 
     /// Runs `action` in another turn, soon, after the event loop has polled its channels.
@@ -476,114 +530,79 @@ package final class SocketLoop: @unchecked Sendable {
         _ action: @escaping (inout Turn) -> Void
     ) -> TimerID {
         let now = self.clock
-        return self.setTimer(now + TaskTurns.rest(after: now - turn.now), action)
+        return self.pause(until: now + TaskTurns.rest(after: now - self.began(turn)), action)
+    }
+
+    /// Runs `action` in another turn once this time has passed for the loop: to let it do other work meanwhile, not to
+    /// limit a peer's time.
+    package func pause(for time: TimeAmount, _ action: @escaping (inout Turn) -> Void) -> TimerID {
+        self.pause(until: self.clock + time, action)
+    }
+
+    /// Runs `action` in another turn at this time of the loop's own clock.
+    package func pause(until end: NIODeadline, _ action: @escaping (inout Turn) -> Void) -> TimerID {
+        self.set(end, in: self.pauses, action)
+    }
+
+    private func set(
+        _ deadline: NIODeadline,
+        in timers: LoopTimers,
+        _ action: @escaping (inout Turn) -> Void
+    ) -> TimerID {
+        defer { self.setAlarm(of: timers) }
+        return timers.table.set(deadline, action)
     }
 
     /// The time since the turn began, based on the latest reading of the clock.
-    package func age(of turn: borrowing Turn) -> TimeAmount { self.clock - turn.now }
+    package func age(of turn: borrowing Turn) -> TimeAmount { self.clock - self.began(turn) }
+
+    /// Returns whether a turn has lasted long enough. The more connections wait for another turn, the shorter it is, so
+    /// that peers with few units do not wait long behind peers with many.
+    package func turnIsOver(_ turn: borrowing Turn) -> Bool {
+        let share = Self.turnBudget.nanoseconds / Int64(1 + self.yieldingCount / 8)
+        return self.age(of: turn).nanoseconds >= max(share, Self.leastTurnBudget.nanoseconds)
+    }
+
+    /// Runs the handlers of the units that were delivered so far, before further ones are delivered.
+    ///
+    /// - Returns: Whether they have run; false where the turn ends already, which runs them when it has flushed.
+    func runHandlersBetweenUnits(in turn: inout Turn) -> Bool {
+        guard self.hot.phase == .running else { return self.handlers.pointee.isEmpty }
+        self.runHandlers(in: &turn)
+        return true
+    }
 
     package func removeTimer(_ id: TimerID) {
         self.timers.remove(id)
+        self.endings.remove(id)
+        if self.pauses !== self.timers { self.pauses.remove(id) }
     }
 
-    /// Schedules a wake-up of the event loop for the next timer.
-    private func setAlarm() {
-        guard let deadline = self.timers.deadlineToSet(notBefore: self.hot.restEnd ?? .distantPast) else { return }
-        let alarm = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.alarmRings() }
-        self.timers.alarmIsSet(alarm, deadline)
+    /// Schedules a wake-up of the loop for the next of these timers.
+    private func setAlarm(of timers: LoopTimers) {
+        let rest = timers === self.pauses ? self.hot.restEnd : nil
+        guard let deadline = timers.deadlineToSet(notBefore: rest ?? .distantPast) else { return }
+        let alarm = timers.time.schedule(at: deadline, on: self.eventLoop) { self.alarmRings(of: timers) }
+        timers.alarmIsSet(alarm, deadline)
     }
 
     /// Runs timers that are due, for a limited time.
-    private func alarmRings() {
-        self.timers.alarmRings()
+    private func alarmRings(of timers: LoopTimers) {
+        timers.alarmRings()
         guard var turn = self.begin() else {
-            self.timers.alarmRang()
-            return self.hot.later.append { _ in self.setAlarm() }
+            timers.alarmRang()
+            return self.hot.later.append { _ in self.setAlarm(of: timers) }
         }
-        let began = turn.now
+        let began = self.began(turn)
+        let now = timers === self.pauses ? began : turn.now
         self.endRest(in: &turn)
-        while let action = self.timers.table.popDue(now: began) {
+        while let action = timers.table.popDue(now: now) {
             action(&turn)
             if self.clock - began >= TaskTurns.budget { break }
         }
         self.end(turn)
-        self.timers.alarmRang()
+        timers.alarmRang()
         self.taskTurnEnded(began)
-        self.setAlarm()
-    }
-}
-
-/// A thread on which a ``SocketLoop`` runs, with its own clock, instead of the event loop: for virtual time.
-package struct LoopThread: Sendable {
-    /// Whether the calling thread is it.
-    let isCurrent: @Sendable () -> Bool
-    /// Runs a closure on the thread soon.
-    let wake: @Sendable (@escaping @Sendable () -> Void) -> Void
-    let now: @Sendable () -> NIODeadline
-    /// Called after each submission, on the submitting thread, even if it was refused.
-    let submitted: @Sendable () -> Void
-
-    package init(
-        isCurrent: @escaping @Sendable () -> Bool,
-        wake: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
-        now: @escaping @Sendable () -> NIODeadline,
-        submitted: @escaping @Sendable () -> Void = {}
-    ) {
-        self.isCurrent = isCurrent
-        self.wake = wake
-        self.now = now
-        self.submitted = submitted
-    }
-}
-
-/// The timers of a loop, and the event loop's own timer that wakes it for the next.
-struct LoopTimers {
-    private enum Alarm {
-        case none
-        case set(NIODeadline, Scheduled<Void>)
-        /// The turn of due timers is in progress, and sets another alarm when it ends.
-        case ringing
-    }
-
-    var table = TimerTable<(inout Turn) -> Void>()
-    private var alarm = Alarm.none
-
-    /// The time at which the event loop should wake; nil if the wake-up is scheduled.
-    func deadlineToSet(notBefore earliest: NIODeadline) -> NIODeadline? {
-        guard let deadline = self.table.nextDeadline.map({ max($0, earliest) }) else { return nil }
-        return switch self.alarm {
-        case .none: deadline
-        // One that is due before is set again when it is.
-        case .set(let earlier, _): earlier <= deadline ? nil : deadline
-        case .ringing: nil
-        }
-    }
-
-    mutating func alarmIsSet(_ timer: Scheduled<Void>, _ deadline: NIODeadline) {
-        self.cancelAlarm()
-        self.alarm = .set(deadline, timer)
-    }
-
-    mutating func alarmRings() { self.alarm = .ringing }
-
-    mutating func alarmRang() {
-        if case .ringing = self.alarm { self.alarm = .none }
-    }
-
-    mutating func removeAll() {
-        self.cancelAlarm()
-        self = LoopTimers()
-    }
-
-    mutating func remove(_ id: TimerTable<(inout Turn) -> Void>.ID) {
-        self.table.remove(id)
-        // While an alarm is set, each turn of the event loop reads the clock.
-        if self.table.count == 0 { self.cancelAlarm() }
-    }
-
-    private mutating func cancelAlarm() {
-        guard case .set(_, let timer) = self.alarm else { return }
-        timer.cancel()
-        self.alarm = .none
+        self.setAlarm(of: timers)
     }
 }

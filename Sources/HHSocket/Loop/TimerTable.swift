@@ -23,9 +23,13 @@ package struct TimerTable<Action> {
 
     private var alarms = Heap<Alarm>()
     private var actions: [UInt64: Action] = [:]
-    private var lastID: UInt64 = 0
+    private var lastID: UInt64
 
-    package init() {}
+    /// - Parameter number: The number before that of the first timer, so that those of several tables differ; 0 by
+    ///   default.
+    package init(numberedFrom number: UInt64 = 0) {
+        self.lastID = number
+    }
 
     /// The number of timers that are set.
     package var count: Int { self.actions.count }
@@ -50,6 +54,9 @@ package struct TimerTable<Action> {
             self.alarms = Heap(self.alarms.unordered.filter { self.actions[$0.id] != nil })
         }
     }
+
+    /// Cancels all timers.
+    mutating func removeAll() { self = TimerTable(numberedFrom: self.lastID) }
 
     /// The latest time at which the next one is due; that timer may have been cancelled.
     package var nextDeadline: NIODeadline? { self.actions.isEmpty ? nil : self.alarms.min?.deadline }

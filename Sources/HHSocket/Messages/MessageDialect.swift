@@ -82,6 +82,9 @@ package protocol MessageDialect: Sendable {
         in turn: inout Turn,
         _ completion: @escaping (GateRefusal?, inout Turn) -> Void
     )
+    /// The connection ended, or is about to be closed, before its handshake was complete, whose work ends at once: the
+    /// link itself may take longer. Does nothing by default.
+    func handshakeEnded(on peer: Peer)
     /// The reason why a message cannot be sent on this connection; nil, the default, if it can.
     func refusal(of unit: Language.Unit, on peer: Peer) -> SocketError?
 
@@ -117,6 +120,8 @@ extension MessageDialect {
     ) {
         completion(nil, &turn)
     }
+
+    package func handshakeEnded(on peer: Peer) {}
 
     package func refusal(of unit: Language.Unit, on peer: Peer) -> SocketError? { nil }
 

@@ -7,6 +7,11 @@ import NIOCore
 package protocol InboxMessage: Sendable {
     /// The number of bytes that it keeps.
     var length: Int { get }
+    /// Detaches it from the read that it may be a slice of (`ByteBuffer.detached`): it waits for its reader.
+    ///
+    /// - Parameter isOneOfMany: Whether very many messages may wait, so that even a small block of memory for each is
+    ///   too much.
+    mutating func detach(isOneOfMany: Bool)
 }
 
 /// The remaining bytes of a connection that has ended, which contain messages. They are decoded as they are read, since
@@ -199,6 +204,8 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
                 }
                 let hasPlace = state.bytes < Self.maximumLastBytes && state.messages.count < Self.maximumLastCount
                 guard !isLast || hasPlace else { return (nil, true, false) }
+                var message = message
+                message.detach(isOneOfMany: isLast)
                 state.messages.append(message)
                 state.bytes += message.length
                 state.highest = max(state.highest, state.messages.count)

@@ -43,8 +43,8 @@ package final class MessageLink<Dialect: MessageDialect>: Sendable {
         _ makeUnit: (MessageOutcome?) -> Dialect.Language.Unit
     ) {
         guard let completion else { return self.submit(makeUnit(nil)) }
-        let queue = self.driver.configuration.callbackQueue
-        self.submit(makeUnit(MessageOutcome { result in queue.run { completion(result) } }))
+        let (queue, loop) = (self.driver.configuration.callbackQueue, self.driver.loop)
+        self.submit(makeUnit(MessageOutcome { result in queue.run(on: loop) { completion(result) } }))
     }
 
     private func submit(_ unit: Dialect.Language.Unit) {

@@ -123,7 +123,9 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     }
 
     package func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
+        guard let pending = self.pending, pending.peer.link.id == id else { return }
         self.pending = nil
+        self.dialect.handshakeEnded(on: pending.peer)
     }
 
     private func linkEnded(_ id: ConnectionID, _ units: [Unit]) {

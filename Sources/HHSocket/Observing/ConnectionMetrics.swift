@@ -53,7 +53,7 @@ final class ConnectionMetrics {
             self.switches.increment()
             self.endReady(now)
             self.readySince = now
-        case .connectFailed(let error), .switchFailed(let error):
+        case .connectFailed(let error):
             self.count(error.code, in: \.connectFailures, "hhsocket.connect_failures")
         case .disconnected(let error):
             self.count(error.code, in: \.disconnects, "hhsocket.disconnects")
@@ -64,8 +64,9 @@ final class ConnectionMetrics {
         case .closed:
             self.loss = nil
             self.endReady(now)
-        case .connecting, .handshaking, .serverFails, .waiting, .gaveUp, .networkChanged, .enteredBackground,
-            .willEnterForeground:
+        // Each attempt of a switch that failed was counted.
+        case .connecting, .handshaking, .switchFailed, .serverFails, .waiting, .gaveUp, .networkChanged,
+            .enteredBackground, .willEnterForeground:
             break
         }
     }

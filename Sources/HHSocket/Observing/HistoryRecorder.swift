@@ -19,7 +19,7 @@ struct HistoryRecorder: Sendable {
         switch event {
         case .connecting(_, let attempt):
             self.attempt = attempt
-        case .connectFailed(let error), .switchFailed(let error):
+        case .connectFailed(let error):
             self.history.record(.connectFailed(count: 1), endpoint: error.endpoint, error: error, at: date)
         case .connected(let endpoint):
             let offline = self.offlineSince.map { Duration(now - $0) }
@@ -49,7 +49,8 @@ struct HistoryRecorder: Sendable {
             self.history.record(.closedByUser, endpoint: self.readySince == nil ? nil : self.endpoint, at: date)
             self.readySince = nil
             self.offlineSince = nil
-        case .handshaking, .waiting:
+        // Each attempt of a round that failed was recorded.
+        case .handshaking, .switchFailed, .waiting:
             break
         }
     }

@@ -86,9 +86,11 @@ extension AddressFamilies {
     // MARK: Addresses of one name
 
     /// Returns the allowed addresses in the order in which they are tried: families alternate (RFC 8305, section 4),
-    /// beginning with the preferred one, and each keeps its own order.
+    /// beginning with the preferred one, or else with that of the system's first address, and each keeps its own order.
     func order(_ addresses: [String]) -> [String] {
-        guard let first = self.first else { return addresses }
+        guard let first = self.first ?? addresses.first.flatMap({ AddressFamily(numeric: $0) }) else {
+            return addresses
+        }
         var (firsts, others): ([String], [String]) = ([], [])
         for address in addresses {
             if AddressFamily(numeric: address) == first {

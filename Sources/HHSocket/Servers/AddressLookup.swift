@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import Dispatch
-import NIOCore
+import Foundation
+import NIOConcurrencyHelpers
 
 #if canImport(Darwin)
 import Darwin
@@ -12,22 +12,64 @@ import Musl
 import Android
 #endif
 
-/// Looks up all addresses of a name with the system's resolver.
-enum AddressLookup {
-    /// Returns the addresses in the system's order, without duplicates. If only one family is allowed, addresses of the
-    /// other are not requested.
-    ///
-    /// - Throws: ``AddressLookupError``.
-    static func addresses(of host: String, _ families: AddressFamilies) async throws -> [String] {
-        try await withCheckedThrowingContinuation { continuation in
-            // `getaddrinfo` blocks for as long as the DNS takes.
-            DispatchQueue.global().async {
-                continuation.resume(with: Result { try Self.lookUp(host, families) })
+/// Looks up all addresses of names, each on a thread of its own, because the system's resolver blocks for as long as
+/// the DNS takes. A name that is being looked up is not looked up again meanwhile: whoever asks for it gets the same
+/// answer.
+final class AddressLookup: Sendable {
+    private struct Query: Hashable {
+        var host: String
+        /// The only family whose addresses are requested; nil for both.
+        var family: AddressFamily?
+    }
+
+    typealias Answer = @Sendable (Result<[String], any Error>) -> Void
+
+    /// The system's resolver.
+    static let system = AddressLookup { host, families throws(AddressLookupError) in
+        try AddressLookup.lookUp(host, families)
+    }
+
+    private let lookUp: @Sendable (_ host: String, AddressFamilies) throws(AddressLookupError) -> [String]
+    private let waiting = NIOLockedValueBox<[Query: [(AddressFamilies, Answer)]]>([:])
+
+    /// - Parameter lookUp: Returns the addresses of a host, in their order and without duplicates. May block.
+    init(_ lookUp: @escaping @Sendable (_ host: String, AddressFamilies) throws(AddressLookupError) -> [String]) {
+        self.lookUp = lookUp
+    }
+
+    /// Calls `answer` with the addresses in the system's order, without duplicates, or with an ``AddressLookupError``,
+    /// on another thread. If only one family is allowed, addresses of the other are not requested.
+    func addresses(of host: String, _ families: AddressFamilies, _ answer: @escaping Answer) {
+        let query = Query(host: host, family: families.only)
+        let isFirst = self.waiting.withLockedValue { waiting in
+            waiting[query, default: []].append((families, answer))
+            return waiting[query]?.count == 1
+        }
+        guard isFirst else { return }
+        Thread.detachNewThread {
+            let result: Result<[String], AddressLookupError>
+            do throws(AddressLookupError) {
+                result = .success(try self.lookUp(host, families))
+            } catch {
+                result = .failure(error)
+            }
+            let waiting = self.waiting.withLockedValue { $0.removeValue(forKey: query) ?? [] }
+            for (families, answer) in waiting {
+                answer(result.mapError { AddressLookupError(host, families, reason: $0.reason) as any Error })
             }
         }
     }
 
-    private static func lookUp(_ host: String, _ families: AddressFamilies) throws -> [String] {
+    /// Returns the addresses of ``addresses(of:_:_:)``.
+    ///
+    /// - Throws: ``AddressLookupError``.
+    func addresses(of host: String, _ families: AddressFamilies) async throws -> [String] {
+        try await withCheckedThrowingContinuation { continuation in
+            self.addresses(of: host, families) { continuation.resume(with: $0) }
+        }
+    }
+
+    private static func lookUp(_ host: String, _ families: AddressFamilies) throws(AddressLookupError) -> [String] {
         var hints = addrinfo()
         hints.ai_family =
             switch families.only {

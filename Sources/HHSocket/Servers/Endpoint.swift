@@ -63,8 +63,8 @@ public struct Endpoint: Hashable, Sendable {
     }
 
     /// Creates an endpoint from `host:port`, with an IPv6 address in brackets: `[::1]:7000`; from `unix:` and a path;
-    /// or from a URL that begins with `ws://` or `wss://`. Nil for anything else; ``init(url:)`` describes the fault of
-    /// a URL.
+    /// or from a URL that begins with `ws://` or `wss://`. Nil for anything else, such as a host with a blank or an `@`;
+    /// ``init(url:)`` describes the fault of a URL.
     public init?(_ text: some StringProtocol) {
         if text.contains("://") {
             guard let endpoint = try? Endpoint(url: String(text)) else { return nil }
@@ -81,13 +81,27 @@ public struct Endpoint: Hashable, Sendable {
         var host = text[..<colon]
         let digits = text[text.index(after: colon)...]
         guard digits.allSatisfy({ $0.isASCII && $0.isNumber }), let port = Int(digits) else { return nil }
-        if host.hasPrefix("["), host.hasSuffix("]") {
-            host = host.dropFirst().dropLast()
-        } else if host.contains(":") {
-            return nil
-        }
+        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
+        if isBracketed { host = host.dropFirst().dropLast() }
         guard !host.isEmpty, (1...65_535).contains(port) else { return nil }
+        guard host.unicodeScalars.allSatisfy({ Self.isHost($0, isBracketed: isBracketed) }) else { return nil }
         self.init(host: String(host), port: port)
+    }
+
+    /// Whether a host can contain a character: of ASCII those that RFC 3986 calls unreserved, in brackets those of IPv6
+    /// addresses and their zones too, and outside of ASCII everything that is visible.
+    private static func isHost(_ character: Unicode.Scalar, isBracketed: Bool) -> Bool {
+        switch character {
+        case "a"..."z", "A"..."Z", "0"..."9", "-", ".", "_", "~": return true
+        case ":", "%": return isBracketed
+        default: break
+        }
+        guard !character.isASCII else { return false }
+        switch character.properties.generalCategory {
+        case .control, .format, .surrogate, .privateUse, .unassigned: return false
+        case .lineSeparator, .paragraphSeparator, .spaceSeparator: return false
+        default: return true
+        }
     }
 }
 

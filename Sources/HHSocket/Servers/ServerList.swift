@@ -87,7 +87,12 @@ struct ServerList: Sendable {
     }
 
     /// Replaces the list; the scores of servers that stay are kept.
-    mutating func replace(with endpoints: [Endpoint]) {
+    ///
+    /// - Parameter keepsStart: Whether the next round starts with the same server as before, if it stays: the list was
+    ///   found again, and not given by the user.
+    mutating func replace(with endpoints: [Endpoint], keepsStart: Bool = false) {
+        let first = keepsStart && self.start < self.entries.count ? self.entries[self.start].endpoint : nil
+        let wasRequested = self.startIsRequested
         var seen: Set<Endpoint> = []
         let known = Dictionary(uniqueKeysWithValues: self.entries.map { ($0.endpoint, $0) })
         self.entries = endpoints.filter { seen.insert($0).inserted }.map { endpoint in
@@ -96,8 +101,8 @@ struct ServerList: Sendable {
             entry.isRequested = false
             return entry
         }
-        self.start = 0
-        self.startIsRequested = false
+        self.start = first.flatMap { self.index(of: $0) } ?? 0
+        self.startIsRequested = wasRequested && self.start > 0
     }
 
     /// Returns the servers to try, each once, best first. It omits servers that are away, and banned ones unless all

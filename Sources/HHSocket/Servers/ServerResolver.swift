@@ -25,13 +25,13 @@ public struct ServerResolver: Sendable {
 
     /// A resolver that finds every address of `host`, each a server with its own score. (A server given by its name has
     /// one score, and its addresses are raced by happy eyeballs.) With TLS, each server's certificate must name `host`.
-    /// It uses the system's resolver, on a Dispatch thread, and requests addresses of the families that
+    /// It uses the system's resolver, on a thread of its own, and requests addresses of the families that
     /// ``SocketConfiguration/addressFamilies`` allows.
     public static func dns(host: String, port: Int) -> ServerResolver {
         let name = Endpoint(host: host, port: port).isAddress ? nil : host
         return ServerResolver(byFamilies: { families in
             do {
-                return try await AddressLookup.addresses(of: host, families).map {
+                return try await AddressLookup.system.addresses(of: host, families).map {
                     Endpoint(host: $0, port: port, serverName: name)
                 }
             } catch {

@@ -189,6 +189,8 @@ package struct ClientStreams {
     package var count: Int { self.core.streams.count }
     /// The cost of the frames that were received and are held.
     package var heldBytes: UInt64 { self.core.heldBytes }
+    /// The memory of these frames, in bytes.
+    package var heldMemory: UInt64 { self.core.heldMemory }
     /// The number of bytes that wait to be sent.
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
     /// ``hasUnfinished`` for each frame: a nonmutating getter of a value that is stored in a class is called on a copy.

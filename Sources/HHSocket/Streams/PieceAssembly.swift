@@ -6,15 +6,22 @@ struct PieceAssembly: Sendable {
     /// The type of its frames with their flags, but ``FrameType/continuesFlag``.
     let type: UInt32
     let status: Status
+    /// Its bytes so far, which are not those of a read: it waits for the next piece, perhaps for long.
     private(set) var bytes: ByteBuffer
     /// The cost of its frames so far.
     private(set) var cost: UInt64
+
+    /// The memory that an incomplete payload costs in addition to its bytes: a place in a table that is half empty, and
+    /// the headers of allocations.
+    static let overhead: UInt64 = 256
+    /// The memory that it costs, in bytes.
+    var memory: UInt64 { UInt64(self.bytes.storageCapacity) + Self.overhead }
 
     /// - Parameter first: The first piece.
     init(_ first: Frame) {
         self.type = first.type & ~FrameType.continuesFlag
         self.status = first.status
-        self.bytes = first.payload
+        self.bytes = first.payload.detached
         self.cost = StreamFrames.cost(first.payload.readableBytes)
     }
 
@@ -56,7 +63,13 @@ struct PayloadAssembler: Sendable {
     private let maximumCount: Int
     /// The cost of the pieces that are gathered, and a constant for each payload.
     private(set) var heldBytes: UInt64 = 0
+    /// The memory of the pieces that are gathered.
+    private var gatheredMemory: UInt64 = 0
     private var gatheringCount = 0
+    /// The memory of all payloads, those that are discarded included, in bytes.
+    var memory: UInt64 {
+        self.gatheredMemory + UInt64(self.payloads.count - self.gatheringCount) * PieceAssembly.overhead
+    }
 
     /// The number of bytes that an incomplete payload counts in addition to its pieces.
     static let overhead: UInt64 = 128
@@ -143,12 +156,14 @@ struct PayloadAssembler: Sendable {
 
     private mutating func insert(_ serial: UInt32, _ assembly: PieceAssembly) {
         self.heldBytes += assembly.cost + Self.overhead
+        self.gatheredMemory += assembly.memory
         self.gatheringCount += 1
         self.payloads[serial] = .gathering(assembly)
     }
 
     private mutating func uncount(_ assembly: PieceAssembly) {
         self.heldBytes -= assembly.cost + Self.overhead
+        self.gatheredMemory -= assembly.memory
         self.gatheringCount -= 1
     }
 
@@ -167,6 +182,7 @@ struct PayloadAssembler: Sendable {
     mutating func removeAll() {
         self.payloads = [:]
         self.heldBytes = 0
+        self.gatheredMemory = 0
         self.gatheringCount = 0
     }
 }

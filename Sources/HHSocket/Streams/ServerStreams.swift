@@ -227,6 +227,12 @@ package struct ServerStreams {
         )
     }
 
+    /// Detaches the payloads that wait to be sent from the reads, or the longer bodies, that they are slices of: the
+    /// client does not take them for now.
+    package mutating func detachWaiting() {
+        if self.core.scheduler.waitingCount > 0 { self.core.scheduler.detachWaiting() }
+    }
+
     // MARK: Draining
 
     /// Refuses openings from now on; open streams continue.
@@ -269,6 +275,8 @@ package struct ServerStreams {
     package var count: Int { self.core.streams.count }
     /// The cost of the frames that were received and are held.
     package var heldBytes: UInt64 { self.core.heldBytes }
+    /// The memory of these frames, in bytes.
+    package var heldMemory: UInt64 { self.core.heldMemory }
     /// The number of bytes that wait to be sent.
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
     /// The number of bytes that wait only for the socket, and for no credit.

@@ -99,16 +99,16 @@ struct StreamCore {
         /// - Returns: The credit that is due; nil if the frame cannot simply be delivered.
         mutating func receiveWhole(
             _ type: UInt32,
-            _ cost: UInt64,
+            _ receipt: ItemReceipt,
             _ role: Role,
             _ flags: UInt32,
             _ now: NIODeadline
         ) -> (lane: SlotKey, credit: UInt64?)? {
             guard type & FrameType.continuesFlag == 0, self.assembly == nil, !self.dropsItems,
-                self.objection(type, cost, role, flags) == nil
+                self.objection(type, receipt.cost, role, flags) == nil
             else { return nil }
-            self.received(cost, now: now)
-            self.untaken += ItemReceipt(cost: cost, lastCost: cost)
+            self.received(receipt.cost, now: now)
+            self.untaken += receipt
             return (self.lane, self.dueGrant(now))
         }
 
@@ -158,6 +158,8 @@ struct StreamCore {
     var timers = TimerTable<StreamID>()
     /// The cost of the frames of items and answers that are held.
     private(set) var heldOfStreams: UInt64 = 0
+    /// The memory of the incomplete payloads of streams, and of items that were not taken.
+    private var memoryOfStreams: UInt64 = 0
     /// The number of streams with an incomplete payload.
     private var unfinishedCount = 0
     var actions: Deque<StreamAction> = []
@@ -204,6 +206,8 @@ struct StreamCore {
     var openCount: Int { self.open.count }
     /// The cost of the frames that were received and are held.
     var heldBytes: UInt64 { self.heldOfStreams + self.assembler.heldBytes }
+    /// The memory of what was received and is held, in bytes.
+    var heldMemory: UInt64 { self.memoryOfStreams + self.assembler.memory }
     /// Whether there is an incomplete payload.
     var hasUnfinished: Bool { self.unfinishedCount > 0 || self.assembler.isGathering }
     /// The number of places that waiting payloads occupy, including stubs.
@@ -408,11 +412,13 @@ struct StreamCore {
     /// Delivers an item in one frame, if it has no fault.
     private mutating func receiveWhole(_ frame: Frame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) -> Bool {
         let (type, role, flags) = (frame.type, self.role, self.settings.flags)
-        guard let taken = self.streams.with(key, { $0.receiveWhole(type, cost, role, flags, now) }) ?? nil else {
+        let receipt = ItemReceipt(cost: cost, lastCost: cost, frame.payload)
+        guard let taken = self.streams.with(key, { $0.receiveWhole(type, receipt, role, flags, now) }) ?? nil else {
             return false
         }
         self.heldOfStreams += cost
-        self.hand(frame.payload, type, key, ItemReceipt(cost: cost, lastCost: cost))
+        self.memoryOfStreams += receipt.memory
+        self.hand(frame.payload, type, key, receipt)
         if let credit = taken.credit { self.scheduler.sendCredit(credit, of: taken.lane) }
         self.grantConnection()
         return true
@@ -452,25 +458,29 @@ struct StreamCore {
     }
 
     private mutating func gather(_ frame: Frame, _ key: SlotKey) {
+        self.memoryOfStreams -= self.streams[key]?.assembly?.memory ?? 0
         if self.streams[key]?.assembly == nil {
             self.unfinishedCount += 1
             self.streams[key]?.assembly = PieceAssembly(frame)
         } else {
             self.streams[key]?.assembly?.append(frame)
         }
+        self.memoryOfStreams += self.streams[key]?.assembly?.memory ?? 0
     }
 
     /// Delivers a complete item.
     private mutating func deliver(_ frame: Frame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) {
         var payload = frame.payload
-        var receipt = ItemReceipt(cost: cost, lastCost: cost)
+        var total = cost
         if var assembly = self.takeAssembly(key) {
             self.streams[key]?.window.putBack(assembly.cost)
-            receipt = ItemReceipt(cost: cost.adding(assembly.cost), lastCost: cost)
+            total = cost.adding(assembly.cost)
             assembly.append(frame)
             payload = assembly.bytes
         }
+        let receipt = ItemReceipt(cost: total, lastCost: cost, payload)
         self.streams[key]?.untaken += receipt
+        self.memoryOfStreams += receipt.memory
         if self.streams[key]?.dropsItems ?? true {
             self.take(key, receipt)
         } else {
@@ -500,6 +510,7 @@ struct StreamCore {
             return nil
         }
         self.unfinishedCount -= 1
+        self.memoryOfStreams -= assembly.memory
         return assembly
     }
 
@@ -508,6 +519,7 @@ struct StreamCore {
         self.streams[key]?.window.take(taken.cost)
         self.connection.take(taken.lastCost)
         self.heldOfStreams -= taken.cost
+        self.memoryOfStreams -= taken.memory
     }
 
     /// Records that the application has taken items.

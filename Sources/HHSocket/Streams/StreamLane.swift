@@ -67,7 +67,9 @@ struct StreamLane: SlotElement, Sendable {
     var stream: StreamID?
     /// The credit for items on the stream.
     var window: SendWindow
-    var payloads: Deque<LanePayload> = []
+    private(set) var payloads: Deque<LanePayload> = []
+    /// The number of payloads at the front that were detached.
+    private var detachedCount = 0
     var place = Place.none
     /// The number of its valid place in a line; 0 without one.
     var ticket: UInt64 = 0
@@ -104,6 +106,23 @@ struct StreamLane: SlotElement, Sendable {
     struct ClaimChange {
         var old: UInt64
         var new: UInt64
+    }
+
+    /// Detaches the waiting payloads from the reads, or the longer bodies, that they are slices of.
+    mutating func detachWaiting() {
+        // The first one, which is sent slice by slice, keeps ever fewer bytes.
+        if !self.payloads.isEmpty { self.payloads[0].bytes = self.payloads[0].bytes.detached }
+        while self.detachedCount < self.payloads.count {
+            self.payloads[self.detachedCount].bytes = self.payloads[self.detachedCount].bytes.detached
+            self.detachedCount += 1
+        }
+    }
+
+    /// Drops all payloads.
+    mutating func removePayloads() {
+        self.payloads.removeAll()
+        self.detachedCount = 0
+        self.itemCost = 0
     }
 
     /// Adds a payload.
@@ -156,6 +175,7 @@ struct StreamLane: SlotElement, Sendable {
         guard !self.payloads.isEmpty, length <= self.nextLength else { return nil }
         guard length == self.nextLength else { return self.takePiece(length) }
         let payload = self.payloads.removeFirst()
+        self.detachedCount = max(0, self.detachedCount - 1)
         if payload.kind == .item { self.leaves(length, rest: 0) }
         return Part(
             frame: Frame(type: payload.type, serial: self.serial, status: payload.status, payload: payload.bytes),

@@ -87,24 +87,42 @@ package struct ItemReceipt: Hashable, Sendable {
     package fileprivate(set) var cost: UInt64 = 0
     /// The cost of its last frame, which counts on the connection.
     package fileprivate(set) var lastCost: UInt64 = 0
+    /// The memory that it costs until it is taken, in bytes.
+    fileprivate(set) var memory: UInt64 = 0
+
+    /// The memory that an item costs in addition to its bytes: its place in a growing queue.
+    static let overhead: UInt64 = 128
 
     package init() {}
 
-    init(cost: UInt64, lastCost: UInt64) {
+    init(cost: UInt64, lastCost: UInt64, _ payload: ByteBuffer) {
         self.cost = cost
         self.lastCost = lastCost
+        self.memory = UInt64(payload.detachedCapacity) + Self.overhead
+    }
+
+    private init(cost: UInt64, lastCost: UInt64, memory: UInt64) {
+        self.cost = cost
+        self.lastCost = lastCost
+        self.memory = memory
     }
 
     package static func += (sum: inout ItemReceipt, other: ItemReceipt) {
         sum.cost = sum.cost.adding(other.cost)
         sum.lastCost = sum.lastCost.adding(other.lastCost)
+        sum.memory = sum.memory.adding(other.memory)
     }
 
     /// Subtracts another receipt, and returns the part of it that was contained.
     mutating func remove(_ other: ItemReceipt) -> ItemReceipt {
-        let removed = ItemReceipt(cost: min(self.cost, other.cost), lastCost: min(self.lastCost, other.lastCost))
+        let removed = ItemReceipt(
+            cost: min(self.cost, other.cost),
+            lastCost: min(self.lastCost, other.lastCost),
+            memory: min(self.memory, other.memory)
+        )
         self.cost -= removed.cost
         self.lastCost -= removed.lastCost
+        self.memory -= removed.memory
         return removed
     }
 }

@@ -140,8 +140,7 @@ package struct StreamScheduler: Sendable {
     private mutating func clear(_ key: SlotKey) -> LanePayload.Kind? {
         guard let payloads = self.lanes[key]?.payloads else { return nil }
         for payload in payloads { self.forget(payload) }
-        self.lanes[key]?.payloads.removeAll()
-        self.lanes[key]?.itemCost = 0
+        self.lanes.with(key) { $0.removePayloads() }
         self.updateClaim(key)
         return payloads.first.flatMap { $0.hasBegun ? $0.kind : nil }
     }
@@ -174,7 +173,14 @@ package struct StreamScheduler: Sendable {
     /// - Returns: The value of ``mayGoOn(_:)``.
     mutating func send(_ item: LanePayload, on key: SlotKey) -> Bool {
         guard let isCovered = self.enter(item, key) else { return false }
-        return isCovered && self.hasRoom || self.mayGoOn(key)
+        if isCovered && self.hasRoom || self.mayGoOn(key) { return true }
+        self.lanes.with(key) { $0.detachWaiting() }
+        return false
+    }
+
+    /// Detaches the payloads that wait for the other side, which may be slices of reads or of longer bodies.
+    package mutating func detachWaiting() {
+        for key in self.lanes.keys { self.lanes.with(key) { $0.detachWaiting() } }
     }
 
     /// - Returns: Whether the stream's credit reaches for all that waits; nil without such a lane.

@@ -14,9 +14,17 @@ struct HostName: Hashable, Sendable {
         self.labels = Self.labels(of: text)
     }
 
+    /// The name for the server name indication, which has no final period (RFC 6066, section 3).
+    static func indication(of name: String) -> String { String(Self.withoutFinalPeriod(name)) }
+
+    private static func withoutFinalPeriod(_ text: String) -> Substring {
+        text.hasSuffix(".") ? text.dropLast() : text[...]
+    }
+
     private static func labels(of text: String) -> [Substring] {
-        let name = text.hasSuffix(".") ? text.dropLast() : text[...]
-        return name.lowercased().split(separator: ".", omittingEmptySubsequences: false).map { Substring($0) }
+        Self.withoutFinalPeriod(text).lowercased().split(separator: ".", omittingEmptySubsequences: false).map {
+            Substring($0)
+        }
     }
 
     /// Whether it is one of the certificate's alternative names. The common name does not count.

@@ -19,7 +19,7 @@ public struct TLSFailure: Error, Sendable {
         case clientCertificateRequired
         /// The server does not accept our certificate.
         case clientCertificateRejected
-        /// The two have no version or cipher in common.
+        /// The two have no version, cipher, application protocol or kind of certificate in common.
         case noCommonProtocol
         /// The peer does not speak TLS.
         case notTLS
@@ -102,7 +102,10 @@ extension TLSFailure {
             "NO_APPLICATION_PROTOCOL",
             "NO_COMMON_SIGNATURE_ALGORITHMS"
         ) {
-            self.init(.noCommonProtocol, "the two ends have no version, cipher or protocol in common: \(text)")
+            self.init(
+                .noCommonProtocol,
+                "the two ends have no version, cipher, protocol or kind of certificate in common: \(text)"
+            )
         } else if has(
             "WRONG_VERSION_NUMBER",
             "HTTP_REQUEST",

@@ -15,7 +15,7 @@ public struct TLSIdentity: Sendable {
     ///
     /// - Parameters:
     ///   - certificateFile: The certificate, followed by its chain to the authority.
-    ///   - keyFile: The private key, without a passphrase.
+    ///   - keyFile: The private key, which is not encrypted.
     public init(certificateFile: String, keyFile: String) {
         self.source = .files(certificates: certificateFile, key: keyFile)
     }
@@ -39,13 +39,15 @@ public struct TLSIdentity: Sendable {
         case .files(let certificates, let key):
             return (
                 try PEM.certificates(inFile: certificates),
-                try PEM.read("a private key", from: "the file \(key)") { try NIOSSLPrivateKey(file: key, format: .pem) }
+                try PEM.privateKey(in: "the file \(key)") {
+                    try NIOSSLPrivateKey(file: key, format: .pem, passphraseCallback: $0)
+                }
             )
         case .pem(let certificates, let key):
             return (
                 try PEM.certificates(inText: certificates),
-                try PEM.read("a private key", from: "the given text") {
-                    try NIOSSLPrivateKey(bytes: Array(key.utf8), format: .pem)
+                try PEM.privateKey(in: "the given text") {
+                    try NIOSSLPrivateKey(bytes: Array(key.utf8), format: .pem, passphraseCallback: $0)
                 }
             )
         }
@@ -119,7 +121,28 @@ private enum PEM {
         return certificates
     }
 
-    static func read<Value>(
+    /// - Parameter body: Reads the key, with a callback for its passphrase, which is never known.
+    static func privateKey(
+        in place: String,
+        _ body: (@escaping NIOSSLPassphraseCallback<[UInt8]>) throws -> NIOSSLPrivateKey
+    ) throws(SocketError) -> NIOSSLPrivateKey {
+        var isEncrypted = false
+        do {
+            return try body { _ in isEncrypted = true }
+        } catch {
+            guard isEncrypted else { throw Self.failure("a private key", place, error) }
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    the private key in \(place) is encrypted, which is not supported; openssl pkey -in FILE -out FILE writes \
+                    it without a passphrase
+                    """,
+                underlying: error
+            )
+        }
+    }
+
+    private static func read<Value>(
         _ what: String,
         from place: String,
         _ body: () throws -> Value
@@ -127,11 +150,15 @@ private enum PEM {
         do {
             return try body()
         } catch {
-            throw SocketError(
-                .invalidArgument,
-                message: "cannot read \(what) from \(place): \(error); check that it exists and is in PEM",
-                underlying: error
-            )
+            throw Self.failure(what, place, error)
         }
+    }
+
+    private static func failure(_ what: String, _ place: String, _ error: any Error) -> SocketError {
+        SocketError(
+            .invalidArgument,
+            message: "cannot read \(what) from \(place): \(error); check that it exists and is in PEM",
+            underlying: error
+        )
     }
 }

@@ -47,10 +47,12 @@ package struct WebSocketDecoder: Sendable {
 
     /// The largest payload that is copied out of the read's buffer, in bytes, so that a small message kept for long
     /// does not retain the whole buffer.
-    private static let copyLimit = 1_024
+    static let copyLimit = 1_024
     /// The size of the blocks into which small messages of one read are copied, in bytes: a message kept for long
     /// retains its block.
     private static let blockLength = 1_024
+    /// The largest number of messages that are copied into a block.
+    private static let blockCount = 64
     /// The longest piece of a stream into which messages are joined, in bytes.
     private static let joinedLength = 256 << 10
     /// The capacity that is reserved at the beginning of a long message, if a quarter of it has arrived.
@@ -138,6 +140,9 @@ package struct WebSocketDecoder: Sendable {
 
     /// Whether memory is allocated for the decompression of messages.
     var holdsContext: Bool { self.inflater?.isAllocated == true }
+
+    /// That memory, in bytes.
+    var contextBytes: Int { self.inflater?.allocatedBytes ?? 0 }
 
     /// Frees the memory for decompression between messages, unless it was used since the last call.
     mutating func releaseContextUnlessUsed() { self.inflater?.releaseUnlessUsed() }
@@ -374,19 +379,8 @@ package struct WebSocketDecoder: Sendable {
         _ header: WebSocketFrameHeader,
         _ limits: WebSocketLimits
     ) throws(WebSocketViolation) -> WebSocketInput {
-        var payload = ByteBuffer()
-        if header.length <= Self.copyLimit {
-            if self.block.readableBytes == 0 { self.fillBlock(header, limits) }
-            payload = self.block.readSlice(length: header.length) ?? payload
-            self.input.moveReaderIndex(forwardBy: header.length)
-        } else if header.mask != nil {
-            var frame = header
-            payload = self.buffers.take(capacity: header.length, excess: 2)
-            self.move(header.length, of: &frame, to: &payload)
-            self.buffers.put(payload)
-        } else {
-            payload = self.input.readSlice(length: header.length) ?? payload
-        }
+        // An empty message takes nothing from the block, which each would fill again, reading ahead again and again.
+        let payload = header.length > 0 ? self.wholePayload(header, limits) : ByteBuffer()
         guard header.opcode == .text else { return .message(.binary, payload) }
         var validator = UTF8Validator()
         guard payload.withUnsafeReadableBytes({ validator.append($0) }), validator.isComplete else {
@@ -395,21 +389,39 @@ package struct WebSocketDecoder: Sendable {
         return .message(.text, payload)
     }
 
-    /// Unmasks the available small messages, the first of which has this header: many share an allocation.
+    /// The payload of a message that is not empty and has arrived completely.
+    @inline(__always)
+    private mutating func wholePayload(_ header: WebSocketFrameHeader, _ limits: WebSocketLimits) -> ByteBuffer {
+        if header.length <= Self.copyLimit {
+            if self.block.readableBytes == 0 { self.fillBlock(header, limits) }
+            self.input.moveReaderIndex(forwardBy: header.length)
+            return self.block.readSlice(length: header.length) ?? ByteBuffer()
+        }
+        guard header.mask != nil else { return self.input.readSlice(length: header.length) ?? ByteBuffer() }
+        var frame = header
+        var payload = self.buffers.take(capacity: header.length, excess: 2)
+        self.move(header.length, of: &frame, to: &payload)
+        self.buffers.put(payload)
+        return payload
+    }
+
+    /// Unmasks the available small messages, the first of which has this header and is not empty: many share an
+    /// allocation. No header is read twice here, since the next call is for a message after all of these.
     private mutating func fillBlock(_ first: WebSocketFrameHeader, _ limits: WebSocketLimits) {
         let (isMasked, allowsCompression) = (self.isMasked, self.compression != nil)
         var block = ByteBufferAllocator().buffer(capacity: min(Self.blockLength, self.input.readableBytes))
         self.input.withUnsafeReadableBytes { bytes in
             _ = block.writeWithUnsafeMutableBytes(minimumWritableBytes: 0) { target in
-                var (header, index, count) = (first, 0, 0)
+                var (header, index, count, messages) = (first, 0, 0, 0)
                 while true {
                     let payload = UnsafeRawBufferPointer(rebasing: bytes[index..<index + header.length])
                     let place = UnsafeMutableRawBufferPointer(rebasing: target[count..<count + header.length])
                     if var mask = header.mask { mask.copy(payload, to: place) } else { place.copyMemory(from: payload) }
                     index += header.length
                     count += header.length
+                    messages += 1
                     let rest = UnsafeRawBufferPointer(rebasing: bytes[index...])
-                    guard
+                    guard messages < Self.blockCount,
                         let next = try? WebSocketFrameHeader.read(
                             rest,
                             isMasked: isMasked,
@@ -423,7 +435,7 @@ package struct WebSocketDecoder: Sendable {
                 }
             }
         }
-        self.block = block
+        self.block = block.detached
     }
 
     /// Appends the available bytes of the frame to its message, and returns the message if it is complete.
@@ -462,7 +474,7 @@ package struct WebSocketDecoder: Sendable {
             self.message = message
             return nil
         }
-        return .message(message.kind, message.body)
+        return .message(message.kind, message.body.detached)
     }
 
     /// Removes bytes of a payload from the input, unmasked. Afterwards `frame` describes the remaining payload, if any.
@@ -532,7 +544,7 @@ package struct WebSocketDecoder: Sendable {
             case .message:
                 self.frame = nil
                 guard message.kind != .text || message.validator.isComplete else { throw .textNotUTF8 }
-                return .message(message.kind, message.body)
+                return .message(message.kind, message.body.detached)
             }
         }
     }

@@ -42,6 +42,9 @@ package struct WebSocketEncoder: Sendable {
     /// Whether memory is allocated for the compression of messages.
     var holdsContext: Bool { self.deflater?.isAllocated == true }
 
+    /// That memory, in bytes.
+    var contextBytes: Int { self.deflater?.allocatedBytes ?? 0 }
+
     /// Frees the memory for compression, unless it was used since the last call.
     mutating func releaseContextUnlessUsed() { self.deflater?.releaseUnlessUsed() }
 

@@ -97,7 +97,6 @@ struct BenchCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         do {
             if self.parse {
                 try self.measureParser()
@@ -106,8 +105,8 @@ struct BenchCommand: AsyncParsableCommand {
             }
         } catch let code as ExitCode {
             throw code
-        } catch is StandardOutput.Closed {
-            throw ExitCode.failure
+        } catch let failure as StandardOutput.Failure {
+            throw failure
         } catch {
             StandardError.line("error: \(error)")
             throw ExitCode.failure

@@ -24,7 +24,7 @@ struct AnswerPrinter {
         self.metadata = metadata
     }
 
-    mutating func print(_ outcome: CallOutcome) throws(StandardOutput.Closed) {
+    mutating func print(_ outcome: CallOutcome) throws(StandardOutput.Failure) {
         if !self.json {
             self.printMetrics(outcome)
             self.printMetadata(outcome)
@@ -64,7 +64,7 @@ struct AnswerPrinter {
     }
 
     /// Prints an item of a stream.
-    mutating func print(_ item: StreamedItem) throws(StandardOutput.Closed) {
+    mutating func print(_ item: StreamedItem) throws(StandardOutput.Failure) {
         let message = self.read(item.body)
         guard self.json else {
             if self.message != nil {
@@ -121,7 +121,7 @@ struct AnswerPrinter {
         status: Status,
         server: Endpoint?,
         _ outcome: CallOutcome
-    ) throws(StandardOutput.Closed) {
+    ) throws(StandardOutput.Failure) {
         guard self.json else { return try StandardOutput.write(body) }
         var object = self.object(serial: serial, type, status, outcome.duration, server)
         if self.metrics, let metrics = outcome.metrics { MetricsPrinter.add(metrics, to: &object) }

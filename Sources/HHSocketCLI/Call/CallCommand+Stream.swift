@@ -67,16 +67,7 @@ extension CallCommand {
         let call = StreamCall(client: client, request: request, kind: kind, input: kind.clientStreams ? input : nil)
         let interruption = Self.interruption(signals) { call.cancel() }
         defer { interruption.cancel() }
-        var outputIsClosed = false
-        let outcome = await call.run { item in
-            do throws(StandardOutput.Closed) {
-                try printer.print(item)
-            } catch {
-                outputIsClosed = true
-                throw error
-            }
-        }
-        guard !outputIsClosed else { return .failure }
+        let outcome = try await call.run { (item) throws(StandardOutput.Failure) in try printer.print(item) }
         if let failure = call.inputFailure {
             StandardError.line("error: \(failure.message.inOneLine)")
             return failure.exitCode
@@ -85,11 +76,7 @@ extension CallCommand {
         if kind.serverStreams || !self.json && outcome.hasEmptyAnswer { printer.message = nil }
         var silence = SilenceHint(self.format)
         silence.note(outcome)
-        do throws(StandardOutput.Closed) {
-            try printer.print(outcome)
-        } catch {
-            return .failure
-        }
+        try printer.print(outcome)
         if let hint = silence.text { StandardError.line(hint) }
         guard case .success = outcome.result else { return .failure }
         return .success

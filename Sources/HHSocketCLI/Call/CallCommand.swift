@@ -30,7 +30,13 @@ struct CallCommand: AsyncParsableCommand {
     @Argument(help: ServerAddresses.help)
     var servers: ServerAddresses
 
-    @Option(help: "The request's type: 16 to 536870911 in the standard format. Required without --method.")
+    @Option(
+        help: """
+            The request's type: 16 to 536870911 in the standard format, or hexadecimal digits after 0x. Required without \
+            --method.
+            """,
+        transform: TypeArgument.parse
+    )
     var type: UInt32?
 
     // Unconditional: a payload may begin with a dash.
@@ -126,15 +132,19 @@ struct CallCommand: AsyncParsableCommand {
         try self.validateStream(self.flaggedKind)
     }
 
+    /// The length of the longest body to read, in bytes: a longer one is not sent. A compressed one may be longer.
+    private var longestBody: Int { Frame.defaultMaximumPayloadLength << (self.hello.compress ? 2 : 0) }
+
     /// Returns the payload that the options describe: the method's request if there is a method.
     private func payload(_ selected: (method: ProtoMethod, codec: PayloadJSON)?) throws -> ByteBuffer {
         if let body = self.body { return ByteBuffer(string: body) }
-        if let file = self.bodyFile { return ByteBuffer(bytes: try InputFile.content(of: file)) }
+        if let file = self.bodyFile { return try Input.content(of: file, limit: self.longestBody) }
         guard let (method, codec) = selected else { return ByteBuffer() }
         var text = self.method.jsonBody ?? "{}"
         if let file = self.method.jsonBodyFile {
-            guard let content = ByteBuffer(bytes: try InputFile.content(of: file)).validUTF8 else {
-                StandardError.line("error: The body is not UTF-8, in \(InputFile.name(of: file))")
+            let input = try Input.open(file)
+            guard let content = try input.rest(limit: PayloadJSON.longestText).validUTF8 else {
+                StandardError.line("error: The body is not UTF-8, in \(input.name)")
                 throw ExitCode.validationFailure
             }
             text = content
@@ -148,7 +158,6 @@ struct CallCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         let selected = try self.method.selected()
         // `validate` has checked that one of them is given.
         let type = self.type ?? selected?.method.type ?? 0
@@ -169,7 +178,7 @@ struct CallCommand: AsyncParsableCommand {
             exitCode = try await self.run(stream, self.request(type, payload), selected, client, signals, &printer)
         } else {
             let request = self.request(type, try self.payload(selected))
-            exitCode = await self.run(request, client, signals, &printer)
+            exitCode = try await self.run(request, client, signals, &printer)
         }
         self.connection.report(client.history)
         var dropped = DroppedFrames()
@@ -208,7 +217,7 @@ struct CallCommand: AsyncParsableCommand {
         _ client: SocketClient,
         _ signals: Signals,
         _ printer: inout AnswerPrinter
-    ) async -> ExitCode {
+    ) async throws(StandardOutput.Failure) -> ExitCode {
         let calls = CallSequence(
             client: client,
             request: request,
@@ -220,7 +229,7 @@ struct CallCommand: AsyncParsableCommand {
         let interruption = Self.interruption(signals) { calls.cancel() }
         defer { interruption.cancel() }
         var silence = SilenceHint(self.format)
-        let everyCallSucceeded = await calls.run { outcome in
+        let everyCallSucceeded = try await calls.run { (outcome) throws(StandardOutput.Failure) in
             silence.note(outcome)
             try printer.print(outcome)
         }

@@ -63,29 +63,33 @@ final class CallSequence: Sendable {
     ///
     /// - Parameter report: Throws to end the sequence.
     /// - Returns: Whether every call was made and answered with status 200.
-    func run(_ report: (CallOutcome) throws -> Void) async -> Bool {
+    /// - Throws: The error of `report`.
+    func run(
+        _ report: (CallOutcome) throws(StandardOutput.Failure) -> Void
+    ) async throws(StandardOutput.Failure) -> Bool {
         self.client.connect()
         var outcomes = self.outcomes.makeAsyncIterator()
         var started = 0
         var ended = 0
         var succeeded = 0
-        var outputIsClosed = false
+        var failure: StandardOutput.Failure?
         while true {
             while started < self.count, started - ended < self.inFlight, await self.start() { started += 1 }
             guard ended < started, let outcome = await outcomes.next() else { break }
             ended += 1
             if case .success = outcome.result { succeeded += 1 }
-            guard !outputIsClosed else { continue }
-            do {
+            guard failure == nil else { continue }
+            do throws(StandardOutput.Failure) {
                 try report(outcome)
             } catch {
-                outputIsClosed = true
+                failure = error
                 self.cancel()
             }
         }
         // Flushes: a cancel reaches the server before the process ends.
         await self.client.close()
-        return succeeded == self.count && !outputIsClosed
+        if let failure { throw failure }
+        return succeeded == self.count
     }
 
     /// Cancels the calls in flight and starts no more.

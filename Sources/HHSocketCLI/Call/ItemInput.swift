@@ -21,7 +21,7 @@ struct ItemInput: Sendable {
     /// Hands the items to `send` until that returns false.
     func read(_ send: (ByteBuffer) async -> Bool) async throws(Failure) {
         var number = 0
-        while let line = await self.lines.next() {
+        while let line = try await self.next() {
             number += 1
             guard case .bytes(let bytes) = line else {
                 let limit = InputLines.maximumLength >> 20
@@ -30,7 +30,15 @@ struct ItemInput: Sendable {
                     exitCode: .failure
                 )
             }
-            guard await send(try self.item(ByteBuffer(bytes: bytes), number)) else { return }
+            guard await send(try self.item(bytes, number)) else { return }
+        }
+    }
+
+    private func next() async throws(Failure) -> InputLines.Line? {
+        do throws(Input.Failure) {
+            return try await self.lines.next()
+        } catch {
+            throw Failure(message: "\(error)", exitCode: .failure)
         }
     }
 

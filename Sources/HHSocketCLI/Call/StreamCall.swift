@@ -44,11 +44,15 @@ final class StreamCall: Sendable {
     /// closed.
     ///
     /// - Parameter report: Throws to end the call.
-    func run(_ report: (StreamedItem) throws -> Void) async -> CallOutcome {
+    /// - Throws: The error of `report`.
+    func run(
+        _ report: (StreamedItem) throws(StandardOutput.Failure) -> Void
+    ) async throws(StandardOutput.Failure) -> CallOutcome {
         let clock = ContinuousClock()
         let begin = clock.now
         let outcome: Result<SocketResponse, SocketError>
         var metrics: SocketTaskMetrics?
+        var failure: StandardOutput.Failure?
         do throws(SocketError) {
             let stream = try await self.open()
             let sending = Task { await self.send(on: stream) }
@@ -57,8 +61,7 @@ final class StreamCall: Sendable {
                 sending.cancel()
                 metrics = stream.metrics
             }
-            var outputIsClosed = false
-            for try await body in stream.items where !outputIsClosed {
+            for try await body in stream.items where failure == nil {
                 let place = stream.place
                 let item = StreamedItem(
                     body: body,
@@ -66,10 +69,10 @@ final class StreamCall: Sendable {
                     server: place?.endpoint,
                     duration: clock.now - begin
                 )
-                do {
+                do throws(StandardOutput.Failure) {
                     try report(item)
                 } catch {
-                    outputIsClosed = true
+                    failure = error
                     stream.cancel()
                 }
             }
@@ -80,6 +83,7 @@ final class StreamCall: Sendable {
         let duration = clock.now - begin
         // Flushes: a cancel reaches the server before the process ends.
         await self.client.close()
+        if let failure { throw failure }
         return CallOutcome(result: outcome, duration: duration, metrics: metrics)
     }
 

@@ -324,7 +324,7 @@ struct Demo {
             let padded = name.padding(toLength: 9, withPad: " ", startingAt: 0)
             try StandardOutput.write("\(milliseconds)  \(padded)  \(text)\n")
             return value
-        } catch let error as StandardOutput.Closed {
+        } catch let error as StandardOutput.Failure {
             throw error
         } catch {
             throw Failure(step: name, reason: "\(error)")

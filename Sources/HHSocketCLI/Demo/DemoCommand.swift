@@ -13,12 +13,9 @@ struct DemoCommand: AsyncParsableCommand {
     )
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         var demo = Demo()
         do {
             try await demo.run()
-        } catch is StandardOutput.Closed {
-            throw ExitCode.failure
         } catch let failure as Demo.Failure {
             StandardError.line("error: the step \"\(failure.step)\" failed: \(failure.reason)")
             throw ExitCode.failure

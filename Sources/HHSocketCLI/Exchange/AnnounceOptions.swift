@@ -18,22 +18,38 @@ struct AnnounceOptions: ParsableArguments {
     /// - Parameters:
     ///   - start: Begins to listen, and returns the server and its address.
     ///   - stop: Ends the server.
-    /// - Throws: `ExitCode.failure` if it cannot listen, which is reported on stderr.
+    /// - Throws: `ExitCode.failure` if it cannot listen, which is reported on stderr, or could not announce itself.
     func serve<Server>(
         _ start: () async throws(SocketError) -> (Server, Endpoint),
         stop: (Server) async -> Void
     ) async throws {
-        Signals.ignoreBrokenPipes()
         let signals = Signals()
+        let isAnnounced: Bool
         do throws(SocketError) {
             let (server, address) = try await start()
             let line = self.announce.map { ServeCommand.announcement($0, address) } ?? "listening on \(address)"
-            try? StandardOutput.write(line + "\n")
+            isAnnounced = Self.announce(line + "\n")
             for await _ in signals.stream { break }
             await stop(server)
         } catch {
             StandardError.line("error: \(error.code): \(error.message.inOneLine)")
             throw ExitCode.failure
         }
+        guard isAnnounced else { throw ExitCode.failure }
+    }
+
+    /// Prints the lines that announce a server, which goes on even if that fails. A failure is reported on stderr.
+    ///
+    /// - Returns: Whether they were printed, or nobody reads them.
+    static func announce(_ lines: String) -> Bool {
+        do throws(StandardOutput.Failure) {
+            try StandardOutput.write(lines)
+        } catch {
+            guard error.hasNoReader else {
+                StandardError.line("error: \(error)")
+                return false
+            }
+        }
+        return true
     }
 }

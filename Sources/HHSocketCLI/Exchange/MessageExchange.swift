@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import ArgumentParser
 import Foundation
 import HHSocket
 import NIOConcurrencyHelpers
@@ -47,7 +48,7 @@ enum ExchangeNews {
 
 /// The exchange of messages of one run of `hhsocket ws` or `hhsocket lines`.
 final class MessageExchange<Link: ExchangedLink>: Sendable {
-    enum Input: Sendable {
+    enum Source: Sendable {
         case standardInput
         case messages([Link.Message])
     }
@@ -69,6 +70,8 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         case signal
         case closedByServer(UInt16)
         case failed
+        /// No attempt can succeed with an argument of the command.
+        case wrongUsage
     }
 
     private struct Progress {
@@ -78,6 +81,8 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         var hasLost = false
         /// Whether all of the input has been sent.
         var hasSentAll = false
+        /// The failure of the output, which ends the exchange.
+        var outputFailure: StandardOutput.Failure?
     }
 
     private let options: Options
@@ -89,7 +94,11 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
     }
 
     /// - Returns: The exit code.
-    func run(_ input: Input, on opened: Link, _ signals: AsyncStream<CInt>) async -> Int32 {
+    func run(
+        _ input: Source,
+        on opened: Link,
+        _ signals: AsyncStream<CInt>
+    ) async throws(StandardOutput.Failure) -> Int32 {
         if self.options.echoes { self.echo(on: opened) }
         let events = opened.events
         let printing = Task { await self.print(from: opened) }
@@ -114,6 +123,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         // Reading standard input cannot be cancelled.
         if case .messages = input { await sending.value }
         watching.cancel()
+        if let failure = self.progress.withLockedValue({ $0.outputFailure }), !failure.hasNoReader { throw failure }
         return self.exitCode(end)
     }
 
@@ -129,6 +139,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
             return (isComplete || isOrderly) && !progress.hasLost ? 0 : 1
         case .failed:
             return isComplete && !progress.hasLost ? 0 : 1
+        case .wrongUsage: return ExitCode.validationFailure.rawValue
         }
     }
 
@@ -155,26 +166,36 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
     // MARK: Sending
 
     /// - Returns: Whether all was sent, or reported as not sent.
-    private func send(_ input: Input, on link: Link) async -> Bool {
+    private func send(_ input: Source, on link: Link) async -> Bool {
         switch input {
         case .messages(let messages):
             for message in messages {
                 guard await self.send(message, on: link) else { return false }
             }
         case .standardInput:
-            let lines = InputLines()
-            while !Task.isCancelled, let line = await lines.next() {
-                guard !Task.isCancelled else { return false }
-                guard case .bytes(let bytes) = line else {
-                    self.refuse("a line of standard input is longer than \(InputLines.maximumLength >> 20) MiB")
-                    continue
-                }
-                let text = ByteBuffer(bytes: bytes)
-                if text.validUTF8 == nil {
-                    self.refuse("a line of standard input is not UTF-8")
-                } else {
-                    guard await self.send(Link.message(ofInput: text), on: link) else { return false }
-                }
+            do throws(Input.Failure) {
+                return try await self.send(InputLines(), on: link)
+            } catch {
+                StandardError.line("error: \(error)")
+                self.progress.withLockedValue { $0.hasLost = true }
+                self.end(.failed)
+                return false
+            }
+        }
+        return true
+    }
+
+    private func send(_ lines: InputLines, on link: Link) async throws(Input.Failure) -> Bool {
+        while !Task.isCancelled, let line = try await lines.next() {
+            guard !Task.isCancelled else { return false }
+            guard case .bytes(let text) = line else {
+                self.refuse("a line of standard input is longer than \(InputLines.maximumLength >> 20) MiB")
+                continue
+            }
+            if text.validUTF8 == nil {
+                self.refuse("a line of standard input is not UTF-8")
+            } else {
+                guard await self.send(Link.message(ofInput: text), on: link) else { return false }
             }
         }
         return true
@@ -228,10 +249,10 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
             if let count = self.options.count, self.progress.withLockedValue({ $0.handled }) >= count { return false }
             do throws(SocketError) {
                 let line = self.line(Link.content(of: try result.get()))
-                do throws(StandardOutput.Closed) {
+                do throws(StandardOutput.Failure) {
                     try StandardOutput.write(line)
                 } catch {
-                    // The output is closed.
+                    self.progress.withLockedValue { $0.outputFailure = error }
                     self.end(.complete)
                     return false
                 }
@@ -271,8 +292,12 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         switch Link.news(of: event) {
         case .attemptFailed(let error):
             self.report(error)
-            // No attempt succeeds with such a setting.
-            if self.options.isOnce || error.code == .invalidArgument { self.end(.failed) }
+            if (error.underlying as? OpeningError)?.isInvalidArgument == true {
+                self.end(.wrongUsage)
+            } else if self.options.isOnce || error.code == .invalidArgument {
+                // No attempt succeeds with such a setting.
+                self.end(.failed)
+            }
         case .closedByServer(let closure):
             StandardError.line("\(closure)".inOneLine)
             if self.options.isOnce { self.end(.closedByServer(closure.code)) }

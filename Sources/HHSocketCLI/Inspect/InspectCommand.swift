@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import ArgumentParser
-import Foundation
 import HHSocket
 import NIOCore
 
@@ -43,7 +42,6 @@ struct InspectCommand: AsyncParsableCommand {
     @OptionGroup var declarations: ProtoOptions
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         var inspector = FrameInspector(
             direction: self.direction.frameDirection,
             format: self.format,
@@ -51,20 +49,21 @@ struct InspectCommand: AsyncParsableCommand {
         )
         do {
             if self.hex {
-                try self.inspectText(&inspector)
+                try await self.inspectText(&inspector)
             } else {
-                let input = try InputFile.handle(of: self.file)
-                while let data = try self.piece(of: input), !data.isEmpty {
-                    try self.inspect(ByteBuffer(bytes: data), &inspector)
+                let input = try Input.open(self.file)
+                var piece = ByteBuffer()
+                while try input.append(to: &piece) {
+                    try self.inspect(piece, &inspector)
+                    piece.clear()
                 }
             }
             try inspector.finish()
-        } catch is StandardOutput.Closed {
+        } catch let nonsense as FrameInspector.Nonsense {
+            StandardError.line("error: \(nonsense)")
             throw ExitCode.failure
-        } catch let code as ExitCode {
-            throw code
-        } catch {
-            StandardError.line("error: \(error)")
+        } catch let malformed as HexDump.Malformed {
+            StandardError.line("error: \(malformed)")
             throw ExitCode.failure
         }
         if inspector.malformedStretches > 0 {
@@ -74,21 +73,15 @@ struct InspectCommand: AsyncParsableCommand {
         if inspector.corruptFrames + inspector.malformedStretches > 0 { throw ExitCode.failure }
     }
 
-    /// Reads the next piece; nil, or empty, at the end.
-    private func piece(of input: FileHandle) throws(ExitCode) -> Data? {
-        do {
-            return try input.read(upToCount: 1 << 16)
-        } catch {
-            throw InputFile.failure(self.file, error)
-        }
-    }
-
-    private func inspectText(_ inspector: inout FrameInspector) throws {
+    private func inspectText(_ inspector: inout FrameInspector) async throws {
         var dump = HexDump()
-        // A dump for people to read fits into memory.
-        let text = String(decoding: try InputFile.content(of: self.file), as: UTF8.self)
-        for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
-            try self.inspect(ByteBuffer(bytes: dump.bytes(of: line)), &inspector)
+        let input = try Input.open(self.file)
+        let lines = InputLines(input)
+        while let line = try await lines.next() {
+            guard case .bytes(let line) = line else {
+                throw Input.Failure(input.name, "a line is longer than \(InputLines.maximumLength >> 20) MiB")
+            }
+            try self.inspect(ByteBuffer(bytes: dump.bytes(of: String(buffer: line))), &inspector)
         }
     }
 

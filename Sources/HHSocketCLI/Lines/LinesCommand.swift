@@ -57,22 +57,16 @@ struct LinesCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard self.count.map({ $0 > 0 }) ?? true else { throw ValidationError("--count is 1 or more.") }
+        _ = try Usage.checked { () throws(SocketError) in try self.configuration() }
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         let signals = Signals()
-        let configuration: LineLink.Configuration
-        do throws(SocketError) {
-            configuration = try self.configuration()
-        } catch {
-            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
-            throw ExitCode.failure
-        }
+        let configuration = try Usage.checked { () throws(SocketError) in try self.configuration() }
         let exchange = MessageExchange<LineLink>(
             .init(isOnce: self.once, count: self.count, printsJSON: self.json)
         )
-        let code = await exchange.run(
+        let code = try await exchange.run(
             self.send.isEmpty ? .standardInput : .messages(self.send.map { ByteBuffer(string: $0) }),
             on: LineLink(configuration: configuration),
             signals.stream

@@ -20,7 +20,7 @@ struct ListenCommand: AsyncParsableCommand {
     @Argument(help: ServerAddresses.help)
     var servers: ServerAddresses
 
-    @Option(help: "Print only pushes of this type.")
+    @Option(help: "Print only pushes of this type.", transform: TypeArgument.parse)
     var type: UInt32?
 
     @Option(help: ArgumentHelp("The number of pushes after which to exit.", valueName: "n"))
@@ -64,7 +64,6 @@ struct ListenCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         let messages = try self.proto.schema().map { PushMessages($0) }
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
@@ -103,19 +102,21 @@ struct ListenCommand: AsyncParsableCommand {
             }
         }
         client.connect()
-        let printing = Task { [count, json, serial = self.format.layout.push?.serial ?? FrameSerial.push] in
+        let printing = Task {
+            [count, json, serial = self.format.layout.push?.serial ?? FrameSerial.push]
+            () -> StandardOutput.Failure? in
             var printed = 0
             for await push in pushes {
-                do {
-                    let message = messages?.json(push)
-                    try StandardOutput.write(Self.line(for: push, message: message, serial: serial, json: json))
+                let line = Self.line(for: push, message: messages?.json(push), serial: serial, json: json)
+                do throws(StandardOutput.Failure) {
+                    try StandardOutput.write(line)
                 } catch {
-                    // The output is closed.
-                    return
+                    return error
                 }
                 printed += 1
-                if printed == count { return }
+                if printed == count { break }
             }
+            return nil
         }
         let interruption = Task { [stream = signals.stream] in
             for await _ in stream { printing.cancel() }
@@ -129,7 +130,7 @@ struct ListenCommand: AsyncParsableCommand {
             }
             return false
         }
-        await printing.value
+        let failure = await printing.value
         interruption.cancel()
         reporting.cancel()
         await client.close()
@@ -137,6 +138,7 @@ struct ListenCommand: AsyncParsableCommand {
         await watching.value
         self.connection.report(client.history)
         watchingForEnd.cancel()
+        if let failure, !failure.hasNoReader { throw failure }
         if await watchingForEnd.value { throw ExitCode.failure }
     }
 

@@ -17,6 +17,9 @@ struct PayloadJSON: Sendable {
         var faults: [String] = []
     }
 
+    /// The length of the longest text that is read from a file, in bytes: a message is shorter than its text.
+    static let longestText = 64 << 20
+
     private let schema: ProtoSchema
     private let encoding: MessageJSON.EncodingOptions
     private let decoding: MessageJSON.DecodingOptions

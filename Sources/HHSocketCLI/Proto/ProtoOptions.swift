@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import ArgumentParser
 import Foundation
+import NIOCore
+import SwiftProtobuf
 
 /// The `.proto` that declares methods and messages.
 struct ProtoOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            The .proto that declares methods and messages, which protoc reads; or a descriptor set, a file that ends in \
-            .pb, .protoset or .desc, which needs no protoc.
+            The .proto that declares methods and messages, which protoc reads; or a descriptor set, such as \
+            protoc and buf write, which needs no protoc.
             """,
             valueName: "file"
         )
@@ -36,12 +38,12 @@ struct ProtoOptions: ParsableArguments {
     /// Reads the declarations of the file; nil if none is given. Errors are reported on stderr.
     func schema() throws -> ProtoSchema? {
         guard let file = self.proto else { return nil }
-        let isDescriptorSet = [".pb", ".protoset", ".desc"].contains { file.lowercased().hasSuffix($0) }
         do throws(ProtoError) {
+            let given = try Self.descriptorSet(in: file)
             let descriptors =
-                isDescriptorSet ? try Self.read(file) : try Protoc.descriptorSet(of: file, paths: self.protoPath)
+                if let given { given } else { try Protoc.descriptorSet(of: file, paths: self.protoPath) }
             do throws(ProtoError) {
-                return try SchemaBuilder.schema(of: descriptors, onlyLast: !isDescriptorSet)
+                return try SchemaBuilder.schema(of: descriptors, onlyLast: given == nil)
             } catch {
                 throw ProtoError("Cannot use \(file): \(error.description).")
             }
@@ -51,11 +53,46 @@ struct ProtoOptions: ParsableArguments {
         }
     }
 
-    private static func read(_ file: String) throws(ProtoError) -> Data {
-        do {
-            return try Data(contentsOf: URL(fileURLWithPath: file))
+    /// Returns the descriptor set that a file consists of; nil for a file that protoc must read.
+    private static func descriptorSet(in file: String) throws(ProtoError) -> Data? {
+        let input: Input
+        do throws(Input.Failure) {
+            input = try Input.open(path: file)
         } catch {
-            throw ProtoError("Cannot read \(file): \(error.localizedDescription)")
+            // protoc also looks for the file in its folders.
+            guard DescriptorSet.isNamed(file) else { return nil }
+            throw ProtoError("\(error).")
         }
+        do throws(Input.Failure) {
+            let bytes = Data(try input.rest(limit: DescriptorSet.longest).readableBytesView)
+            if DescriptorSet.isNamed(file) || DescriptorSet.isContent(bytes) { return bytes }
+            // protoc opens the file again by its name.
+            guard input.kind == .regularFile else {
+                throw Input.Failure(file, "it is not a regular file, as a .proto must be, nor a descriptor set")
+            }
+            return nil
+        } catch {
+            throw ProtoError("\(error).")
+        }
+    }
+}
+
+/// Recognizes files with a `google.protobuf.FileDescriptorSet`.
+enum DescriptorSet {
+    /// The length of the longest file that is read, in bytes. Those of the largest public collections have a tenth.
+    static let longest = 256 << 20
+
+    private static let suffixes = [".pb", ".protoset", ".desc", ".binpb", ".fds"]
+
+    /// Whether a file of this name should be a descriptor set, even if its content is none.
+    static func isNamed(_ name: String) -> Bool {
+        self.suffixes.contains { name.lowercased().hasSuffix($0) }
+    }
+
+    /// Whether bytes are a descriptor set: one or more files, and nothing else. No text is, although a newline is the
+    /// same byte as the key of a file.
+    static func isContent(_ bytes: Data) -> Bool {
+        guard let set = try? Google_Protobuf_FileDescriptorSet(serializedBytes: bytes) else { return false }
+        return !set.file.isEmpty && set.unknownFields.data.isEmpty
     }
 }

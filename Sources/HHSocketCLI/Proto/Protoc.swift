@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import NIOCore
 
 /// The system's `protoc`, which parses `.proto` files.
 enum Protoc {
@@ -22,17 +23,42 @@ enum Protoc {
         command += folders.map { "-I\($0)" }
         // A name that begins with a dash would be read as an option.
         command.append(file.hasPrefix("-") ? "./\(file)" : file)
+        command = ["/bin/sh", "-c", Self.guardian, "sh", folder.path] + command
         let child: ChildProcess
         do throws(ChildProcess.CannotStart) {
             child = try ChildProcess(command)
         } catch {
             throw ProtoError("Cannot start \(protoc): \(String(cString: strerror(error.errno))).")
         }
-        guard child.waitForEnd() == 0, let descriptors = try? Data(contentsOf: output) else {
-            throw ProtoError("protoc could not read \(file).")
+        // The folder is removed when the child's standard input ends.
+        defer { withExtendedLifetime(child) {} }
+        guard child.waitForEnd() == 0 else { throw ProtoError("protoc could not read \(file).") }
+        do throws(Input.Failure) {
+            let descriptors = try Input.open(path: output.path).rest(limit: DescriptorSet.longest)
+            return Data(descriptors.readableBytesView)
+        } catch {
+            throw ProtoError("\(error).")
         }
-        return descriptors
     }
+
+    /// A script that becomes the program of its arguments after the first, a folder. If standard input ends before the
+    /// program does, because this process was killed, a second process ends the program and removes the folder.
+    ///
+    /// The second process ignores SIGTERM, which it sends to its process group: that has only the two, so this cannot
+    /// hit another process that has got the number of one.
+    private static let guardian = """
+        folder=$1
+        shift
+        exec 3<&0 </dev/null
+        {
+            trap '' TERM
+            read -r _ <&3
+            kill -TERM 0
+            rm -rf "$folder"
+        } >/dev/null 2>&1 &
+        exec 3<&-
+        exec "$@"
+        """
 
     /// Returns the path of the program named by PROTOC_PATH, or of the first in PATH.
     static func find(in environment: [String: String]) throws(ProtoError) -> String {

@@ -50,6 +50,9 @@ struct STOMPOptions: ParsableArguments {
     )
     var timeout = Duration.seconds(30)
 
+    /// The length of the longest body to send, in bytes, for which the queue of the connection has room.
+    static let longestBody = 256 << 20
+
     @OptionGroup var route: ProxyOptions
 
     @OptionGroup var addresses: AddressFamilyOptions
@@ -66,6 +69,7 @@ struct STOMPOptions: ParsableArguments {
             throw ValidationError("--login and --passcode must be given together.")
         }
         guard !self.destination.isEmpty else { throw ValidationError("the destination is empty.") }
+        _ = try Usage.checked { () throws(SocketError) in try self.configuration() }
     }
 
     static func parseHeader(_ text: String) throws -> Header {
@@ -89,7 +93,7 @@ struct STOMPOptions: ParsableArguments {
         if let tls = self.tls.tls { configuration.socket.tls = tls }
         configuration.socket.proxy = self.route.proxy
         configuration.socket.addressFamilies = self.addresses.families
-        configuration.socket.maximumQueuedBytes = 256 << 20
+        configuration.socket.maximumQueuedBytes = Self.longestBody
         configuration.host = self.vhost
         if let login = self.login, let passcode = self.passcode {
             configuration.credentials = { STOMPCredentials(login: login, passcode: passcode) }

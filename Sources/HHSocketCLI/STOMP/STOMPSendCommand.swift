@@ -36,9 +36,8 @@ struct STOMPSendCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         var body = ByteBuffer(string: self.body ?? "")
-        if let file = self.bodyFile { body = ByteBuffer(bytes: try InputFile.content(of: file)) }
+        if let file = self.bodyFile { body = try Input.content(of: file, limit: STOMPOptions.longestBody) }
         do throws(SocketError) {
             let client = STOMPClient(configuration: try self.options.configuration())
             client.connect(attempts: 1)

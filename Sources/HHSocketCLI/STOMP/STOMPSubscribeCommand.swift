@@ -51,8 +51,8 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         let signals = Signals()
+        var failure: StandardOutput.Failure?
         do throws(SocketError) {
             let client = STOMPClient(configuration: try self.options.configuration())
             let subscription = try client.subscribe(
@@ -66,7 +66,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
             client.connect(attempts: 1)
             let printing = Task { await self.print(subscription) }
             let interrupting = Task { for await _ in signals.stream { printing.cancel() } }
-            try await printing.value.get()
+            failure = try await printing.value.get()
             interrupting.cancel()
             watching.cancel()
             // This confirms the acknowledgements.
@@ -75,20 +75,23 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
             STOMPOptions.report(error)
             throw ExitCode.failure
         }
+        if let failure, !failure.hasNoReader { throw failure }
     }
 
-    /// Prints messages until there are enough or the task is cancelled.
-    private func print(_ subscription: STOMPSubscription) async -> Result<Void, SocketError> {
+    /// Prints messages until there are enough, the task is cancelled or the output fails.
+    ///
+    /// - Returns: The failure of the output.
+    private func print(_ subscription: STOMPSubscription) async -> Result<StandardOutput.Failure?, SocketError> {
         var printed = 0
         var messages = subscription.makeAsyncIterator()
         do throws(SocketError) {
             while printed < self.count ?? .max, !Task.isCancelled, let message = try await messages.next(isolation: nil)
             {
-                do throws(StandardOutput.Closed) {
+                do throws(StandardOutput.Failure) {
                     try StandardOutput.write(self.line(message))
                 } catch {
-                    // The output is closed: it is not acknowledged.
-                    break
+                    // It is not acknowledged.
+                    return .success(error)
                 }
                 printed += 1
                 if self.ack != .auto { try await self.acknowledge(message) }
@@ -96,7 +99,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
         } catch {
             return .failure(error)
         }
-        return .success(())
+        return .success(nil)
     }
 
     /// Acknowledges a printed message, even when the command was asked to end.

@@ -4,6 +4,7 @@ import Foundation
 import HHSocket
 import HHSocketServer
 import Logging
+import NIOConcurrencyHelpers
 import NIOCore
 
 #if canImport(Glibc)
@@ -176,11 +177,20 @@ struct ServeCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         let signals = Signals()
-        if self.endsWithInput { Self.signalAtEndOfInput() }
-        // Also without TLS: by default the signal would end the process.
-        let hangUps = Signals([SIGHUP])
+        let hasInputFailed = NIOLockedValueBox(false)
+        if self.endsWithInput {
+            Self.atEndOfInput { [continuation = signals.continuation] failure in
+                if let failure {
+                    StandardError.line("error: \(failure)")
+                    hasInputFailed.withLockedValue { $0 = true }
+                }
+                continuation.yield(SIGTERM)
+            }
+        }
+        // Also without TLS: by default the signal would end the process. Also if it was ignored, as by nohup, because
+        // it is also the request to reload the certificate, and never ends the server.
+        let hangUps = Signals([SIGHUP], ignoredToo: true)
         var (router, omitted) = BuiltIn.router(for: self.format, echo: self.echoHandler)
         if !omitted.isEmpty {
             let types = self.format.layout.applicationTypes
@@ -203,8 +213,7 @@ struct ServeCommand: AsyncParsableCommand {
             StandardError.line("error: \(error)")
             throw ExitCode.failure
         }
-        // Serving continues even if the output is closed.
-        try? StandardOutput.write(
+        let isAnnounced = AnnounceOptions.announce(
             zip(server.configuration.listeners, server.addresses).map { self.announcement(of: $1, $0) + "\n" }.joined()
         )
 
@@ -237,6 +246,7 @@ struct ServeCommand: AsyncParsableCommand {
         secondSignal.cancel()
         reloading.cancel()
         pushing.cancel()
+        guard isAnnounced, !hasInputFailed.withLockedValue({ $0 }) else { throw ExitCode.failure }
     }
 
     private var configuration: SocketServer.Configuration {
@@ -260,16 +270,17 @@ struct ServeCommand: AsyncParsableCommand {
         return configuration
     }
 
-    /// Sends SIGTERM to this process when standard input ends. Uses a thread, because reading blocks; it ends with the
-    /// process.
-    private static func signalAtEndOfInput() {
+    /// Calls `handler` when standard input ends, or cannot be read. Uses a thread, because reading blocks; it ends with
+    /// the process.
+    private static func atEndOfInput(_ handler: @escaping @Sendable (Input.Failure?) -> Void) {
         Thread.detachNewThread {
-            var buffer = [UInt8](repeating: 0, count: 4_096)
-            while true {
-                let count = read(STDIN_FILENO, &buffer, buffer.count)
-                guard count > 0 || (count == -1 && errno == EINTR) else { break }
+            var buffer = ByteBuffer()
+            do throws(Input.Failure) {
+                while try Input.standard.append(to: &buffer) { buffer.clear() }
+                handler(nil)
+            } catch {
+                handler(error)
             }
-            kill(getpid(), SIGTERM)
         }
     }
 

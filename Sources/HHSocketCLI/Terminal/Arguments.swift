@@ -68,6 +68,27 @@ extension ListenAddress {
     }
 }
 
+/// The type of a frame: a number, in decimal or, after `0x`, in hexadecimal digits.
+enum TypeArgument {
+    static func parse(_ text: String) throws -> UInt32 {
+        guard let type = Self.number(text[...]) else {
+            throw ValidationError(
+                "expected a number up to \(UInt32.max), in decimal or, after 0x, in hexadecimal digits"
+            )
+        }
+        return type
+    }
+
+    /// The type; nil if the text is none.
+    static func number(_ text: Substring) -> UInt32? {
+        let isHexadecimal = text.hasPrefix("0x") || text.hasPrefix("0X")
+        let digits = isHexadecimal ? text.dropFirst(2) : text
+        // `UInt32` also reads a sign.
+        guard digits.utf8.first != UInt8(ascii: "+"), digits.utf8.first != UInt8(ascii: "-") else { return nil }
+        return UInt32(digits, radix: isHexadecimal ? 16 : 10)
+    }
+}
+
 /// `TYPE:TEXT`
 struct PushText: ExpressibleByArgument, Sendable {
     var type: UInt32
@@ -75,7 +96,7 @@ struct PushText: ExpressibleByArgument, Sendable {
 
     init?(argument: String) {
         guard let colon = argument.firstIndex(of: ":"),
-            let type = UInt32(argument[..<colon])
+            let type = TypeArgument.number(argument[..<colon])
         else { return nil }
         self.type = type
         self.body = ByteBuffer(string: String(argument[argument.index(after: colon)...]))

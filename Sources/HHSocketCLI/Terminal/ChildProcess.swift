@@ -10,13 +10,14 @@ import Musl
 import Darwin
 #endif
 
-/// A child process, whose standard input ends when this process does, for whatever reason.
+/// A child process, whose standard input ends with this object, or when this process does, for whatever reason. Nothing
+/// is written there.
 final class ChildProcess: Sendable {
     typealias CannotStart = SpawnedProcess.CannotStart
 
     private let process: SpawnedProcess
-    /// Whether our end of its standard input, to which nothing is written, is open: until it was killed or waited for.
-    private let isInputOpen = NIOLockedValueBox(true)
+    /// Whether it was killed or waited for.
+    private let isClaimed = NIOLockedValueBox(false)
 
     var pid: pid_t { self.process.pid }
 
@@ -30,32 +31,31 @@ final class ChildProcess: Sendable {
 
     deinit {
         self.kill()
+        close(self.process.stdin)
         close(self.process.stdout)
     }
 
     /// Kills the process, and returns when it has ended.
     func kill() {
-        guard self.closeInput() else { return }
+        guard self.claim() else { return }
         _ = signal(SIGKILL)
         _ = self.process.waitForEnd()
     }
 
-    /// Closes its standard input and waits until it exits. Blocks.
+    /// Waits until it exits. Blocks.
     ///
     /// - Returns: Its exit code; 128 and the signal's number if a signal ended it. Nil if it was waited for before.
     func waitForEnd() -> CInt? {
-        guard self.closeInput() else { return nil }
+        guard self.claim() else { return nil }
         return self.process.waitForEnd()
     }
 
-    /// Closes the input, and returns whether it was open. Only the caller that closes it waits for the process, whose
-    /// number may afterwards belong to another.
-    private func closeInput() -> Bool {
-        self.isInputOpen.withLockedValue { isOpen in
-            guard isOpen else { return false }
-            close(self.process.stdin)
-            isOpen = false
-            return true
+    /// Returns true for the first caller, which alone waits for the process: its number may afterwards belong to
+    /// another.
+    private func claim() -> Bool {
+        self.isClaimed.withLockedValue { isClaimed in
+            defer { isClaimed = true }
+            return !isClaimed
         }
     }
 

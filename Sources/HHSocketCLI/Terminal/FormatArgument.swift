@@ -2,6 +2,7 @@
 import ArgumentParser
 import Foundation
 import HHSocket
+import NIOCore
 
 /// `--format`: a preset's name, or a JSON file that describes a layout (`Docs/WireFormat.md`).
 enum FormatArgument {
@@ -10,19 +11,22 @@ enum FormatArgument {
         valueName: "name|file"
     )
 
+    /// The length of the longest file that describes a format, in bytes.
+    private static let longestDescription = 1 << 20
+
     static func parse(_ argument: String) throws -> WireFormat {
         if let preset = WireFormat.presets[argument] { return preset }
-        let json: Data
-        do {
-            json = try Data(contentsOf: URL(fileURLWithPath: argument))
+        let json: ByteBuffer
+        do throws(Input.Failure) {
+            json = try Input.open(path: argument).rest(limit: self.longestDescription)
         } catch {
             let presets = WireFormat.presets.keys.sorted().joined(separator: ", ")
             throw ValidationError(
-                "it is not one of \(presets), nor a readable file (\(error.localizedDescription))"
+                "it is not one of \(presets), nor a readable file (\(error.reason))"
             )
         }
         do throws(WireFormatError) {
-            return try WireFormat(json: json)
+            return try WireFormat(json: Data(json.readableBytesView))
         } catch {
             throw ValidationError("\(error.message) (\(error.rule))")
         }

@@ -1,88 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 import Dispatch
 import Foundation
+import NIOCore
 
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
-
-/// The lines of standard input, which are read on demand.
+/// The lines of an input, which are read on demand.
 final class InputLines: @unchecked Sendable {
-    // Proof of Sendable: the buffer is accessed only on the queue.
+    // Proof of Sendable: the variables are accessed only on the queue.
     /// The longest line, in bytes: 64 MiB.
     static let maximumLength = 64 << 20
 
-    private let queue = DispatchQueue(label: "standard input")
-    private var buffer: [UInt8] = []
-    /// The number of bytes of the buffer that were returned, and that were searched for the end of a line.
-    private var start = 0
+    private let input: Input
+    private let queue = DispatchQueue(label: "input")
+    private var buffer = ByteBuffer()
+    /// The number of bytes of the buffer in which there is no end of a line.
     private var searched = 0
     private var hasEnded = false
+    /// Whether the beginning of the buffer belongs to a line that was too long.
+    private var isSkipping = false
 
     /// A line without its LF.
     enum Line: Sendable {
-        case bytes([UInt8])
-        /// A line of more than ``maximumLength`` bytes, which were skipped.
+        case bytes(ByteBuffer)
+        /// A line of more than ``maximumLength`` bytes, which are skipped.
         case tooLong
     }
 
-    /// Returns the next line; nil at the end. A last line without LF counts if it has a byte.
-    func next() async -> Line? {
-        await withCheckedContinuation { reader in
-            self.queue.async { reader.resume(returning: self.read()) }
-        }
+    init(_ input: Input = .standard) {
+        self.input = input
     }
 
-    private func read() -> Line? {
-        var isTooLong = false
+    /// Returns the next line; nil at the end. A last line without LF counts if it has a byte.
+    func next() async throws(Input.Failure) -> Line? {
+        let line: Result<Line?, Input.Failure> = await withCheckedContinuation { reader in
+            self.queue.async { reader.resume(returning: Result { () throws(Input.Failure) in try self.read() }) }
+        }
+        return try line.get()
+    }
+
+    private func read() throws(Input.Failure) -> Line? {
         while true {
-            let end = self.buffer[self.searched...].firstIndex(of: UInt8(ascii: "\n"))
+            let end = self.endOfLine()
             if end == nil, !self.hasEnded {
-                self.searched = self.buffer.count
-                if isTooLong || self.buffer.count - self.start > Self.maximumLength {
-                    isTooLong = true
-                    self.start = self.buffer.count
+                self.searched = self.buffer.readableBytes
+                if self.isSkipping {
+                    self.buffer.clear(minimumCapacity: Input.step)
+                    self.searched = 0
+                } else if self.searched > Self.maximumLength {
+                    // Reported at once: the line may have no end.
+                    self.isSkipping = true
+                    return .tooLong
                 }
-                self.fill()
+                self.buffer.discardReadBytes()
+                self.hasEnded = try !self.input.append(to: &self.buffer)
                 continue
             }
             // The end of the input also ends its last line.
-            let line = self.buffer[self.start..<(end ?? self.buffer.count)]
-            guard end != nil || isTooLong || !line.isEmpty else { return nil }
-            isTooLong = isTooLong || line.count > Self.maximumLength
-            let bytes = isTooLong ? [] : Array(line)
-            self.start = end.map { $0 + 1 } ?? self.buffer.count
-            self.searched = self.start
-            return isTooLong ? .tooLong : .bytes(bytes)
+            let length = end ?? self.buffer.readableBytes
+            guard end != nil || length > 0 else { return nil }
+            // A copy: a slice would keep the buffer, which would be copied when more is read into it.
+            var line = ByteBuffer()
+            let isTooLong = length > Self.maximumLength
+            if !isTooLong, let slice = self.buffer.getSlice(at: self.buffer.readerIndex, length: length) {
+                line.writeImmutableBuffer(slice)
+            }
+            self.buffer.moveReaderIndex(forwardBy: end == nil ? length : length + 1)
+            self.searched = 0
+            if self.isSkipping {
+                self.isSkipping = false
+                continue
+            }
+            return isTooLong ? .tooLong : .bytes(line)
         }
     }
 
-    private func fill() {
-        self.buffer.removeFirst(self.start)
-        self.searched -= self.start
-        self.start = 0
-        let count = self.buffer.count
-        let length = 64 << 10
-        self.buffer.append(contentsOf: repeatElement(0, count: length))
-        var result: Int
-        repeat {
-            result = self.buffer.withUnsafeMutableBytes { bytes in
-                #if canImport(Glibc) || canImport(Musl) || canImport(Darwin)
-                bytes.baseAddress.map { systemRead(STDIN_FILENO, $0 + count, length) } ?? 0
-                #else
-                0
-                #endif
-            }
-        } while result == -1 && errno == EINTR
-        self.buffer.removeLast(length - max(0, result))
-        if result <= 0 { self.hasEnded = true }
+    /// Returns the number of bytes before the next LF; nil if none has been read.
+    private func endOfLine() -> Int? {
+        self.buffer.withUnsafeReadableBytes { bytes in
+            guard let start = bytes.baseAddress, self.searched < bytes.count else { return nil }
+            let end = memchr(start + self.searched, CInt(UInt8(ascii: "\n")), bytes.count - self.searched)
+            return end.map { UnsafeRawPointer($0) - start }
+        }
     }
-}
-
-private func systemRead(_ descriptor: CInt, _ target: UnsafeMutableRawPointer, _ count: Int) -> Int {
-    read(descriptor, target, count)
 }

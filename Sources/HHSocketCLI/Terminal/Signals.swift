@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Dispatch
+import NIOConcurrencyHelpers
 
 #if canImport(Glibc)
 import Glibc
@@ -13,17 +14,26 @@ import Darwin
 final class Signals {
     /// The received signals.
     let stream: AsyncStream<CInt>
+    /// Inserts signals that were not received.
+    let continuation: AsyncStream<CInt>.Continuation
     private let sources: [any DispatchSourceSignal]
 
-    /// - Parameter numbers: SIGINT and SIGTERM by default.
-    init(_ numbers: [CInt] = [SIGINT, SIGTERM]) {
+    /// The signals that are ignored because they were caught here.
+    private static let caught = NIOLockedValueBox<Set<CInt>>([])
+
+    /// A signal that the process was started to ignore stays ignored: shells without job control do that with SIGINT
+    /// for commands in the background, because Ctrl-C is meant for the one in the foreground.
+    ///
+    /// - Parameters:
+    ///   - numbers: SIGINT and SIGTERM by default.
+    ///   - ignoredToo: Whether signals are received even if the process was started to ignore them, which is right only
+    ///     for signals that do not end the command.
+    init(_ numbers: [CInt] = [SIGINT, SIGTERM], ignoredToo: Bool = false) {
         let (stream, continuation) = AsyncStream.makeStream(of: CInt.self)
-        self.stream = stream
+        (self.stream, self.continuation) = (stream, continuation)
         let queue = DispatchQueue(label: "signals")
         let registered = DispatchGroup()
-        self.sources = numbers.map { number in
-            // A source only observes: otherwise the signal would still have its default effect.
-            signal(number, SIG_IGN)
+        self.sources = numbers.filter { Self.ignore($0) || ignoredToo }.map { number in
             let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler { continuation.yield(number) }
             registered.enter()
@@ -42,5 +52,19 @@ final class Signals {
     /// Makes `write` report a closed output, instead of a signal that ends the process.
     static func ignoreBrokenPipes() {
         signal(SIGPIPE, SIG_IGN)
+    }
+
+    /// Ignores a signal, because a source only observes: otherwise the signal would still have its default effect.
+    ///
+    /// - Returns: Whether it was not ignored when the process was started.
+    private static func ignore(_ number: CInt) -> Bool {
+        self.caught.withLockedValue { caught in
+            let former = signal(number, SIG_IGN)
+            guard unsafeBitCast(former, to: Int.self) != unsafeBitCast(SIG_IGN, to: Int.self) else {
+                return caught.contains(number)
+            }
+            caught.insert(number)
+            return true
+        }
     }
 }

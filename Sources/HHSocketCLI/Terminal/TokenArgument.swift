@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import ArgumentParser
-import Foundation
+import NIOCore
 
 /// `TEXT`, or `@FILE`: the session token that a client sends with its hello.
 enum TokenArgument {
@@ -19,10 +19,13 @@ enum TokenArgument {
         var token = Array(argument.utf8)
         if argument.hasPrefix("@") {
             let path = String(argument.dropFirst())
-            guard let data = FileManager.default.contents(atPath: path) else {
-                throw ValidationError("the file \(path) cannot be read")
+            do throws(Input.Failure) {
+                // Two more for the end of the line.
+                let content = try Input.open(path: path).rest(limit: Self.maximumLength + 2)
+                token = Array(content.readableBytesView)
+            } catch {
+                throw ValidationError("the file \(path) cannot be read: \(error.reason)")
             }
-            token = Array(data)
             if token.last == UInt8(ascii: "\n") { token.removeLast() }
             if token.last == UInt8(ascii: "\r") { token.removeLast() }
         }

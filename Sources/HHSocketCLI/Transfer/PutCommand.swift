@@ -47,10 +47,6 @@ struct PutCommand: AsyncParsableCommand {
             transfers.put(self.file, id: self.id?.id)
         }
         guard let result else { throw ExitCode.failure }
-        do throws(StandardOutput.Closed) {
-            try StandardOutput.write("\(result.id)\n")
-        } catch {
-            throw ExitCode.failure
-        }
+        try StandardOutput.write("\(result.id)\n")
     }
 }

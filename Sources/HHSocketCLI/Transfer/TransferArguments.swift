@@ -23,11 +23,8 @@ enum TransferTypesArgument {
     )
 
     static func parse(_ text: String) throws -> TransferTypes {
-        let isHexadecimal = text.hasPrefix("0x") || text.hasPrefix("0X")
-        let digits = isHexadecimal ? text.dropFirst(2) : text[...]
-        guard !digits.isEmpty, digits.utf8.allSatisfy({ $0 != UInt8(ascii: "+") && $0 != UInt8(ascii: "-") }),
-            let first = UInt32(digits, radix: isHexadecimal ? 16 : 10), first <= .max - 3
-        else { throw ValidationError("expected a number, in decimal or, after 0x, in hexadecimal digits") }
+        let first = try TypeArgument.parse(text)
+        guard first <= .max - 3 else { throw ValidationError("four types begin at \(UInt32.max - 3) at most") }
         return TransferTypes(first: first)
     }
 

@@ -51,7 +51,6 @@ struct TransferOptions: ParsableArguments {
         outlastsSignals: Bool = true,
         _ begin: (TransferClient) -> Transfer
     ) async throws -> TransferResult? {
-        Signals.ignoreBrokenPipes()
         let signals = Signals()
         let client = SocketClient(configuration: try self.configuration(servers))
         var options = TransferClient.Options()

@@ -79,26 +79,24 @@ struct WebSocketCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard self.count.map({ $0 > 0 }) ?? true else { throw ValidationError("--count is 1 or more.") }
+        _ = try Usage.checked { () throws(SocketError) in try self.configuration() }
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         let signals = Signals()
-        let file = try self.sendFile.map { try InputFile.content(of: $0) }
-        let configuration: WebSocketLink.Configuration
-        do throws(SocketError) {
-            configuration = try self.configuration()
-        } catch {
-            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
-            throw ExitCode.failure
+        let configuration = try Usage.checked { () throws(SocketError) in try self.configuration() }
+        let file = try self.sendFile.map {
+            try Input.content(of: $0, limit: configuration.maximumMessageLength)
         }
         let exchange = MessageExchange<WebSocketLink>(
             .init(isOnce: self.once, count: self.count, echoes: self.echo, printsJSON: self.json)
         )
-        let code = await exchange.run(
+        let code = try await exchange.run(
             self.send.isEmpty && file == nil
                 ? .standardInput
-                : .messages(self.send.map { WebSocketMessage($0) } + (file.map { [WebSocketMessage($0)] } ?? [])),
+                : .messages(
+                    self.send.map { WebSocketMessage($0) } + (file.map { [WebSocketMessage(.binary, $0)] } ?? [])
+                ),
             on: WebSocketLink(configuration: configuration),
             signals.stream
         )

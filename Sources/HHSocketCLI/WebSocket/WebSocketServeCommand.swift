@@ -44,8 +44,8 @@ struct WebSocketServeCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
+        let server = try Usage.checked { () throws(SocketError) in try self.server() }
         try await self.announcement.serve { () throws(SocketError) in
-            let server = try self.server()
             try await server.start()
             let address = server.address.map { Endpoint(host: $0.host, port: $0.port) }
             return (server, address ?? Endpoint(host: self.host, port: self.port))

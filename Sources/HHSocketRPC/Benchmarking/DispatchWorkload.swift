@@ -38,7 +38,12 @@ import NIOCore
         public mutating func replace(_ count: Int) -> Int {
             var answered = 0
             for _ in 0..<count {
-                if self.table.takeAnswered(serial: self.serials[self.next], keeping: false) != nil { answered += 1 }
+                let answer = self.table.takeAnswered(
+                    serial: self.serials[self.next],
+                    on: ConnectionID(number: 1),
+                    keeping: false
+                )
+                if answer != nil { answered += 1 }
                 self.serials[self.next] = self.start()
                 self.next += 1
                 if self.next == self.serials.count { self.next = 0 }

@@ -24,7 +24,9 @@ extension ClientCore {
         let isPush = self.format.isPush(frame)
         // An answer that no call waits for need not be opened.
         guard isPush || self.hot.table.isAwaited(serial: frame.serial) else {
-            return self.count(self.hot.table.receive(serial: frame.serial, isFinal: frame.status != .partial))
+            return self.count(
+                self.hot.table.receive(serial: frame.serial, on: connection.id, isFinal: frame.status != .partial)
+            )
         }
         do throws(EnvelopeError) {
             var envelope = try Envelope.openCompressed(
@@ -101,7 +103,11 @@ extension ClientCore {
         in turn: inout Turn
     ) {
         if frame.status == .ok,
-            let task = self.hot.table.takeAnswered(serial: frame.serial, keeping: !self.traits.isDirect)
+            let task = self.hot.table.takeAnswered(
+                serial: frame.serial,
+                on: connection.id,
+                keeping: !self.traits.isDirect
+            )
         {
             self.note(task, frame.payload.readableBytes, connection, in: &turn)
             self.judge(nil, on: connection.id, in: &turn)
@@ -110,7 +116,7 @@ extension ClientCore {
         let endpoint = connection.endpoint
         switch frame.status {
         case .ok:
-            self.count(self.hot.table.receive(serial: frame.serial))
+            self.count(self.hot.table.receive(serial: frame.serial, on: connection.id))
         case .partial:
             self.receive(frame, on: connection, isFinal: false, in: &turn) { attempt, turn in
                 var attempt = attempt
@@ -233,7 +239,7 @@ extension ClientCore {
         in turn: inout Turn,
         _ error: (Attempt, inout Turn) -> SocketError
     ) {
-        let reception = self.hot.table.receive(serial: frame.serial, isFinal: isFinal)
+        let reception = self.hot.table.receive(serial: frame.serial, on: connection.id, isFinal: isFinal)
         guard case .answer(let attempt) = reception else { return self.count(reception) }
         self.note(attempt.call, frame.payload.readableBytes, connection, in: &turn)
         let error = error(attempt, &turn)

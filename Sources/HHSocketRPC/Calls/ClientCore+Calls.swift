@@ -106,7 +106,7 @@ extension ClientCore {
 
     /// Whether the call waits for a connection even if none is being made. Retries do, and so do all calls while the
     /// server goes away.
-    private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
+    func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
         guard self.hot.table.link != .ready, !self.driver.isClosed else { return false }
         return self.hot.table.link == .goingAway || task.flight.retries > 0
             || (request.options.waitsForConnectivity ?? self.configuration.waitsForConnectivity)

@@ -62,6 +62,8 @@ extension ClientCore {
             key,
             priority,
             bytes: request.waitingLength,
+            // The connection may have been lost meanwhile.
+            isPatient: self.hot.table.link == .ready || self.isPatient(task, request),
             isReturning: false
         )
         self.follow(submission, task, key, request, priority, in: &turn)
@@ -77,7 +79,7 @@ extension ClientCore {
 
     /// Ends the attempt that the frame answers, decompresses the body, and then continues the call.
     func inflate(_ frame: Frame, _ envelope: Envelope, on connection: ClientConnection, in turn: inout Turn) {
-        let reception = self.hot.table.receive(serial: frame.serial)
+        let reception = self.hot.table.receive(serial: frame.serial, on: connection.id)
         guard case .answer(let attempt) = reception else { return self.count(reception) }
         let task = attempt.call
         let key = attempt.key
@@ -170,6 +172,8 @@ extension ClientCore {
     /// Delivers the push after earlier ones.
     func standInLine(_ push: WaitingPush, in turn: inout Turn) {
         let wasFull = self.pushLineIsFull
+        var push = push
+        push.frame.payload = push.frame.payload.detached
         self.pushes.line.append(push)
         self.pushes.lineBytes += push.frame.payload.readableBytes
         if !wasFull, self.pushLineIsFull { self.holdReading(in: &turn) }

@@ -60,6 +60,7 @@ extension ClientCore {
             case .queued: "\(place) did not read"
             case .sent: "no answer from \(place)\(self.progress(of: task, request))"
             case .backingOff: "every attempt failed, and the next was still to come,"
+            case .idle where task.flight.interception == nil: "its body was being compressed or decompressed, and"
             case .idle: "an interceptor was running, and did not return"
             }
         let serial = attempt.serial.map { ", serial \($0)" } ?? ""

@@ -97,9 +97,11 @@ extension ClientCore {
         guard let (delegate, client) = self.audience else { return }
         let length = push.body.readableBytes
         let backlog = self.pushes.delegateBacklog
+        var push = push
+        if backlog.isBehind { push.body = push.body.detached }
         if backlog.add(bytes: length) { self.holdReading(in: &turn) }
         turn.callBack(
-            .closure {
+            .closure { [push] in
                 delegate.client(client, didReceive: push)
                 guard backlog.remove(bytes: length) else { return }
                 _ = self.submit(.closure { self.releaseReading(in: &$0) })

@@ -175,7 +175,7 @@ final class ClientCore: @unchecked Sendable {
         let flight = task.flight
         guard let queued = flight.queued.date, let completed = flight.completed.date else { return nil }
         // The current time by both clocks, which diverge when the device sleeps or its clock is set.
-        let (today, now) = (Date(), NIODeadline.now())
+        let (today, now) = (Date(), self.configuration.socket.time.now())
         func date(_ moment: NIODeadline) -> Date {
             today.addingTimeInterval(Double((moment - now).nanoseconds) / 1e9)
         }

@@ -19,8 +19,8 @@ struct DispatchKey: Hashable, Sendable {
 /// has no clock and no I/O. `Call` is any representation of a call; tests use numbers.
 ///
 /// A call to which nothing else refers may be in the table in a light form, `Light`, without an object. Its answer
-/// removes it in this form (``takeAnsweredLight(serial:)``). Every other event first converts it into a `Call`, so that
-/// only code that is the same for both forms has to handle the light one.
+/// removes it in this form (``takeAnsweredLight(serial:on:)``). Every other event first converts it into a `Call`, so
+/// that only code that is the same for both forms has to handle the light one.
 struct DispatchTable<Call, Light>: ~Copyable {
     /// Whether calls can be sent now.
     enum LinkState: Sendable {
@@ -132,9 +132,9 @@ struct DispatchTable<Call, Light>: ~Copyable {
         }
 
         /// Ends the attempt that was answered on its connection, and removes the call unless it is kept.
-        mutating func answered(keeping: Bool) -> (Call?, ConnectionID) {
+        mutating func answered(keeping: Bool) -> Call? {
             self.end()
-            return (keeping ? self.call : self.release(), self.connection)
+            return keeping ? self.call : self.release()
         }
 
         /// Ends the attempt of a call in its light form, and removes the call. Returns the connection.
@@ -350,11 +350,15 @@ struct DispatchTable<Call, Light>: ~Copyable {
     /// because it is shutting down, or the request was never sent. Since it was in flight, it may wait whatever the
     /// limits, and even if no attempt to connect is in progress.
     ///
-    /// - Parameter isReturning: Whether it is sent before calls of its priority that have never been sent.
+    /// - Parameters:
+    ///   - isPatient: Whether it waits even if no attempt to connect is in progress, and whatever the limits; true
+    ///     unless it was never in flight.
+    ///   - isReturning: Whether it is sent before calls of its priority that have never been sent.
     mutating func attemptAgain(
         _ key: DispatchKey,
         _ priority: FramePriority = .default,
         bytes: Int = 0,
+        isPatient: Bool = true,
         isReturning: Bool
     ) -> Submission {
         self.entries[Int(key.index)].attempts = max(0, self.entries[Int(key.index)].attempts - 1)
@@ -362,7 +366,8 @@ struct DispatchTable<Call, Light>: ~Copyable {
             self.join(key, serial)
             return .send(key, serial: serial)
         }
-        self.enqueue(key, priority, bytes: bytes, isPatient: true, isReturning: isReturning)
+        if !isPatient, let refusal = self.refusal(bytes: bytes, isPatient: false) { return .refuse(refusal) }
+        self.enqueue(key, priority, bytes: bytes, isPatient: isPatient, isReturning: isReturning)
         return .wait(key)
     }
 
@@ -498,8 +503,11 @@ struct DispatchTable<Call, Light>: ~Copyable {
 
     /// Classifies an answer, and ends the attempt that it is for.
     ///
-    /// - Parameter isFinal: Whether a correct server sends nothing more for this serial.
-    mutating func receive(serial: UInt32, isFinal: Bool = true) -> Reception {
+    /// - Parameters:
+    ///   - connection: The connection that brought it. The serial of a call on another connection may have been that of
+    ///     a call on this one.
+    ///   - isFinal: Whether a correct server sends nothing more for this serial.
+    mutating func receive(serial: UInt32, on connection: ConnectionID, isFinal: Bool = true) -> Reception {
         guard let index = self.serials[serial] else {
             return self.wasIssued(serial) ? .duplicate : .unknown
         }
@@ -507,31 +515,37 @@ struct DispatchTable<Call, Light>: ~Copyable {
             if isFinal { self.exhume(serial) }
             return .late
         }
+        guard self.entries[Int(index)].connection == connection else { return .unknown }
         guard let attempt = self.end(index, leavesTombstone: !isFinal) else { return .unknown }
         return .answer(attempt)
     }
 
     /// Ends the attempt that `serial` answers, and returns its call. Nil if no call waits for the answer;
-    /// ``receive(serial:isFinal:)`` gives the reason.
+    /// ``receive(serial:on:isFinal:)`` gives the reason.
     ///
-    /// - Parameter keeping: Whether the call stays in the table; otherwise it completes.
-    mutating func takeAnswered(serial: UInt32, keeping: Bool) -> Call? {
-        guard let value = self.serials.remove(serial, unless: Self.tombstone) else { return nil }
+    /// - Parameters:
+    ///   - connection: The connection that brought the answer.
+    ///   - keeping: Whether the call stays in the table; otherwise it completes.
+    mutating func takeAnswered(serial: UInt32, on connection: ConnectionID, keeping: Bool) -> Call? {
+        guard let value = self.serials[serial], value != Self.tombstone,
+            self.entries[Int(value)].connection == connection
+        else { return nil }
+        self.serials.remove(serial)
         if self.entries[Int(value)].isLight { _ = self.call(at: value) }
-        let (call, connection) = self.entries[Int(value)].answered(keeping: keeping)
+        let call = self.entries[Int(value)].answered(keeping: keeping)
         self.left(connection)
         if !keeping { self.free.append(value) }
         return call
     }
 
-    /// Removes the light call that `serial` answers, which completes it. Nil if there is none.
+    /// Removes the light call that `serial` answers, which completes it. Nil if there is none on this connection.
     ///
     /// - Returns: The memory of the light form, which the caller must move out before the table is used again.
     @inline(__always)
-    mutating func takeAnsweredLight(serial: UInt32) -> UnsafeMutablePointer<Light>? {
-        guard let index = self.serials[serial], index != Self.tombstone, self.entries[Int(index)].isLight else {
-            return nil
-        }
+    mutating func takeAnsweredLight(serial: UInt32, on connection: ConnectionID) -> UnsafeMutablePointer<Light>? {
+        guard let index = self.serials[serial], index != Self.tombstone, self.entries[Int(index)].isLight,
+            self.entries[Int(index)].connection == connection
+        else { return nil }
         self.serials.remove(serial)
         self.left(self.entries[Int(index)].endLight())
         self.free.append(index)

@@ -119,6 +119,8 @@ extension ClientCore {
             request: call.request,
             client: self,
             completion: completion,
+            // A caller that awaits the result continues whatever becomes of the callback queue.
+            callbackQueue: call.receiver.waiter == nil ? nil : .socketThread,
             isDispatched: true
         )
     }
@@ -158,12 +160,12 @@ extension ClientCore {
             // The end of a stream follows its items, and a last piece those before it.
             connection.streams?.claims(header.serial) != true
         else { return self.received(Frame(header, payload), on: connection, in: &turn) }
-        if let place = self.hot.table.takeAnsweredLight(serial: header.serial) {
+        if let place = self.hot.table.takeAnsweredLight(serial: header.serial, on: connection.id) {
             let receiver = LightCall.takeReceiver(at: place)
             let response = SocketResponse(header, payload, connection.origin)
             return self.answered(receiver, response, on: connection, in: &turn)
         }
-        guard var task = self.hot.table.takeAnswered(serial: header.serial, keeping: false) else {
+        guard var task = self.hot.table.takeAnswered(serial: header.serial, on: connection.id, keeping: false) else {
             return self.received(Frame(header, payload), on: connection, in: &turn)
         }
         self.judge(nil, on: connection.id, in: &turn)

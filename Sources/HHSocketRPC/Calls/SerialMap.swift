@@ -60,20 +60,6 @@ struct SerialMap: ~Copyable {
         return value
     }
 
-    /// Removes a serial and returns its value, if it has one and it is not `other`.
-    mutating func remove(_ serial: UInt32, unless other: UInt32) -> UInt32? {
-        let index = self.index(serial)
-        let slot = self.slots[index]
-        guard slot.serial == serial, serial != 0 else {
-            guard let value = self.displaced.isEmpty ? nil : self.displaced[serial], value != other else { return nil }
-            return self.remove(serial)
-        }
-        guard slot.value != other else { return nil }
-        self.slots[index].serial = 0
-        self.count -= 1
-        return slot.value
-    }
-
     private mutating func insert(_ serial: UInt32, _ value: UInt32) {
         let index = self.index(serial)
         if self.slots[index].serial == 0 {

@@ -41,6 +41,9 @@ public struct SocketInterceptorNext: Sendable {
 
     /// Passes `request` on, and returns the answer. Its `timeout` and `priority` no longer have an effect.
     ///
+    /// It returns with the answer or at the end of the call, even if the Swift task that calls it is cancelled before:
+    /// a task group in which it races a timer waits for it. To give up, cancel the call.
+    ///
     /// - Throws: ``/HHSocket/SocketError`` if the rest of the call failed; `invalidArgument` if an earlier call of
     ///   `next` has not returned yet.
     public func callAsFunction(_ request: SocketRequest) async throws(SocketError) -> SocketResponse {

@@ -5,7 +5,8 @@ public import HHSocket
 public import NIOCore
 
 extension SocketStream {
-    /// The items that the server sends, for one reader.
+    /// The items that the server sends, for one reader: while it waits for the next item, another one fails with
+    /// `invalidArgument`.
     ///
     /// The sequence ends with nil after status 200, and throws the stream's error otherwise, after the items that
     /// arrived before, unless the stream was cancelled. An iterator takes all available items at once, and returns them
@@ -67,7 +68,7 @@ final class ItemReading {
                 self.took(item.receipt)
                 return try self.body(of: item)
             }
-            if let end = call.take(into: &self.batch) {
+            if let end = try call.take(into: &self.batch) {
                 _ = try end.get()
                 return nil
             }

@@ -16,6 +16,8 @@ extension StreamCall {
             if state.items.isEmpty {
                 swap(&state.items, &self.flight.arrived)
             } else {
+                // The reader is behind.
+                self.flight.detachArrived(isOneOfMany: state.items.count > Self.manyItems)
                 state.items.append(contentsOf: self.flight.arrived)
             }
             return (state.reader.take(), self.mustCallBack(&state))
@@ -25,17 +27,26 @@ extension StreamCall {
         if callsBack { turn.callBack(.work(self), on: self.callbackQueue) }
     }
 
+    /// The number of items that are behind above which even small ones are copied.
+    private static var manyItems: Int { 1_024 }
+
     /// Moves all available items into `batch`, which is empty.
     ///
     /// - Returns: The result of the stream, if there are no more items.
-    func take(into batch: inout Deque<StreamItem>) -> Result<SocketResponse, SocketError>? {
-        self.state.withLockedValue { state in
+    /// - Throws: `invalidArgument` if another reader waits for the next item.
+    func take(into batch: inout Deque<StreamItem>) throws(SocketError) -> Result<SocketResponse, SocketError>? {
+        let (end, isReadElsewhere) = self.state.withLockedValue { state in
             if !state.items.isEmpty {
                 swap(&batch, &state.items)
-                return nil
+                return (nil as Result<SocketResponse, SocketError>?, false)
             }
-            return state.end
+            return (state.end, state.end == nil && state.reader != nil)
         }
+        guard isReadElsewhere else { return end }
+        throw SocketError(
+            .invalidArgument,
+            message: "the items of a stream are for one reader, and another one waits for the next"
+        )
     }
 
     /// Returns items that a reader has taken and not used to the front.
@@ -178,6 +189,19 @@ extension StreamCall: CallbackWork {
     /// Ends the stream by an error of this side. Any thread.
     func fail(_ error: SocketError) {
         _ = self.core.submit(.closure { self.core.fail(self, error, in: &$0) })
+    }
+}
+
+extension StreamCall.Flight {
+    /// Detaches the items of this turn from the reads that they are slices of.
+    ///
+    /// - Parameter isOneOfMany: Whether small items are copied, too, which are in blocks of 1 KiB with others.
+    fileprivate mutating func detachArrived(isOneOfMany: Bool) {
+        for index in self.arrived.indices {
+            let payload = self.arrived[index].payload
+            guard isOneOfMany || payload.readableBytes > FrameDecoder.defaultCopyLimit else { continue }
+            self.arrived[index].payload = payload.detached
+        }
     }
 }
 

@@ -143,7 +143,7 @@ public struct TransferClient: Sendable {
         _ make: (TransferRun.Setting) -> TransferRun
     ) -> Transfer {
         let client = self.client
-        let state = TransferState(queue: client.core.loop.callbackQueue, completion: completionHandler)
+        let state = TransferState(loop: client.core.loop, completion: completionHandler)
         let run = make(
             TransferRun.Setting(
                 core: client.core,

@@ -12,15 +12,21 @@ extension SocketError {
     }
 
     /// Creates the error of a mock client's call whose handler threw `error`: that, if it is a
-    /// ``/HHSocket/SocketError``.
+    /// ``/HHSocket/SocketError``; for a `CancellationError` the `cancelled` of a client whose task was cancelled while
+    /// the call was in flight.
     public init(mocked error: any Error) {
         self =
             error as? SocketError
+            ?? (error is CancellationError ? Self.cancelledMock : nil)
             ?? SocketError(
                 .unknown,
                 message: "The mock's handler threw \(error).",
                 underlying: error,
                 delivery: .answered
             )
+    }
+
+    private static var cancelledMock: SocketError {
+        SocketError(.cancelled, message: "The task of a mocked call was cancelled.", delivery: .sentUnknown)
     }
 }

@@ -33,6 +33,9 @@ public struct STOMPHeaders: Sendable {
         self.fields = fields
     }
 
+    /// Detaches them from the read that they may be a slice of. The offsets of the fields stay.
+    mutating func detach() { self.bytes = self.bytes.detached }
+
     /// Creates headers that are empty.
     public init() {
         self.init(bytes: ByteBuffer(), fields: [])

@@ -11,10 +11,13 @@ extension STOMPCore {
         _ completion: @escaping (GateRefusal?, inout Turn) -> Void
     ) {
         peer.connectAnswered = completion
+        guard !peer.isOfAnotherOrigin || !self.configuration.hasSecrets else {
+            return self.refuse(peer, Self.elsewhere, .tryAnotherServer, &turn)
+        }
         guard let credentials = self.configuration.credentials else { return self.connect(peer, nil, in: &turn) }
         let loop = peer.link.loop
         let place = NIOLoopBound(peer, eventLoop: loop.eventLoop)
-        Task {
+        peer.credentials = Task {
             let result: Result<STOMPCredentials?, any Error>
             do { result = .success(try await credentials()) } catch { result = .failure(error) }
             loop.submit(
@@ -27,6 +30,14 @@ extension STOMPCore {
             )
         }
     }
+
+    private static let elsewhere = SocketError(
+        .handshakeRefused,
+        message: """
+            the server has redirected to another origin, which must not get the credentials or further headers \
+            (STOMPClient.Configuration.credentials, connectHeaders)
+            """
+    )
 
     private static func noCredentials(_ error: any Error) -> SocketError {
         SocketError(

@@ -65,7 +65,7 @@ extension STOMPCore {
     }
 
     func linkEnded(_ peer: STOMPPeer, in turn: inout Turn) {
-        peer.connectAnswered = nil
+        peer.abandonHandshake()
         if self.connecting === peer { self.connecting = nil }
         guard self.peer === peer else { return }
         self.peer = nil

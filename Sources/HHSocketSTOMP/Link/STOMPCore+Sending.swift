@@ -17,7 +17,8 @@ extension STOMPCore {
         _ completion: STOMPOperation.Completion?
     ) {
         guard let completion else {
-            return self.send(STOMPUnit(frame, nil, isOfOneConnection: isOfOneConnection), in: &turn)
+            _ = self.send(STOMPUnit(frame, nil, isOfOneConnection: isOfOneConnection), in: &turn)
+            return
         }
         guard !self.isOver else { return completion(.failure(Self.released)) }
         var frame = frame
@@ -27,13 +28,45 @@ extension STOMPCore {
         let outcome = MessageOutcome { [weak self] result in self?.left(operation, result) }
         operation.outcome = outcome
         self.add(operation, in: &turn)
-        self.send(STOMPUnit(frame, outcome, isOfOneConnection: isOfOneConnection), in: &turn)
+        _ = self.send(STOMPUnit(frame, outcome, isOfOneConnection: isOfOneConnection), in: &turn)
     }
 
-    private func send(_ unit: STOMPUnit, in turn: inout Turn) {
+    /// Sends a frame of the current connection that changes the state of the session. A frame that is accepted is lost
+    /// only with its connection, whose state ends with it, or by an end of its operation.
+    ///
+    /// - Parameters:
+    ///   - awaitsReceipt: Whether to complete when its receipt has arrived; else when the frame was accepted.
+    ///   - undo: Restores the state; called before `completion`, if no byte of the frame was sent.
+    private func send(
+        _ frame: STOMPFrame,
+        awaitsReceipt: Bool,
+        in turn: inout Turn,
+        undo: @escaping @Sendable (inout STOMPMachine) -> Void,
+        _ completion: STOMPOperation.Completion?
+    ) {
+        let finish: STOMPOperation.Completion = { [weak self] result in
+            if case .failure(let error) = result, error.delivery == .notSent, let self {
+                undo(&self.machine)
+                self.reconsiderReading()
+            }
+            completion?(result)
+        }
+        guard !awaitsReceipt else {
+            return self.send(frame, awaitsReceipt: true, isOfOneConnection: true, in: &turn, finish)
+        }
+        guard let refusal = self.send(STOMPUnit(frame, nil, isOfOneConnection: true), in: &turn) else {
+            completion?(.success(()))
+            return
+        }
+        finish(.failure(refusal))
+    }
+
+    /// - Returns: The reason why a frame of one connection is not sent, of which its outcome is notified too.
+    private func send(_ unit: STOMPUnit, in turn: inout Turn) -> SocketError? {
         guard unit.isOfOneConnection else {
             guard let session = self.session else { return fail(Self.released) }
-            return session.send(unit, in: &turn)
+            session.send(unit, in: &turn)
+            return nil
         }
         guard let peer = self.peer, peer.link.phase == .open else {
             return fail(Self.lost("there is no connection to the broker any more"))
@@ -42,7 +75,11 @@ extension STOMPCore {
         guard peer.send(unit, in: &turn) else {
             return fail(SocketError(.queueFull, message: "too many bytes wait for the broker to read"))
         }
-        func fail(_ error: SocketError) { unit.outcome?.complete(.failure(error)) }
+        return nil
+        func fail(_ error: SocketError) -> SocketError {
+            unit.outcome?.complete(.failure(error))
+            return error
+        }
     }
 
     /// Returns the reason why the agreed version cannot carry a frame; nil if it can.
@@ -119,18 +156,24 @@ extension STOMPCore {
             if let peer = self.peer, peer.link.phase != .open {
                 throw Self.lost("a message cannot be settled: its connection is being closed")
             }
-            let frame = try self.machine.settle(
+            let settled = try self.machine.settle(
                 delivery,
                 isAcknowledged: isAcknowledged,
                 in: transaction,
                 headers: headers
             )
-            if let frame {
-                let told = awaitsReceipt ? completion : nil
-                self.send(frame, awaitsReceipt: awaitsReceipt, isOfOneConnection: true, in: &turn, told)
+            defer { self.reconsiderReading() }
+            guard let (frame, settlement) = settled else {
+                completion?(.success(()))
+                return
             }
-            self.reconsiderReading()
-            if frame == nil || !awaitsReceipt { completion?(.success(())) }
+            self.send(
+                frame,
+                awaitsReceipt: awaitsReceipt,
+                in: &turn,
+                undo: { $0.undo(settlement) },
+                completion
+            )
         } catch {
             completion?(.failure(error))
         }
@@ -143,31 +186,40 @@ extension STOMPCore {
         guard let peer = self.peer, peer.link.phase == .open, let (id, frame) = self.machine.beginTransaction() else {
             return .failure(Self.lost("a transaction cannot begin: the connection was lost"))
         }
-        self.send(frame, awaitsReceipt: false, isOfOneConnection: true, in: &turn, nil)
+        if let refusal = self.send(STOMPUnit(frame, nil, isOfOneConnection: true), in: &turn) {
+            self.machine.undoBeginning(of: id)
+            return .failure(refusal)
+        }
         return .success(id)
     }
 
-    /// Ends a transaction. A commit completes when the broker has confirmed it.
-    func endTransaction(
-        _ id: String,
-        isCommitted: Bool,
-        in turn: inout Turn,
-        _ completion: STOMPOperation.Completion?
-    ) {
+    /// Commits a transaction. Completes when the broker has confirmed it. If the frame could not be sent, all of the
+    /// transaction is undone.
+    func commit(_ id: String, in turn: inout Turn, _ completion: @escaping STOMPOperation.Completion) {
         do throws(SocketError) {
-            let frame = try self.machine.endTransaction(id, isCommitted: isCommitted)
-            self.send(
-                frame,
-                awaitsReceipt: isCommitted,
-                isOfOneConnection: true,
-                in: &turn,
-                isCommitted ? completion : nil
-            )
+            let (frame, ending) = try self.machine.endTransaction(id, isCommitted: true)
+            self.send(frame, awaitsReceipt: true, in: &turn, undo: { $0.undo(ending) }) { [weak self] result in
+                if case .failure(let error) = result, error.delivery == .notSent, let self {
+                    self.perform { self.abort(id, in: &$0) }
+                }
+                completion(result)
+            }
             self.reconsiderReading()
-            if !isCommitted { completion?(.success(())) }
         } catch {
-            completion?(.failure(error))
+            completion(.failure(error))
         }
+    }
+
+    /// Undoes a transaction, if it has not ended with its connection.
+    func abort(_ id: String, in turn: inout Turn) {
+        guard let (frame, _) = try? self.machine.endTransaction(id, isCommitted: false) else { return }
+        defer { self.reconsiderReading() }
+        guard let refusal = self.send(STOMPUnit(frame, nil, isOfOneConnection: true), in: &turn), let peer = self.peer,
+            peer.link.phase == .open
+        else { return }
+        // The broker would keep the transaction, with its messages, until the end of the connection.
+        let error = Self.lost("a transaction could not be undone: \(refusal.message)", .sentUnknown)
+        peer.link.end(LinkEnd(.said(error), EndVerdict(.afterBackoff, isServersFault: false)), in: &turn)
     }
 
     /// Sends a frame as part of a transaction.

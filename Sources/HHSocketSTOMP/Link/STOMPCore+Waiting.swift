@@ -47,9 +47,8 @@ extension STOMPCore {
         _ completion: STOMPOperation.Completion?,
         _ body: @escaping @Sendable (STOMPCore, inout Turn, STOMPOperation.Completion?) -> Void
     ) {
-        let queue = self.configuration.socket.callbackQueue
         let told = completion.map { completion -> STOMPOperation.Completion in
-            { result in queue.run { completion(result) } }
+            { self.tell(completion, $0) }
         }
         let isSubmitted = self.perform { body(self, &$0, told) }
         if !isSubmitted { told?(.failure(Self.released)) }
@@ -58,7 +57,9 @@ extension STOMPCore {
     /// Calls a completion on the callback queue.
     func tell(_ completion: STOMPOperation.Completion?, _ result: Result<Void, SocketError>) {
         guard let completion else { return }
-        self.configuration.socket.callbackQueue.run { completion(result) }
+        let queue = self.configuration.socket.callbackQueue
+        guard let loop = self.driver?.loop else { return queue.run { completion(result) } }
+        queue.run(on: loop) { completion(result) }
     }
 }
 

@@ -71,7 +71,9 @@ package struct STOMPDialect: MessageDialect {
             settings: settings,
             host: connection.host
         )
-        return STOMPPeer(link, connection.endpoint, self.core, farewell: farewell, ended: connection.ended)
+        let peer = STOMPPeer(link, connection.endpoint, self.core, farewell: farewell, ended: connection.ended)
+        peer.isOfAnotherOrigin = connection.agreement?.isOfAnotherOrigin ?? false
+        return peer
     }
 
     package func shakeHands(
@@ -82,6 +84,8 @@ package struct STOMPDialect: MessageDialect {
     ) {
         self.core.connect(peer, in: &turn, completion)
     }
+
+    package func handshakeEnded(on peer: STOMPPeer) { peer.abandonHandshake() }
 
     package mutating func restore(on peer: STOMPPeer, in turn: inout Turn) { self.core.restore(on: peer, in: &turn) }
 

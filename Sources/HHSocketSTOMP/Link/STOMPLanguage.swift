@@ -33,6 +33,15 @@ package struct STOMPLanguage: LinkLanguage {
 
     package var unfinishedBytes: Int { self.decoder.bufferedBytes }
 
+    package var heldBytes: Int { self.unfinishedBytes }
+
+    package static func payload(of unit: STOMPUnit) -> ByteBuffer { unit.payload }
+
+    package static func detach(_ unit: inout STOMPUnit) {
+        let body = unit.payload.detached
+        unit.frame?.body = body
+    }
+
     package func cost(of unit: STOMPUnit) -> Int {
         unit.frame.map { STOMPEncoder.estimatedLength(of: $0) } ?? 1
     }

@@ -13,7 +13,11 @@ package final class STOMPPeer: MessagePeer {
     private let core: STOMPCore
     /// Called with the units that have not begun to leave.
     private let ended: ([STOMPUnit]) -> Void
+    /// Whether a redirect has led to a broker of another origin, which must not get the credentials.
+    var isOfAnotherOrigin = false
     package let leaving: LeavingMessages<STOMPLanguage>
+    /// Gets the credentials for CONNECT.
+    var credentials: Task<Void, Never>?
     /// Called once, when the broker has answered CONNECT; nil: it has accepted.
     var connectAnswered: ((GateRefusal?, inout Turn) -> Void)?
     /// The ERROR that ends the connection, once it is accepted.
@@ -32,6 +36,12 @@ package final class STOMPPeer: MessagePeer {
         self.farewell = farewell
         self.ended = ended
         self.leaving = LeavingMessages(link)
+    }
+
+    /// Ends what the handshake waits for: the user's credentials and the broker's answer.
+    func abandonHandshake() {
+        self.connectAnswered = nil
+        self.credentials.take()?.cancel()
     }
 
     package func received(_ batch: inout Batch<STOMPLanguage>, in turn: inout Turn) throws(LinkError) {

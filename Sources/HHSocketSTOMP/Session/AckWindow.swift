@@ -39,9 +39,20 @@ struct AckWindow: Sendable {
         return settled
     }
 
-    /// Reopens messages that a transaction had settled.
+    /// Whether a message after this one is settled.
+    func hasSettled(after number: UInt64) -> Bool {
+        guard number + 1 >= self.base else { return true }
+        return self.isOpen.dropFirst(Int(number + 1 - self.base)).contains(false)
+    }
+
+    /// Reopens messages that were settled by a transaction, or by a frame that was not sent.
     mutating func reopen(_ numbers: [UInt64]) {
-        for number in numbers where number >= self.base && number - self.base < UInt64(self.isOpen.count) {
+        if let first = numbers.min(), first < self.base {
+            // All before the base are settled.
+            self.isOpen.insert(contentsOf: repeatElement(false, count: Int(self.base - first)), at: 0)
+            self.base = first
+        }
+        for number in numbers where number - self.base < UInt64(self.isOpen.count) {
             let index = Int(number - self.base)
             guard !self.isOpen[index] else { continue }
             self.isOpen[index] = true

@@ -3,10 +3,19 @@ package import HHSocket
 
 /// Acknowledgements.
 extension STOMPMachine {
+    /// The messages that one frame settles, to reopen them if it was never sent.
+    package struct Settlement: Sendable {
+        fileprivate var connection: UInt64
+        fileprivate var subscription: String
+        fileprivate var numbers: [UInt64]
+        fileprivate var isCumulative: Bool
+        fileprivate var transaction: String?
+    }
+
     /// Acknowledges a message, or rejects it.
     ///
     /// - Parameter transaction: The transaction that it is part of.
-    /// - Returns: The frame to send; nil if the message is acknowledged already.
+    /// - Returns: The frame to send, and what to undo if it was not sent; nil if the message is acknowledged already.
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` if that is not possible; `connectionLost` if the
     ///   connection that delivered it is closed: the broker delivers it again.
     package mutating func settle(
@@ -14,7 +23,7 @@ extension STOMPMachine {
         isAcknowledged: Bool,
         in transaction: String?,
         headers: STOMPHeaders = STOMPHeaders()
-    ) throws(SocketError) -> STOMPFrame? {
+    ) throws(SocketError) -> (frame: STOMPFrame, settlement: Settlement)? {
         let verb = isAcknowledged ? "acknowledged" : "rejected"
         guard delivery.ackMode != .auto else {
             throw SocketError(
@@ -46,10 +55,8 @@ extension STOMPMachine {
             )
         }
         if let transaction, self.transactions[transaction] == nil { throw Self.noTransaction() }
-        let settled = self.subscriptions.values[index].acks.settle(
-            delivery.number,
-            isCumulative: delivery.ackMode == .client
-        )
+        let isCumulative = delivery.ackMode == .client
+        let settled = self.subscriptions.values[index].acks.settle(delivery.number, isCumulative: isCumulative)
         guard !settled.isEmpty else {
             guard !isAcknowledged else { return nil }
             throw SocketError(.invalidArgument, message: "a message cannot be rejected: it was settled before")
@@ -58,7 +65,37 @@ extension STOMPMachine {
             self.transactions[transaction]?.settled[delivery.subscription, default: []].append(contentsOf: settled)
         }
         self.trim(delivery.subscription)
-        return self.settling(delivery, identifier, agreement.version, isAcknowledged, transaction, headers)
+        let settlement = Settlement(
+            connection: self.connection,
+            subscription: delivery.subscription,
+            numbers: settled,
+            isCumulative: isCumulative,
+            transaction: transaction
+        )
+        return (
+            self.settling(delivery, identifier, agreement.version, isAcknowledged, transaction, headers), settlement
+        )
+    }
+
+    /// Reopens the messages of a frame that was not sent: they can be settled by another one. Has no effect once their
+    /// connection has ended, or if a later cumulative acknowledgement has covered them.
+    package mutating func undo(_ settlement: Settlement) {
+        guard settlement.connection == self.connection else { return }
+        if let transaction = settlement.transaction {
+            // Its end has decided on them.
+            guard self.transactions[transaction] != nil else { return }
+            self.transactions[transaction]?.settled[settlement.subscription]?.removeAll(
+                where: Set(settlement.numbers).contains
+            )
+        }
+        guard let index = self.subscriptions.index(forKey: settlement.subscription) else { return }
+        if settlement.isCumulative, let last = settlement.numbers.max(),
+            self.subscriptions.values[index].acks.hasSettled(after: last)
+        {
+            return
+        }
+        self.subscriptions.values[index].acks.reopen(settlement.numbers)
+        self.trim(settlement.subscription)
     }
 
     private func settling(

@@ -20,14 +20,17 @@ final class IdempotentAnswers: Sendable {
     private static let smallestShareCount = 1_024
 
     private let policy: IdempotencyPolicy
+    private let time: SocketTime
     private let windows: [Window]
     private let shares: [NIOLockedValueBox<KeptShares>]
     private let numbers = ManagedAtomic<UInt64>(0)
     private let keptCount = ManagedAtomic(0)
     private let keptBytes = ManagedAtomic(0)
 
-    init(_ policy: IdempotencyPolicy) {
+    /// - Parameter time: The clock of lifetimes; the system's by default.
+    init(_ policy: IdempotencyPolicy, time: SocketTime = SocketTime()) {
         self.policy = policy
+        self.time = time
         self.windows = (0..<Self.windowCount).map { _ in NIOLockedValueBox(IdempotencyWindow()) }
         // Parts must hold the largest share, and must not be so small that chance fills one of them.
         let largest = max(policy.identityShare, policy.addressShare)
@@ -93,7 +96,7 @@ final class IdempotentAnswers: Sendable {
             switch await self.turn(key, request) {
             case .run:
                 let answer = await run()
-                return self.finish(key, owner, answer, isKept: isKept(answer), now: .now())
+                return self.finish(key, owner, answer, isKept: isKept(answer), now: self.time.now())
             case .over(let answer?):
                 return Outcome(answer: answer, source: .repeat)
             case .over(nil) where Task.isCancelled:
@@ -186,7 +189,7 @@ final class IdempotentAnswers: Sendable {
         let answer = await withTaskCancellationHandler {
             await withCheckedContinuation { (waiter: Waiter) in
                 let answer: KeptAnswer?? = window.withLockedValue { window in
-                    switch window.begin(key, request, number: number, waiter, now: .now()) {
+                    switch window.begin(key, request, number: number, waiter, now: self.time.now()) {
                     case .run:
                         instead.withLockedValue { $0 = .run }
                         return .some(nil)

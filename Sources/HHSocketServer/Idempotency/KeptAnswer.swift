@@ -11,9 +11,8 @@ struct KeptAnswer: Sendable {
     /// The answer with a body that holds on to hardly more than its own bytes: one that is a slice of a large buffer,
     /// such as an echo of the request, is copied.
     var compact: KeptAnswer {
-        guard self.body.storageCapacity > 2 * self.body.readableBytes else { return self }
         var compact = self
-        compact.body = self.body.withUnsafeReadableBytes { $0.isEmpty ? ByteBuffer() : ByteBuffer(bytes: $0) }
+        compact.body = self.body.detached
         return compact
     }
 

@@ -46,9 +46,13 @@ final class Ledger: Sendable {
     private let peak = ManagedAtomic(0)
     /// The number of bytes since then that were freed without having been charged.
     private let freed = ManagedAtomic(0)
+    let time: SocketTime
 
-    /// - Parameter shards: The number of event loops.
-    init(_ limits: ServerLimits, shards count: Int) {
+    /// - Parameters:
+    ///   - shards: The number of event loops.
+    ///   - time: The clock of stalls; the system's by default.
+    init(_ limits: ServerLimits, shards count: Int, time: SocketTime = SocketTime()) {
+        self.time = time
         self.maximumBytes = limits.maximumBufferedBytes
         self.maximumBytesPerConnection = limits.maximumBufferedBytesPerConnection
         self.maximumInFlight = limits.maximumInFlight
@@ -113,6 +117,17 @@ final class Ledger: Sendable {
     /// Whether more bytes are held than may be.
     var isFull: Bool { self.sum.value > self.maximumBytes }
 
+    /// The number of bytes that an arriving frame may have although connections are being closed to free memory.
+    static let largestPartialWhenNearlyFull = 64 << 10
+
+    /// Whether a frame of which this number of bytes has arrived is read slowly for now.
+    ///
+    /// This begins when connections are closed and not when the limit is reached: otherwise the frames of those that
+    /// are being closed would fill the rest meanwhile, and requests of others would be refused.
+    func delays(frameOf partialBytes: Int) -> Bool {
+        partialBytes >= Self.largestPartialWhenNearlyFull && self.isNearlyFull
+    }
+
     func add(_ change: Int, shard: Int) {
         guard self.sum.add(change, shard: shard), change > 0 else { return }
         let value = self.sum.value
@@ -154,11 +169,12 @@ final class Ledger: Sendable {
         let height = self.height.exchange(0, ordering: .relaxed)
         let freed = self.freed.exchange(0, ordering: .relaxed)
         let isDue = self.memory.withLockedValue {
-            $0.isDue(bytes: self.bytes, height: height, freed: freed, now: .now())
+            $0.isDue(bytes: self.bytes, height: height, freed: freed, now: self.time.now())
         }
         if isDue { FreeMemory.giveBack() }
     }
 
+    /// Whether so much is held that connections are closed.
     private var isNearlyFull: Bool {
         Double(self.sum.value) > Double(self.maximumBytes) * Self.evictionShare.begin
     }
@@ -179,7 +195,7 @@ final class Ledger: Sendable {
         for _ in 0..<Self.maximumRounds {
             let excess = self.bytes - target
             guard excess > 0, !self.isOver.load(ordering: .relaxed) else { return }
-            let now = NIODeadline.now()
+            let now = self.time.now()
             let candidates = self.accounts.compactMap { account in account.standing(now: now).map { (account, $0) } }
             let victims = Standing.victims(
                 among: candidates.map(\.1),

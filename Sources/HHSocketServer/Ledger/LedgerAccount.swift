@@ -47,7 +47,7 @@ final class LedgerAccount: LinkAccount, Sendable {
         self.ledger = ledger
         self.shard = shard
         self.baseCost = baseCost
-        self.progressedAt = ManagedAtomic(NIODeadline.now().uptimeNanoseconds)
+        self.progressedAt = ManagedAtomic(ledger.time.now().uptimeNanoseconds)
         self.state = NIOLockedValueBox(State())
     }
 
@@ -143,6 +143,9 @@ final class LedgerAccount: LinkAccount, Sendable {
         }
         if let old { self.ledger.principals.leave(old) }
     }
+
+    /// The time by which the client is judged.
+    func now() -> NIODeadline { self.ledger.time.now() }
 
     // MARK: Eviction
 

@@ -9,6 +9,8 @@ struct ConcurrencyGradient: Sendable {
     /// The number of windows after which the shortest time is measured again, with a quarter as many in flight: under a
     /// constant load nothing else would show that requests have become slower for good.
     private static let windowsBetweenMeasurements = 50
+    /// The largest limit, which a floating-point number represents exactly; `Int.max` is none of these.
+    private static let largestLimit = 1 << 48
     /// The share of a step that is applied at once.
     private static let smoothing = 0.5
 
@@ -28,8 +30,8 @@ struct ConcurrencyGradient: Sendable {
 
     init(_ policy: AdaptiveConcurrency) {
         var policy = policy
-        policy.minimum = max(1, policy.minimum)
-        policy.maximum = max(policy.minimum, policy.maximum)
+        policy.minimum = min(max(1, policy.minimum), Self.largestLimit)
+        policy.maximum = min(max(policy.minimum, policy.maximum), Self.largestLimit)
         policy.tolerance = policy.tolerance > 1 ? policy.tolerance : 1
         self.policy = policy
         self.estimate = Double(min(max(policy.initial, policy.minimum), policy.maximum))

@@ -25,12 +25,13 @@ public struct ServerLimits: Sendable {
     /// and 48 bits may make twice and four times as many.
     public var connectionRatePerAddress: RequestRate? = RequestRate(perSecond: 100, burst: 1_000)
     /// The silence after which a connection may be closed for a new one, if ``maximumConnections`` is reached or the
-    /// system has no descriptor left; 5 s by default; nil: never. The connection that has been silent longest is
-    /// closed, with a go-away. One with a request in flight is not silent.
+    /// process has hardly a descriptor left; 5 s by default; nil: never. The connection that has been silent longest is
+    /// closed, with a go-away. One with a request in flight is not silent for the first minute; a stream whose handler
+    /// waits for its client does not count.
     public var minimumSilence: Duration? = .seconds(5)
     /// The number of concurrent TLS handshakes, for each event loop; 128 by default. Further connections wait for their
-    /// turn, in order: nothing is read from them before, and the time limit of the handshake begins with it. Handshakes
-    /// whose client keeps the server waiting for more than 250 ms do not count.
+    /// turn, once their first bytes have come, and addresses take turns; the time limit of the handshake begins with
+    /// it. Handshakes whose client keeps the server waiting for more than 250 ms do not count.
     public var maximumHandshakes = 128
     /// The time for which a client may be silent, without heartbeats; then it is sent a go-away, and closed. 10 minutes
     /// by default; nil: no limit. A client whose request is in flight, or that has not read everything sent to it, is
@@ -110,16 +111,17 @@ public struct ServerLimits: Sendable {
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// The number of bytes that may be held for one connection: of a frame that is arriving, of requests in flight (as
     /// received, and decompressed), of answers and pushes that were not read, each with its memory: a body with its
-    /// whole buffer, a request with 4 KiB more for its task. 64 MiB by default. Further requests are answered 503; a
-    /// client that does not read its answers is closed.
+    /// whole buffer, a request with its metadata and 8 KiB more for its task. 64 MiB by default. Further requests are
+    /// answered 503; a client that does not read its answers is closed.
     public var maximumBufferedBytesPerConnection = 64 << 20
     /// The number of bytes that may be held for all connections, including the cost of the connections themselves (8
     /// KiB each, with TLS 64 KiB). 1 GiB by default.
     ///
     /// Once seven eighths are held, connections are closed until it is three quarters: first the one that holds most,
     /// where the memory of all connections of its address or identity counts, too, and the time since its last
-    /// progress. Only if that does not free enough in time and the limit is reached, further requests are answered 503,
-    /// further pushes to clients that are behind are dropped, and large frames that are arriving wait.
+    /// progress. Meanwhile frames of which 64 KiB or more have arrived are read slowly. Only if that does not free
+    /// enough in time and the limit is reached, further requests are answered 503, and further pushes to clients that
+    /// are behind are dropped.
     public var maximumBufferedBytes = 1 << 30
     /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than
     /// ``minimumReadRate`` within a window of that length, the client is sent a go-away, and closed. 30 s by default;

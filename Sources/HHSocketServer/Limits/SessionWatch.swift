@@ -2,7 +2,10 @@
 import HHSocket
 import NIOCore
 
-/// The time limits of one client: decides that it is idle, or that it stalls. The time is passed in.
+/// The time limits of one client, whatever its connection carries: decides that it is idle, or that it stalls. The time
+/// is passed in.
+///
+/// A frame is here what the client sends as a unit: a frame, or a message of a WebSocket.
 struct SessionWatch: Sendable {
     enum Verdict: Hashable, Sendable {
         /// No byte arrived for too long, and nothing was in progress.
@@ -25,7 +28,7 @@ struct SessionWatch: Sendable {
         var waitingBytes = 0
         /// The number of sent bytes that have reached the client, as far as the system reports.
         var bytesTaken = 0
-        /// Whether requests are in flight.
+        /// Whether the client may be silent, because requests are in flight.
         var isBusy = false
         /// Whether reading is suspended here, so that the client is not to blame for missing bytes.
         var isReadingHeld = false
@@ -67,6 +70,9 @@ struct SessionWatch: Sendable {
         self.lastRead = now
         if isStranger { self.acquaintance = Acquaintance(since: now) }
     }
+
+    /// The time since which no bytes have arrived.
+    func silence(now: NIODeadline) -> TimeAmount { now - self.lastRead }
 
     /// Whether there is an incomplete frame.
     var hasPartialFrame: Bool { self.partial != nil }
@@ -154,5 +160,35 @@ struct SessionWatch: Sendable {
             return .idle
         }
         return nil
+    }
+}
+
+extension SessionWatch.Observation {
+    /// Observes a link, whatever its language.
+    ///
+    /// - Parameters:
+    ///   - isBusy: Whether the client may be silent.
+    ///   - isReadingSuspended: Whether the link's receiver has suspended reading.
+    init<Language>(_ link: Link<Language>, isBusy: Bool, isReadingSuspended: Bool) {
+        let inChannel = link.knownChannelBytes
+        self.partialBytes = link.unfinishedBytes
+        self.waitingBytes = inChannel
+        if inChannel > 0 {
+            self.bytesTaken =
+                link.context.flatMap { AcknowledgedBytes.count(of: $0.channel) } ?? link.traffic.bytesSent - inChannel
+        }
+        self.isBusy = isBusy
+        self.isReadingHeld = link.isReadingHeld || isReadingSuspended
+    }
+}
+
+extension SessionWatch.Times {
+    /// The times that apply to every connection. No first frame is awaited, and the client need not identify itself.
+    init(_ limits: ServerLimits) {
+        self.init()
+        self.idle = limits.idleTimeout.map { TimeAmount(clamping: $0) }
+        self.readStall = limits.readStallTimeout.map { TimeAmount(clamping: $0) }
+        self.writeStall = limits.writeStallTimeout.map { TimeAmount(clamping: $0) }
+        self.minimumReadRate = limits.minimumReadRate
     }
 }

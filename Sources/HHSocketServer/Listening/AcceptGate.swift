@@ -24,6 +24,8 @@ final class AcceptGate: ChannelDuplexHandler {
     private let outage: DescriptorOutage
     private let shortage: ConnectionShortage
     private var isClosed = false
+    /// The number of connections accepted in this turn.
+    private var accepted = 0
     /// Whether to accept when it opens again.
     private var hasRead = false
 
@@ -41,9 +43,15 @@ final class AcceptGate: ChannelDuplexHandler {
         context.fireErrorCaught(error)
     }
 
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        self.accepted += 1
+        context.fireChannelRead(data)
+    }
+
     func channelReadComplete(context: ChannelHandlerContext) {
         // Before the next connection takes a descriptor that the process needs.
-        self.outage.look()
+        self.outage.accepted(self.accepted)
+        self.accepted = 0
         context.fireChannelReadComplete()
     }
 

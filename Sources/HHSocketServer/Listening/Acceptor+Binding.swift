@@ -27,20 +27,6 @@ struct BoundListener: Sendable {
     }
 }
 
-/// The identity of a file, which distinguishes it from a later one at its path.
-struct FileIdentity: Hashable, Sendable {
-    private var device: UInt64
-    private var number: UInt64
-
-    /// Fails if there is no such file.
-    init?(path: String) {
-        var information = stat()
-        guard lstat(path, &information) == 0 else { return nil }
-        self.device = UInt64(truncatingIfNeeded: information.st_dev)
-        self.number = UInt64(information.st_ino)
-    }
-}
-
 /// Binding a listener, and the options of its connections.
 extension Acceptor {
     /// - Throws: ``/HHSocket/SocketError`` with code `bindFailed` or `hostNotFound`.
@@ -89,22 +75,15 @@ extension Acceptor {
         }
     }
 
-    /// The number of connections that are accepted in a turn of the event loop, at most.
-    private static let acceptsInTurn: UInt = 64
-
     private func bind(_ listener: ServerListener, on group: any EventLoopGroup) async throws -> [any Channel] {
         guard let path = listener.unixPath else { return try await self.bindTCP(listener, on: group) }
         let bootstrap = self.bootstrap(on: group, group, backlog: listener.backlog)
+        let address = try SocketAddress(unixPath: path)
         do {
-            return [try await bootstrap.bind(unixDomainSocketPath: path).get()]
+            return [try await bootstrap.bind(to: address).get()]
         } catch let error as IOError where error.errnoCode == EADDRINUSE {
-            // Either another process listens there, or the file is stale.
-            let probe = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            if let channel = try? await probe.connect(unixDomainSocketPath: path).get() {
-                try? await channel.close()
-                throw error
-            }
-            return [try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()]
+            try await UnixSocketFile.removeIfStale(path, address, inUse: error)
+            return [try await bootstrap.bind(to: address).get()]
         }
     }
 
@@ -185,7 +164,7 @@ extension Acceptor {
         let (outage, shortage) = (self.outage, self.shortage)
         return ServerBootstrap(group: group, childGroup: childGroup)
             .serverChannelOption(.backlog, value: Int32(clamping: backlog))
-            .serverChannelOption(.maxMessagesPerRead, value: Self.acceptsInTurn)
+            .serverChannelOption(.maxMessagesPerRead, value: UInt(outage.acceptsInTurn(sockets: self.socketCount)))
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {

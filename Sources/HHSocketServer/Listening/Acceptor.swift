@@ -10,6 +10,8 @@ struct Acceptor: Sendable {
     private let loops: [ObjectIdentifier: ServerLoop]
     let shortage: ConnectionShortage
     let outage: DescriptorOutage
+    /// The number of listening sockets of all listeners.
+    let socketCount: Int
     private let settings: ListenerSettings
     private let tls: NIOLockedValueBox<TLSService?>
     /// The settings for opening WebSockets; nil without WebSockets.
@@ -20,6 +22,7 @@ struct Acceptor: Sendable {
         loops: [ServerLoop],
         shortage: ConnectionShortage,
         outage: DescriptorOutage,
+        socketCount: Int,
         settings: ListenerSettings,
         tls: NIOLockedValueBox<TLSService?>,
         webSocket: WebSocketAcceptance.Settings? = nil
@@ -28,6 +31,7 @@ struct Acceptor: Sendable {
         self.loops = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
         self.shortage = shortage
         self.outage = outage
+        self.socketCount = socketCount
         self.settings = settings
         self.tls = tls
         self.webSocket = webSocket
@@ -95,21 +99,33 @@ struct Acceptor: Sendable {
         _ loop: ServerLoop,
         _ arrival: Arrival
     ) throws -> Begin? {
-        guard self.hasTLS else { return try self.install(on: operations, position, loop, arrival) }
-        guard let number = loop.handshakes.enter() else {
-            let wait = HandshakeWait(loop.handshakes, followsHeader: arrival.expectsHeader) {
-                try self.secure($0, .after($1), loop, arrival, number: $2)
-            }
-            try operations.addHandler(wait, position: position)
-            return nil
+        guard let timeout = self.tls.withLockedValue({ $0?.handshakeTimeout }) else {
+            return try self.install(on: operations, position, loop, arrival)
         }
-        do {
-            try self.secure(operations, position, loop, arrival, number: number)
-        } catch {
-            loop.handshakes.leave(number)
-            throw error
-        }
+        let wait = HandshakeWait(
+            loop,
+            self.core,
+            ClientAddress(arrival.address),
+            timeout: timeout,
+            log: { self.logFailure($0, of: arrival) },
+            begin: { try self.secure($0, .after($1), loop, arrival, number: $2) }
+        )
+        try operations.addHandler(wait, position: position)
         return nil
+    }
+
+    private func logFailure(_ reason: String, of arrival: Arrival) {
+        // Health checks that only connect cause it, too.
+        self.core.peerLog.write(
+            .debug,
+            "a TLS handshake has failed",
+            [
+                "remote": "\(arrival.address.map { "\($0)" } ?? "unknown")",
+                "listener": "\(self.settings.endpoint)",
+                "reason": .string(reason),
+            ],
+            by: self.core.logger
+        )
     }
 
     /// Adds TLS, whose handshake may begin.
@@ -121,20 +137,13 @@ struct Acceptor: Sendable {
         number: UInt64
     ) throws {
         guard let tls = self.tls.withLockedValue({ $0 }) else { throw ChannelError.operationUnsupported }
-        let log = { [core, settings] (reason: String) in
-            // Health checks that only connect cause it, too.
-            core.peerLog.write(
-                .debug,
-                "a TLS handshake has failed",
-                [
-                    "remote": "\(arrival.address.map { "\($0)" } ?? "unknown")",
-                    "listener": "\(settings.endpoint)",
-                    "reason": .string(reason),
-                ],
-                by: core.logger
-            )
-        }
-        let handlers = tls.handlers(loop, number: number, log: log) { context, handler in
+        let handlers = tls.handlers(
+            loop,
+            number: number,
+            core: self.core,
+            address: ClientAddress(arrival.address),
+            log: { self.logFailure($0, of: arrival) }
+        ) { context, handler in
             try self.install(on: context.pipeline.syncOperations, .after(handler), loop, arrival)
         }
         try operations.addHandlers(handlers, position: position)
@@ -168,6 +177,7 @@ struct Acceptor: Sendable {
             core,
             arrival,
             listener: settings.endpoint,
+            connectionCost: settings.connectionCost,
             connection
         )
         // As long as the client's address is unknown, the link does not exist.
@@ -191,7 +201,7 @@ struct Acceptor: Sendable {
         _ address: ClientAddress?
     ) throws -> GoAway? {
         let reason: String
-        switch place.admit(address, now: .now(), makingRoom: self.shortage.makeRoom) {
+        switch place.admit(address, now: self.core.time.now(), makingRoom: self.shortage.makeRoom) {
         case nil:
             return nil
         case .tooMany:

@@ -15,12 +15,15 @@ extension SocketError {
     package static func cannotListen(on place: Endpoint, _ error: any Error) -> SocketError {
         switch error {
         case let error as IOError:
+            let isPath = place.unixPath != nil
             let advice =
                 switch error.errnoCode {
-                case EADDRINUSE: "address already in use; another server listens there, choose another port"
-                case EACCES: "permission denied; ports below 1024 belong to the superuser"
+                case EADDRINUSE:
+                    "address already in use; another server listens there, choose another \(isPath ? "path" : "port")"
+                case EACCES: "permission denied\(isPath ? "" : "; ports below 1024 belong to the superuser")"
                 case EADDRNOTAVAIL: "this machine has no such address"
-                default: String(describing: error)
+                case ENOENT where isPath: "its folder does not exist"
+                default: String(cString: strerror(error.errnoCode))
                 }
             return SocketError(
                 .bindFailed,

@@ -29,10 +29,10 @@ final class ConnectionQuota: Sendable {
         init(_ limits: ServerLimits, descriptors: Int?, loops: Int) {
             let available = descriptors.map { max(1, $0 - DescriptorLimit.reserve(of: $0, loops: loops)) } ?? .max
             self.maximum = limits.maximumConnections ?? available
-            // Connections beyond the maximum use the reserve, at most half of it.
+            // Connections beyond the maximum use the reserve, at most a quarter of it.
             let spare = max(0, (descriptors ?? .max) - min(self.maximum, available))
-            self.overshoot = min(256, max(1, spare / 4))
-            self.maximumRefusals = min(1_024, max(1, spare / 4))
+            self.overshoot = min(256, DescriptorLimit.beyond(of: spare))
+            self.maximumRefusals = min(1_024, DescriptorLimit.beyond(of: spare))
             self.perAddress = AddressTable.Limits(
                 connections: limits.maximumConnectionsPerAddress
                     ?? (self.maximum == .max ? .max : max(1, self.maximum / 2)),
@@ -50,9 +50,12 @@ final class ConnectionQuota: Sendable {
     private let refused = ManagedAtomic(0)
     /// Shards by address, so that event loops do not wait for one another.
     private let addresses: [NIOLockedValueBox<AddressTable>]
+    let time: SocketTime
 
-    init(_ limits: Limits) {
+    /// - Parameter time: The clock of the rates; the system's by default.
+    init(_ limits: Limits, time: SocketTime = SocketTime()) {
         self.limits = limits
+        self.time = time
         self.addresses = (0..<16).map { _ in NIOLockedValueBox(AddressTable(limits.perAddress)) }
     }
 
@@ -150,7 +153,7 @@ final class ConnectionPlace {
 
     func leave() {
         if self.isCounted { self.quota.leave() }
-        if let address = self.address { self.quota.leave(address, now: .now()) }
+        if let address = self.address { self.quota.leave(address, now: self.quota.time.now()) }
         self.isCounted = false
         self.address = nil
     }

@@ -7,7 +7,7 @@ import NIOCore
 protocol SilentConnection: AnyObject {
     /// The number of received bytes, which only grows.
     var bytesReceived: Int { get }
-    /// Whether something of the client's is in flight, so that it has a right to be silent.
+    /// Whether the server is at work for the client, so that it has a right to be silent.
     var isBusy: Bool { get }
     /// Its place in the order of silence.
     var placeOfSilence: SilenceOrder<any SilentConnection>.Place? { get set }
@@ -101,13 +101,15 @@ final class ConnectionShortage: Sendable {
     private let loops: [ServerLoop]
     /// Nil: none is closed.
     private let minimumSilence: TimeAmount?
+    private let time: SocketTime
     /// The time within which a connection that is being closed has ended, in nanoseconds.
     private static let closingTime: UInt64 = 1_000_000_000
     /// The time of the last request to close a connection, in nanoseconds.
     private let lastClosing = ManagedAtomic<UInt64>(0)
 
-    init(_ loops: [ServerLoop], minimumSilence: Duration?) {
+    init(_ loops: [ServerLoop], minimumSilence: Duration?, time: SocketTime) {
         self.loops = loops
+        self.time = time
         self.minimumSilence = minimumSilence.map { TimeAmount(clamping: $0) }
     }
 
@@ -124,7 +126,7 @@ final class ConnectionShortage: Sendable {
         guard count > 0 else { return }
         // Others may just be closing.
         let last = self.lastClosing.load(ordering: .relaxed)
-        guard NIODeadline.now().uptimeNanoseconds >= last + Self.closingTime else { return }
+        guard self.time.now().uptimeNanoseconds >= last + Self.closingTime else { return }
         for _ in 0..<count {
             guard self.makeRoom() else { return }
         }
@@ -137,7 +139,7 @@ final class ConnectionShortage: Sendable {
             guard let since = loop.silence.silentSince, since < longest?.since ?? .distantFuture else { continue }
             longest = (loop, since)
         }
-        let now = NIODeadline.now()
+        let now = self.time.now()
         guard let (loop, since) = longest, now - since >= minimum else { return false }
         self.lastClosing.store(now.uptimeNanoseconds, ordering: .relaxed)
         return loop.socketLoop.submit(

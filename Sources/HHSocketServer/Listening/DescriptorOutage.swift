@@ -13,12 +13,29 @@ import Musl
 import Darwin
 #endif
 
-/// Outages in which the process has no file descriptor left.
+/// Outages in which the process has hardly a file descriptor left.
 ///
-/// Some descriptors are kept for them. They are released to the process when none is left, because other code needs
-/// some to continue: on Linux, Dispatch ends the process if it cannot open files in `/proc` (see ``SweepClock``). Until
-/// the spare descriptors have been acquired again, no connection is accepted, which would take them.
+/// An outage begins before the last one is taken, because other code needs some to continue: on Linux, Dispatch ends
+/// the process if it cannot open files in `/proc` (see ``SweepClock``). So accepting, which takes most of them, stops
+/// while fewer than a margin are free. Others take descriptors too: the spare ones, which are kept for that, are then
+/// given to the process, and nothing is accepted until they have been acquired again and the margin is free.
 final class DescriptorOutage: Sendable {
+    /// The descriptors of the process, by default the system's.
+    struct Descriptors: Sendable {
+        /// The number that are kept.
+        var spares: Int
+        /// The number below which an outage begins.
+        var margin: Int
+        /// The number that may still be opened; nil if it is not known.
+        var free: @Sendable () -> Int? = { DescriptorLimit.free }
+
+        /// - Parameter limit: The number that the process may have.
+        init(limit: Int) {
+            self.spares = DescriptorLimit.spares(of: limit)
+            self.margin = DescriptorLimit.margin(of: limit)
+        }
+    }
+
     private struct State {
         var spares: [CInt] = []
         /// The time of the last line in the log.
@@ -30,38 +47,63 @@ final class DescriptorOutage: Sendable {
 
     /// The time for which no further outage is logged.
     private static let quietTime = TimeAmount.seconds(10)
+    /// The largest number of connections that are accepted in a turn of the event loop.
+    private static let maximumAcceptsInTurn = 64
 
-    private let count: Int
+    private let descriptors: Descriptors
     private let core: ServerCore
     private let state = NIOLockedValueBox(State())
     private let isUnderWayNow = ManagedAtomic(false)
+    /// The number of descriptors that were free when they were last counted, less those accepted since.
+    private let free = ManagedAtomic(Int.max)
     /// Called when one begins.
     private let begins: @Sendable () -> Void
 
-    init(core: ServerCore, spares: Int, begins: @escaping @Sendable () -> Void) {
+    init(core: ServerCore, _ descriptors: Descriptors, begins: @escaping @Sendable () -> Void) {
         self.core = core
-        self.count = spares
+        self.descriptors = descriptors
         self.begins = begins
-        self.state.withLockedValue { $0.spares = Self.take(spares) }
+        self.state.withLockedValue { self.acquire(&$0) }
+        self.count()
     }
 
     /// Whether nothing should be accepted now.
     var isUnderWay: Bool { self.isUnderWayNow.load(ordering: .relaxed) }
 
-    /// Checks whether one more descriptor is available, or whether an outage has ended. Any thread.
-    func look() {
-        guard self.hasEnded() else { return }
-        let isNone = self.state.withLockedValue { state in !state.isOver && !Self.mayTakeOne(state.spares.first) }
-        if isNone { self.begin("no file descriptor is left") }
+    /// The number of connections that one of `sockets` listening sockets may accept in a turn of its event loop: what
+    /// all of them accept before anyone looks is at most half of the margin.
+    func acceptsInTurn(sockets: Int) -> Int {
+        min(Self.maximumAcceptsInTurn, max(1, self.descriptors.margin / 2 / max(1, sockets)))
     }
 
-    /// A descriptor could not be acquired.
+    /// Records that connections have been accepted, and checks whether more may be. Any thread.
+    func accepted(_ count: Int) {
+        let free = self.free.load(ordering: .relaxed)
+        // It may be wrong by what others count at the same time, and is corrected before it matters.
+        if free < .max { self.free.wrappingDecrement(by: count, ordering: .relaxed) }
+        if free - count < self.descriptors.margin { self.look() }
+    }
+
+    /// Checks whether descriptors are available, or whether an outage has ended. Any thread.
+    func look() {
+        guard self.hasEnded(), self.count() < self.descriptors.margin else { return }
+        self.begin("hardly a file descriptor is left")
+    }
+
+    @discardableResult
+    private func count() -> Int {
+        let free = self.descriptors.free() ?? .max
+        self.free.store(free, ordering: .relaxed)
+        return free
+    }
+
+    /// A descriptor could not be acquired, or few are left.
     func begin(_ error: String) {
         let begins = self.state.withLockedValue { state in
             guard !state.isOver, !self.isUnderWay else { return false }
             self.isUnderWayNow.store(true, ordering: .relaxed)
             Self.give(&state.spares)
-            let now = NIODeadline.now()
+            let now = self.core.time.now()
             state.isAnnounced = state.announced.map { now - $0 >= Self.quietTime } ?? true
             if state.isAnnounced { state.announced = now }
             return true
@@ -82,16 +124,20 @@ final class DescriptorOutage: Sendable {
         )
     }
 
-    /// Whether it has ended: the spare descriptors have been acquired again, and there are more.
+    /// Whether it has ended: the spare descriptors have been acquired again, and the margin is free.
     func hasEnded() -> Bool {
         guard self.isUnderWay else { return true }
         let isAnnounced = self.state.withLockedValue { state in
-            guard !state.isOver, self.isUnderWay else { return false }
-            state.spares = Self.take(self.count)
-            guard state.spares.count == self.count, Self.mayTakeOne(state.spares.first) else {
+            guard !state.isOver, self.isUnderWay,
+                // Before any is acquired, so that there is no moment without one.
+                self.count() >= self.descriptors.spares + self.descriptors.margin
+            else { return false }
+            self.acquire(&state)
+            guard state.spares.count == self.descriptors.spares else {
                 Self.give(&state.spares)
                 return false
             }
+            self.count()
             self.isUnderWayNow.store(false, ordering: .relaxed)
             return state.isAnnounced
         }
@@ -109,28 +155,18 @@ final class DescriptorOutage: Sendable {
         }
     }
 
-    private static func take(_ count: Int) -> [CInt] {
-        var taken: [CInt] = []
-        while taken.count < count {
+    private func acquire(_ state: inout State) {
+        while state.spares.count < self.descriptors.spares {
             // A duplicate of the first, since opening a file takes longer.
-            let descriptor = taken.first.map { dup($0) } ?? open("/dev/null", O_RDONLY)
-            guard descriptor >= 0 else { break }
+            let descriptor = state.spares.first.map { dup($0) } ?? open("/dev/null", O_RDONLY)
+            guard descriptor >= 0 else { return }
             _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-            taken.append(descriptor)
+            state.spares.append(descriptor)
         }
-        return taken
     }
 
     private static func give(_ descriptors: inout [CInt]) {
         for descriptor in descriptors { close(descriptor) }
         descriptors = []
-    }
-
-    private static func mayTakeOne(_ spare: CInt?) -> Bool {
-        guard let spare else { return true }
-        let descriptor = dup(spare)
-        guard descriptor >= 0 else { return false }
-        close(descriptor)
-        return true
     }
 }

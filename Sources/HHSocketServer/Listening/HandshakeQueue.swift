@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The TLS handshakes of one event loop: those in progress, and the connections that wait for their turn. The time is
-/// passed in.
+/// The TLS handshakes of one event loop: those in progress, and the connections that wait for their turn, in which
+/// addresses take turns: one with many does not delay the others. The time is passed in.
 ///
 /// The scarce resource is the event loop's time, so a handshake counts only as long as its client keeps up: one that
 /// keeps the server waiting for ``patience`` takes no place from others, because otherwise a few hundred silent clients
@@ -18,9 +18,8 @@ struct HandshakeQueue<Element> {
     static var pause: TimeAmount { .milliseconds(5) }
 
     private let maximum: Int
-    private var waiting: [Number: Element] = [:]
-    /// The waiting connections, in order, including some that have left.
-    private var order = CircularBuffer<Number>()
+    private var waiting: [Number: (element: Element, place: UInt64)] = [:]
+    private var line = FairQueue<Number>()
     private var counting: Set<Number> = []
     /// The counted handshakes, in the order of their start, with its time; some entries may be over.
     private var begun = CircularBuffer<(number: Number, at: NIODeadline)>()
@@ -34,14 +33,14 @@ struct HandshakeQueue<Element> {
     }
 
     var waitingCount: Int { self.waiting.count }
-    var allWaiting: [Element] { Array(self.waiting.values) }
+    var allWaiting: [Element] { self.waiting.values.map(\.element) }
 
     /// The number of handshakes in progress that count.
     var countingCount: Int { self.counting.count }
 
     /// Adds a connection.
     ///
-    /// - Returns: Its handshake's number, if it may begin at once; nil if it must ``wait(_:)``.
+    /// - Returns: Its handshake's number, if it may begin at once; nil if it must ``wait(_:of:)``.
     mutating func enter(now: NIODeadline) -> Number? {
         guard self.waiting.isEmpty else { return nil }
         if now - self.starts.since >= Self.pause { self.starts = (now, 0) }
@@ -49,32 +48,28 @@ struct HandshakeQueue<Element> {
         return self.start(self.makeNumber(), now: now)
     }
 
-    mutating func wait(_ element: Element) -> Number {
+    /// - Parameter origin: The address of the client, or what else takes turns.
+    mutating func wait(_ element: Element, of origin: UInt64) -> Number {
         let number = self.makeNumber()
-        self.waiting[number] = element
-        self.order.append(number)
+        self.waiting[number] = (element, self.line.append(number, of: origin))
         return number
     }
 
     /// A handshake has ended, or a waiting connection has gone.
     mutating func leave(_ number: Number) {
-        guard self.waiting.removeValue(forKey: number) != nil else {
+        guard let waiting = self.waiting.removeValue(forKey: number) else {
             self.counting.remove(number)
             return
         }
-        guard self.order.count > 2 * self.waiting.count + 64 else { return }
-        self.order = CircularBuffer(self.order.filter { self.waiting[$0] != nil })
+        _ = self.line.withdraw(waiting.place)
     }
 
     /// The connection whose turn it is; nil if there is none.
     mutating func next(now: NIODeadline) -> (number: Number, element: Element)? {
-        while let number = self.order.first {
-            if self.waiting[number] != nil, !self.mayStart(now: now) { return nil }
-            self.order.removeFirst()
-            guard let element = self.waiting.removeValue(forKey: number) else { continue }
-            return (self.start(number, now: now), element)
-        }
-        return nil
+        guard !self.waiting.isEmpty, self.mayStart(now: now), let number = self.line.popFirst(),
+            let waiting = self.waiting.removeValue(forKey: number)
+        else { return nil }
+        return (self.start(number, now: now), waiting.element)
     }
 
     /// The time at which ``next(now:)`` should be called again, unless a handshake ends before; nil if none waits.

@@ -56,7 +56,9 @@ struct InheritedSocket {
         let address = withUnsafeMutablePointer(to: &storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { raw -> Endpoint? in
                 guard getsockname(descriptor, raw, &length) == 0 else { return nil }
-                switch CInt(raw.pointee.sa_family) {
+                // All addresses begin alike.
+                let family = raw.withMemoryRebound(to: sockaddr_un.self, capacity: 1) { $0.pointee.sun_family }
+                switch CInt(family) {
                 case AF_INET:
                     return raw.withMemoryRebound(to: sockaddr_in.self, capacity: 1) {
                         Self.endpoint(SocketAddress($0.pointee))

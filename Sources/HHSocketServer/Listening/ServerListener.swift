@@ -97,7 +97,8 @@ public struct ServerListener: Sendable {
     }
 
     /// - Parameters:
-    ///   - unixPath: The path of the socket in the file system; the system allows about 100 bytes.
+    ///   - unixPath: The path of the socket in the file system; the system allows 107 bytes on Linux, and 103 on
+    ///     Apple's.
     ///   - tls: TLS; nil, the default, for none.
     ///   - wireFormat: The layout of frames; the standard format by default.
     ///   - header: The values of the format's custom response fields, by name; none by default.

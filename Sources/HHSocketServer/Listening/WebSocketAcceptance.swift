@@ -46,6 +46,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private let core: ServerCore
     private let arrival: Arrival
     private let listener: Endpoint
+    /// The memory that a connection costs by itself, in bytes.
+    private let connectionCost: Int
     private let makeConnection: () -> ServerConnection
     /// On a shared port, where it already exists.
     private var connection: ServerConnection?
@@ -63,6 +65,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ core: ServerCore,
         _ arrival: Arrival,
         listener: Endpoint,
+        connectionCost: Int,
         _ makeConnection: @escaping () -> ServerConnection
     ) {
         self.settings = settings
@@ -70,6 +73,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.core = core
         self.arrival = arrival
         self.listener = listener
+        self.connectionCost = connectionCost
         self.makeConnection = makeConnection
         self.state = settings.sharesPort ? .undecided : .request
     }
@@ -84,7 +88,12 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         // A link after it has its own time limits.
         guard self.state == .request || !self.arrival.isAdmitted else { return }
         guard self.loop.draining == nil else { return context.channel.close(promise: nil) }
-        self.loop.addHandshake(on: context.channel)
+        self.loop.addHandshake(
+            on: context.channel,
+            self.connectionCost,
+            from: ClientAddress(self.arrival.address),
+            self.core
+        )
         self.limit(TimeAmount(clamping: self.settings.timeout))
     }
 
@@ -194,18 +203,19 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private func decide(_ head: OpeningRequestHead, _ context: ChannelHandlerContext) {
+        // First: a client that asks for no path of ours counts for its address, too.
+        guard self.identify(head, context) else { return context.close(promise: nil) }
         guard let route = self.settings.routes.first(where: { $0.rules.path == nil || $0.rules.path == head.path })
         else { return self.reject(.path, context) }
-        guard self.identify(head, context) else { return context.close(promise: nil) }
         let decision = route.rules.decide(head)
-        guard case .upgrade = decision, let authenticate = route.authenticate else {
+        guard case .upgrade = decision, let authenticate = route.authenticate, self.mayBeServed(by: route) else {
             return self.carryOut(decision, route, head, context)
         }
         self.state = .authenticating
         let rules = route.rules
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let eventLoop = context.eventLoop
-        self.authentication = self.core.authentications.begin(from: .init(context.remoteAddress)) {
+        self.authentication = self.core.authentications.begin(from: .init(self.arrival.address)) {
             let permission = await authenticate(WebSocketListening.Request(head)).permission
             var rules = rules
             rules.permission = { _ in permission }
@@ -215,6 +225,12 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             eventLoop.execute { bound.value.refuseAuthentication(route, head) }
         }
         if self.authentication == nil { self.refuseAuthentication(route, head) }
+    }
+
+    /// Whether the client is not sent away whoever it is: then it is not authenticated either. Where the route carries
+    /// frames, the connection sends it away by a go-away.
+    private func mayBeServed(by route: Route) -> Bool {
+        self.arrival.refusal == nil && (route.messages == nil || self.loop.draining == nil)
     }
 
     /// Too many authentications wait.
@@ -227,8 +243,9 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func wasAuthenticated(_ decision: OpeningDecision, _ route: Route, _ head: OpeningRequestHead) {
         guard self.state == .authenticating, let context = self.context else { return }
-        self.carryOut(decision, route, head, context)
+        // First: a link that receives the bytes which came early may suspend reading.
         self.setReading(true, context)
+        self.carryOut(decision, route, head, context)
     }
 
     private func carryOut(
@@ -243,7 +260,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
                 guard let messages = route.messages else {
                     return try self.carryFrames(agreement.deflate, route.compression, response, context)
                 }
-                guard self.arrival.refusal == nil, self.loop.draining == nil else {
+                guard self.mayBeServed(by: route) else {
                     return self.reject(Self.busy("The server takes no more connections.", retryAfter: 5), context)
                 }
                 var identity: String?
@@ -291,7 +308,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             deflate: deflate,
             compression: compression,
             buffers: self.loop.socketLoop.buffers,
-            receiveBuffers: self.loop.socketLoop.receiveBuffers
+            receiveBuffers: self.loop.socketLoop.receiveBuffers,
+            time: self.loop.time
         )
         try operations.addHandler(carriage, position: .after(self))
         if let connection = self.connection {
@@ -322,7 +340,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             // It has sent nothing, and is replaced now.
             connection.leavePipeline(operations)
         }
-        let session = MessageSession(route, agreement.deflate, self.loop, self.core)
+        let session = MessageSession(route, agreement.deflate, self.loop, self.core, cost: self.connectionCost)
         try operations.addHandler(session.link, position: .after(self))
         let address = self.arrival.address
         self.loop.socketLoop.enter {

@@ -53,31 +53,37 @@ public final class MetricsMiddleware: ServerMiddleware, RefusalObserver {
     ///   - type: Nil for one that no handler has.
     ///   - time: Nil where nothing ran.
     private func note(_ type: UInt32?, _ status: Status, _ time: TimeAmount?) {
-        let (timer, counter) = self.state.withLockedValue { state -> (Timer?, Counter) in
-            let counter = self.counter(type, status, &state)
-            return (time.map { _ in self.timer(type, &state) }, counter)
-        }
-        if let time { timer?.recordNanoseconds(time.nanoseconds) }
-        counter.increment()
+        if let time { self.timer(type).recordNanoseconds(time.nanoseconds) }
+        self.counter(type, status).increment()
     }
 
-    private func timer(_ type: UInt32?, _ state: inout State) -> Timer {
-        if let type, let timer = state.times[type] { return timer }
-        let isKnown = type != nil && state.times.count < Self.maximumKinds
+    // Metrics are made outside the lock: the factory is the application's. Of two that are made at the same time one is
+    // kept, as the factory gives equal ones.
+
+    private func timer(_ type: UInt32?) -> Timer {
+        let (found, isKnown) = self.state.withLockedValue { state in
+            (type.flatMap { state.times[$0] }, type != nil && state.times.count < Self.maximumKinds)
+        }
+        if let found { return found }
         let timer = Timer(
             label: "hhsocket.server.answer_time",
             dimensions: [("type", isKnown ? Self.name(type) : Self.otherName)],
             factory: self.factory
         )
-        if isKnown, let type { state.times[type] = timer }
-        return timer
+        guard isKnown, let type else { return timer }
+        return self.state.withLockedValue { state in
+            if state.times[type] == nil { state.times[type] = timer }
+            return state.times[type] ?? timer
+        }
     }
 
-    private func counter(_ type: UInt32?, _ status: Status, _ state: inout State) -> Counter {
+    private func counter(_ type: UInt32?, _ status: Status) -> Counter {
         let kind = Kind(type: type, status: status)
-        if let counter = state.answers[kind] { return counter }
-        let hasTypeRoom = type == nil || state.types.contains(type) || state.types.count < Self.maximumKinds
-        let isKnown = hasTypeRoom && state.answers.count < Self.maximumKinds
+        let (found, hasTypeRoom, isKnown) = self.state.withLockedValue { state in
+            let hasTypeRoom = type == nil || state.types.contains(type) || state.types.count < Self.maximumKinds
+            return (state.answers[kind], hasTypeRoom, hasTypeRoom && state.answers.count < Self.maximumKinds)
+        }
+        if let found { return found }
         let counter = Counter(
             label: "hhsocket.server.answers",
             dimensions: [
@@ -86,9 +92,11 @@ public final class MetricsMiddleware: ServerMiddleware, RefusalObserver {
             ],
             factory: self.factory
         )
-        if hasTypeRoom { state.types.insert(type) }
-        if isKnown { state.answers[kind] = counter }
-        return counter
+        return self.state.withLockedValue { state in
+            if hasTypeRoom { state.types.insert(type) }
+            if isKnown, state.answers[kind] == nil { state.answers[kind] = counter }
+            return state.answers[kind] ?? counter
+        }
     }
 
     private static func name(_ type: UInt32?) -> String { type.map { "\($0)" } ?? Self.otherName }

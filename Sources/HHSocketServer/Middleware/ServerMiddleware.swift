@@ -49,13 +49,13 @@ extension ServerMiddleware {
         _ next: Router.Handler,
         _ note: (Status, TimeAmount) -> Void
     ) async throws -> ByteBuffer {
-        let begun = NIODeadline.now()
+        let begun = context.session.now
         do {
             let answer = try await next(request, context)
-            note(.ok, .now() - begun)
+            note(.ok, context.session.now - begun)
             return answer
         } catch {
-            note(Status(answering: error), .now() - begun)
+            note(Status(answering: error), context.session.now - begun)
             throw error
         }
     }

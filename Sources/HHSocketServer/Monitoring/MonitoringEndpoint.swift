@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import Atomics
 public import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
@@ -26,9 +25,10 @@ public import ServiceLifecycle
 /// | `/livez` | 200, once each of the server's event loops has had a turn |
 ///
 /// It answers GET and HEAD, one request on a connection, on a thread of its own. It has neither TLS nor authentication:
-/// offer it only to a network whose hosts may know these numbers. At most 64 connections are open, each for 10 s.
+/// offer it only to a network whose hosts may know these numbers. At most 64 connections are open, each for 10 s; where
+/// there are more, the oldest one is closed whose request has not come.
 public final class MonitoringEndpoint: Service {
-    /// The largest number of connections; further ones are closed.
+    /// The largest number of connections; for a further one the oldest without a request is closed.
     static let maximumConnections = 64
     /// The time after which a connection is closed, whatever it waits for.
     static let connectionTimeout = TimeAmount.seconds(10)
@@ -120,20 +120,19 @@ public final class MonitoringEndpoint: Service {
     }
 
     private func bind(on group: MultiThreadedEventLoopGroup) async throws -> any Channel {
-        let open = ManagedAtomic(0)
+        let connections = NIOLoopBoundBox.makeBoxSendingValue(MonitoringConnections(), eventLoop: group.next())
         return try await ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 256)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            // A client may close its direction once it has sent its request.
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { [answers] channel in
-                guard open.loadThenWrappingIncrement(ordering: .relaxed) < Self.maximumConnections else {
-                    open.wrappingDecrement(ordering: .relaxed)
-                    return channel.close()
-                }
-                channel.closeFuture.whenComplete { _ in open.wrappingDecrement(ordering: .relaxed) }
-                return channel.eventLoop.makeCompletedFuture {
+                channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
                     try pipeline.configureHTTPServerPipeline(withErrorHandling: true)
-                    try pipeline.addHandler(MonitoringHandler(answers))
+                    let handler = MonitoringHandler(answers, channel, connections.value)
+                    guard connections.value.enter(handler) else { throw ChannelError.operationUnsupported }
+                    try pipeline.addHandler(handler)
                 }
             }
             .bind(host: self.endpoint.host, port: self.endpoint.port)
@@ -158,4 +157,25 @@ public final class MonitoringEndpoint: Service {
         try? await running.channel.close()
         try? await running.group.shutdownGracefully()
     }
+}
+
+/// The connections of an endpoint, on its event loop.
+final class MonitoringConnections {
+    /// In the order in which they came.
+    private var handlers: [MonitoringHandler] = []
+
+    /// Adds a connection, and closes the oldest whose request has not come if there are too many.
+    ///
+    /// - Returns: False if each of them is being answered.
+    func enter(_ handler: MonitoringHandler) -> Bool {
+        if self.handlers.count >= MonitoringEndpoint.maximumConnections {
+            guard let oldest = self.handlers.first(where: { !$0.isAnswered }) else { return false }
+            self.leave(oldest)
+            oldest.close()
+        }
+        self.handlers.append(handler)
+        return true
+    }
+
+    func leave(_ handler: MonitoringHandler) { self.handlers.removeAll { $0 === handler } }
 }

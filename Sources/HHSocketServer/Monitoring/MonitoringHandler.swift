@@ -10,12 +10,18 @@ final class MonitoringHandler: ChannelInboundHandler {
     private let answers: MonitoringAnswers
     /// Nil once it is being answered. What follows it is ignored.
     private var head: HTTPRequestHead?
-    private var isAnswered = false
+    private(set) var isAnswered = false
+    private let channel: any Channel
+    private let connections: MonitoringConnections
     private var timeout: Scheduled<Void>?
 
-    init(_ answers: MonitoringAnswers) {
+    init(_ answers: MonitoringAnswers, _ channel: any Channel, _ connections: MonitoringConnections) {
         self.answers = answers
+        self.channel = channel
+        self.connections = connections
     }
+
+    func close() { self.channel.close(promise: nil) }
 
     func handlerAdded(context: ChannelHandlerContext) {
         let channel = context.channel
@@ -24,9 +30,15 @@ final class MonitoringHandler: ChannelInboundHandler {
         }
     }
 
-    func channelInactive(context: ChannelHandlerContext) {
+    func handlerRemoved(context: ChannelHandlerContext) {
         self.timeout?.cancel()
-        context.fireChannelInactive()
+        self.connections.leave(self)
+    }
+
+    /// A client that has sent its request waits for the answer.
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .inputClosed? = event as? ChannelEvent, !self.isAnswered { context.close(promise: nil) }
+        context.fireUserInboundEventTriggered(event)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {

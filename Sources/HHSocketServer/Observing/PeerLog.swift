@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -9,8 +10,14 @@ final class PeerLog: Sendable {
     /// The largest length of a value, which the peer may choose.
     static let longestValue = 500
 
-    private let budget = NIOLockedValueBox(LogBudget(now: .now()))
+    private let time: SocketTime
+    private let budget: NIOLockedValueBox<LogBudget>
     private let thread = BlockingThreads(count: 1)
+
+    init(time: SocketTime = SocketTime()) {
+        self.time = time
+        self.budget = NIOLockedValueBox(LogBudget(now: time.now()))
+    }
 
     /// Stops accepting lines. Waiting ones are written.
     func end() { self.thread.shutdown() }
@@ -22,8 +29,8 @@ final class PeerLog: Sendable {
         by logger: Logger
     ) {
         guard logger.logLevel <= level else { return }
-        guard let suppressed = self.budget.withLockedValue({ $0.begin(now: .now()) }) else { return }
-        var metadata = metadata().mapValues { Logger.MetadataValue.string(Self.printable("\($0)")) }
+        guard let suppressed = self.budget.withLockedValue({ $0.begin(now: self.time.now()) }) else { return }
+        var metadata = metadata().mapValues { Logger.MetadataValue.printable($0) }
         if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
         self.thread.submit { [budget, metadata] in
             logger.log(level: level, message, metadata: metadata)
@@ -42,17 +49,23 @@ final class PeerLog: Sendable {
         self.thread.submit { logger.log(level: level, message, metadata: metadata) }
     }
 
-    /// The text on one line, limited in length.
+    /// The text on one line and in its own direction, limited in length.
     static func printable(_ text: String) -> String {
         var printable = ""
         for scalar in text.unicodeScalars.prefix(self.longestValue) {
             let isShown =
                 switch scalar.properties.generalCategory {
                 case .control, .lineSeparator, .paragraphSeparator: false
-                default: true
+                default: !scalar.properties.isBidiControl
                 }
             printable += isShown ? String(scalar) : scalar.escaped(asASCII: true)
         }
         return text.unicodeScalars.count > self.longestValue ? printable + "…" : printable
     }
+}
+
+extension Logger.MetadataValue {
+    /// A value that a peer may have chosen. Every such value of a log passes here: those of a call of the logger, and
+    /// those of a logger itself.
+    static func printable(_ value: some CustomStringConvertible) -> Self { .string(PeerLog.printable("\(value)")) }
 }

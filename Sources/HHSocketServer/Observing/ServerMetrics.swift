@@ -72,13 +72,15 @@ final class ServerMetrics: Sendable {
     }
 
     private func write() {
-        self.state.withLockedValue { state in
-            let now = self.loops.reduce(into: ServerStatistics()) { $0 += $1.counters.statistics }
-            for (path, counter) in self.counters {
-                let change = now[keyPath: path] - state.written[keyPath: path]
-                if change > 0 { counter.increment(by: change) }
-            }
-            state.written = now
+        let (before, now) = self.state.withLockedValue { state in
+            let before = state.written
+            state.written = self.loops.reduce(into: ServerStatistics()) { $0 += $1.counters.statistics }
+            return (before, state.written)
+        }
+        // Outside the lock: these are the application's objects.
+        for (path, counter) in self.counters {
+            let change = now[keyPath: path] - before[keyPath: path]
+            if change > 0 { counter.increment(by: change) }
         }
         self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
         for (gauge, loop) in zip(self.connectionsByLoop, self.loops) { gauge.record(loop.counters.connectionCount) }

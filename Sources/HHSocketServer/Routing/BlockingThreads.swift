@@ -28,6 +28,8 @@ final class BlockingThreads: Sendable {
 
     /// The number of pieces of work that wait for a thread.
     var waitingCount: Int { self.state.withLockedValue { $0.queue.count } }
+    /// Whether no work waits or is being done.
+    var isIdle: Bool { self.state.withLockedValue { $0.workers == 0 } }
 
     /// Runs `body` on a thread, when it is the turn of `owner`, such as a connection, and of `body` among its work.
     ///

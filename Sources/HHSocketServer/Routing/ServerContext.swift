@@ -23,6 +23,15 @@ public struct ServerContext: Sendable {
             self.idempotencyKey = idempotencyKey
         }
 
+        /// The memory of what the client sent beside the body, in bytes.
+        var memory: Int {
+            var memory = self.idempotencyKey.map { ConnectionCost.runningKey + $0.utf8.count } ?? 0
+            for (name, value) in self.metadata {
+                memory += name.utf8.count + value.utf8.count + 2 * ConnectionCost.metadataString
+            }
+            return memory
+        }
+
         var answerMetadata: [String: String] {
             get { self.lock.withLock { self.saidMetadata } }
             set { self.lock.withLock { self.saidMetadata = newValue } }

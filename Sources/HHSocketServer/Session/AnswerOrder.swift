@@ -21,6 +21,9 @@ struct AnswerOrder<Answer> {
     /// The number of answers that are held.
     private(set) var heldCount = 0
 
+    /// Whether the answer to this request may be sent at once.
+    func isNext(_ number: UInt64) -> Bool { number == self.first }
+
     /// Reserves the place of the next request.
     mutating func reserve() {
         self.places.append(.awaited)

@@ -23,7 +23,8 @@ public struct ConnectionPolicy: Sendable {
     /// messages is answered 403. ``ServerStatistics/connectionsRefusedByAdmission`` counts it.
     public var admit: (@Sendable (ConnectingClient) -> ConnectionAdmission)?
     /// Decides on a client's hello, before its token is checked. A refusal is the answer to hello, and nothing is
-    /// agreed on. Nil, the default: all clients are admitted.
+    /// agreed on; with ``/HHSocket/Status/noPermission`` the client is closed. Nil, the default: all clients are
+    /// admitted.
     public var admitHello: (@Sendable (ReceivedHello, ServerSession) -> Admission)?
     /// Called when a client has connected and is admitted, before its first request. Its identity is known if ``admit``
     /// returned one.

@@ -85,7 +85,7 @@ extension ServerConnection {
         var count = 0
         while let header = batch.soundHeader(ofType: type, in: serials) {
             count += 1
-            if count % Self.requestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
+            if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
             let request = ServerRequest(type: header.type, serial: header.serial, body: batch.takePayload(of: header))
             do {
                 let body: ByteBuffer? =
@@ -110,11 +110,6 @@ extension ServerConnection {
 
     /// The number of requests after which the duration of the turn is checked.
     static var requestsBetweenLooks: Int { 32 }
-
-    /// Leaves the remaining input for another turn if this one has lasted long enough.
-    func endTurnInTime(_ turn: inout Turn) {
-        if self.loop.turnIsOver(turn) { self.link.yield(in: &turn) }
-    }
 
     private func answer(
         _ header: FrameHeader,
@@ -177,7 +172,7 @@ extension ServerConnection {
         }
         self.finish(answer, context, run: number, in: &turn)
         self.hot.slowRequests &+= 1
-        if self.hot.slowRequests % Self.slowRequestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
+        if self.hot.slowRequests % Self.slowRequestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
     }
 
     /// The number of requests on the slow path after which the duration of the turn is checked.

@@ -52,7 +52,9 @@ struct HandlerRun: Sendable {
         var answer = self.emptyAnswer
         answer.status = kept.status
         // A server that streams has no other payload than its items.
-        answer.payload = self.exchange?.kind.serverStreams ?? false ? ByteBuffer() : kept.body
+        let isStatusOnly = self.exchange?.kind.serverStreams ?? false
+        if isStatusOnly, kept.body.readableBytes > 0 { self.logDroppedBody(kept) }
+        answer.payload = isStatusOnly ? ByteBuffer() : kept.body
         // Compressed here, because it is slow.
         if answer.payload.readableBytes > ServerConnection.largestBodyCompressedOnLoop,
             self.agreement?.has(.compression) == true
@@ -101,7 +103,7 @@ struct HandlerRun: Sendable {
 
     /// The request as its handler gets it, if it should.
     private func readableRequest() async throws(Refusal) -> ServerRequest {
-        if let deadline = self.context.deadline, deadline <= .now() {
+        if let deadline = self.context.deadline, deadline <= self.core.time.now() {
             throw Refusal(status: .deadlineExceeded, kind: .late)
         }
         guard self.isCompressed else { return self.request }
@@ -190,6 +192,15 @@ struct HandlerRun: Sendable {
             }
         }
         return KeptAnswer(status: status, body: body, metadata: self.context.answerMetadata)
+    }
+
+    private func logDroppedBody(_ answer: KeptAnswer) {
+        self.core.peerLog.write(
+            .warning,
+            "the body of a stream's end was dropped",
+            ["type": "\(self.request.type)", "status": "\(answer.status)", "bytes": "\(answer.body.readableBytes)"],
+            by: self.context.logger
+        )
     }
 
     static func log(_ error: any Error, _ request: ServerRequest, _ context: ServerContext, _ core: ServerCore) {

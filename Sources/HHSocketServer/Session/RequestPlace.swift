@@ -41,7 +41,7 @@ struct RequestPlace: Sendable {
     }
 
     /// Returns the start of the measurement; nil if the duration is not measured.
-    func begin() -> NIODeadline? { self.rules.limiter == nil ? nil : .now() }
+    func begin() -> NIODeadline? { self.rules.limiter == nil ? nil : self.account.now() }
 
     /// - Parameters:
     ///   - begun: The result of ``begin()``.
@@ -51,6 +51,6 @@ struct RequestPlace: Sendable {
         self.rules.inFlight?.finished()
         self.identity?.finished()
         guard let begun else { return }
-        self.rules.limiter?.finished(after: tellsOfTime ? .now() - begun : nil)
+        self.rules.limiter?.finished(after: tellsOfTime ? self.account.now() - begun : nil)
     }
 }

@@ -64,28 +64,22 @@ extension ServerConnection {
 
     /// Called from time to time.
     func checkTimeouts(in turn: inout Turn) {
-        guard self.hot.phase != .closed, let context = self.link.context else { return }
+        guard self.hot.phase != .closed, self.link.context != nil else { return }
         let now = turn.now
-        self.loop.silence.look(at: self, now: now)
         if self.hot.watching.hasReadSinceLook {
             self.hot.watching.hasReadSinceLook = false
             self.hot.watching.watch.received(0, partialBytes: 0, frames: true, now: now)
         }
+        self.loop.silence.look(at: self, now: now)
         self.checkHeldBytes(in: &turn)
         self.chargeControlFrames(in: &turn)
         guard self.hot.phase != .closed else { return }
         self.load.settle()
         self.noteProgress(now: now)
-        let inChannel = self.link.knownChannelBytes
-        let bytesTaken =
-            inChannel == 0
-            ? 0 : AcknowledgedBytes.count(of: context.channel) ?? self.link.traffic.bytesSent - inChannel
         let observation = SessionWatch.Observation(
-            partialBytes: self.link.unfinishedBytes,
-            waitingBytes: inChannel,
-            bytesTaken: bytesTaken,
-            isBusy: self.isBusy,
-            isReadingHeld: self.link.isReadingHeld || self.streams?.isReadingSuspended ?? false
+            self.link,
+            isBusy: self.hot.machine.inFlight > 0 || !(self.streams?.isIdle ?? true),
+            isReadingSuspended: self.streams?.isReadingSuspended ?? false
         )
         if let streams = self.streams, self.hot.phase == .open, !observation.isReadingHeld,
             streams.isStalled(self.listener.times, now: now)
@@ -220,7 +214,17 @@ extension ServerConnection {
 
 extension ServerConnection: SilentConnection {
     var bytesReceived: Int { self.link.traffic.bytesReceived }
-    var isBusy: Bool { self.hot.machine.inFlight > 0 || !(self.streams?.isIdle ?? true) }
+
+    /// The time after which a request in flight no longer spares a client that has sent nothing meanwhile, such as a
+    /// long poll.
+    static let longestPoll = TimeAmount.seconds(60)
+
+    /// Whether the server is at work for the client. A stream that waits for its client is none of that: otherwise a
+    /// client would spare itself by never giving credit.
+    var isBusy: Bool {
+        guard self.hot.machine.inFlight > self.streams?.waitingForClient ?? 0 else { return false }
+        return self.hot.watching.watch.silence(now: self.core.time.now()) < Self.longestPoll
+    }
 
     func closeForNewcomer(in turn: inout Turn) {
         if self.hot.phase == .open { self.evict(.silence, in: &turn) } else { self.kill() }

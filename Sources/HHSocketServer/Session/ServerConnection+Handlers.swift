@@ -14,6 +14,11 @@ extension ServerConnection {
         var isCompressed = false
         /// Whether a handler has its type.
         var hasHandler = false
+
+        /// The memory of a request in flight, in bytes.
+        var cost: Int {
+            ConnectionCost.request + self.frame.payload.storageCapacity + (self.extras?.memory ?? 0)
+        }
     }
 
     /// Returns the reason why a valid request is not begun; nil if it is begun. A request that is begun and
@@ -161,13 +166,6 @@ extension ServerConnection {
         if !isStream { self.answer(answer, run, in: &turn) }
         self.takeStatistics()
         self.finishIfDone(in: &turn)
-    }
-
-    /// Returns a copy of a body that is a slice of a read's buffer, which it would otherwise keep alive for as long as
-    /// its handler runs.
-    static func detached(_ body: ByteBuffer) -> ByteBuffer {
-        guard 2 * body.readableBytes < body.storageCapacity else { return body }
-        return body.withUnsafeReadableBytes { $0.isEmpty ? ByteBuffer() : ByteBuffer(bytes: $0) }
     }
 
     /// Returns the status for an error: nothing is sent of an error that has none, and all of it is logged.

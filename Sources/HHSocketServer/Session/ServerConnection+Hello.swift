@@ -85,6 +85,15 @@ extension ServerConnection {
         self.dismiss(notice, in: &turn)
     }
 
+    /// Closes a client whose token is refused, which needs another connection for another token. The answer to hello
+    /// says why.
+    private func dismissRefused(in turn: inout Turn) {
+        self.ends(.refused)
+        self.stopHandlers()
+        self.takeStatistics()
+        self.finish(within: Self.protocolErrorTime, in: &turn)
+    }
+
     private func greet(_ answer: HelloAnswer, in turn: inout Turn) {
         self.greeting.authentication = nil
         guard self.hot.phase == .open else { return }
@@ -98,6 +107,8 @@ extension ServerConnection {
             in: &turn
         )
         guard let agreement = answer.agreement else {
+            self.log("a client's hello is refused", "status \(answer.status)")
+            guard answer.status != .noPermission else { return self.dismissRefused(in: &turn) }
             // It may say hello again; if it must, the deadline for the first frame applies again.
             self.greeting.hasGreeted = false
             if self.core.hello.isRequired { self.hot.watching.watch.awaitFirstFrame(now: turn.now) }

@@ -30,7 +30,7 @@ extension ServerConnection {
             if self.hot.startedHere > 0, self.hot.machine.isAtLimit, self.link.yield(in: &turn) { continue }
             guard try self.receiveNext(&batch, in: &turn) else { return }
             count += 1
-            if count % Self.requestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
+            if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
         }
     }
 
@@ -107,15 +107,11 @@ extension ServerConnection {
         self.hot.watching.hasFrames = false
         self.account()
         // A new client is not punished for what others hold: those are being closed, and this client waits.
-        if partial >= Self.largestPartialWhenFull, self.core.ledger.isFull {
-            self.link.yield(for: Self.pauseWhenFull, in: &turn)
-        }
+        if self.core.ledger.delays(frameOf: partial) { self.link.yield(for: Self.pauseWhenNearlyFull, in: &turn) }
     }
 
-    /// The number of bytes that an arriving frame may have although the server holds as many as it may.
-    static var largestPartialWhenFull: Int { 64 << 10 }
-    /// The time for which nothing more of such a frame is read.
-    static var pauseWhenFull: TimeAmount { .milliseconds(50) }
+    /// The time for which nothing more is read of a frame that is read slowly.
+    private static var pauseWhenNearlyFull: TimeAmount { .milliseconds(50) }
 
     private func receive(_ frame: Frame, isCorrupt: Bool, in turn: inout Turn) {
         self.hot.watching.hasFrames = true
@@ -219,7 +215,7 @@ extension ServerConnection {
         in turn: inout Turn
     ) {
         // The buffer in which a large body arrived is charged to the link until the link has checked again.
-        if admission.isAsynchronous, arrival.length >= Self.largestPartialWhenFull { self.link.settleNow() }
+        if admission.isAsynchronous, arrival.length >= Ledger.largestPartialWhenNearlyFull { self.link.settleNow() }
         var place: RequestPlace?
         var kind: StreamKind?
         if case .stream(_, _, let streamKind) = route.handling { kind = streamKind }
@@ -230,8 +226,8 @@ extension ServerConnection {
         }
         var (arrival, cost) = (arrival, 0)
         if admission.isAsynchronous, refusal == nil {
-            arrival.frame.payload = Self.detached(arrival.frame.payload)
-            cost = ConnectionCost.request + arrival.frame.payload.storageCapacity
+            arrival.frame.payload = arrival.frame.payload.detached
+            cost = arrival.cost
         }
         switch self.hot.machine.admit(admission, bytes: cost, refusal: refusal) {
         case .answer(let status, let number):

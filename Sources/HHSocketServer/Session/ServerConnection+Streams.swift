@@ -371,7 +371,7 @@ extension ServerConnection {
             self.link.flushOnceWritten()
             return false
         }
-        if self.loop.turnIsOver(turn) {
+        if self.loop.socketLoop.turnIsOver(turn) {
             self.link.tellsOfRoom = false
             self.loop.socketLoop.afterOtherChannels(in: &turn) { turn in
                 guard self.hot.phase == .open, let streams = self.streams else { return }
@@ -388,6 +388,10 @@ extension ServerConnection {
 
     /// Charges what streams hold, and resumes or suspends reading.
     private func noteStreams(_ streams: ConnectionStreams, in turn: inout Turn) {
+        // Not after each turn: a client that reads takes them soon.
+        if streams.wantsRoom, !self.link.isWritable || self.link.knownChannelBytes > 0 {
+            streams.machine.detachWaiting()
+        }
         self.noteWaiting()
         self.account()
         guard self.hot.phase == .open, streams.isBehind != streams.isReadingSuspended else { return }

@@ -8,8 +8,9 @@ extension ServerConnection {
     ///
     /// - Parameter run: The request's number; nil: the frame answers none.
     func answer(_ frame: consuming Frame, _ run: UInt64?, in turn: inout Turn) {
-        guard let run, self.line.order != nil else { return self.emit(frame, in: &turn) }
-        self.line.payloadBytes += frame.payload.readableBytes
+        guard let run, let isNext = self.line.order?.isNext(run) else { return self.emit(frame, in: &turn) }
+        if !isNext { frame.payload = frame.payload.detached }
+        self.line.payloadBytes += frame.payload.storageCapacity
         self.emit(self.line.order?.answer(run, frame) ?? [], in: &turn)
         self.checkOrder(in: &turn)
     }
@@ -20,7 +21,7 @@ extension ServerConnection {
 
     func emit(_ held: [Frame], in turn: inout Turn) {
         for frame in held {
-            self.line.payloadBytes -= frame.payload.readableBytes
+            self.line.payloadBytes -= frame.payload.storageCapacity
             self.emit(frame, in: &turn)
         }
     }

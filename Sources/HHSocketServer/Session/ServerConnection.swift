@@ -64,7 +64,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     struct Line {
         /// The order of answers; nil if answers are sent as soon as they are ready.
         var order: AnswerOrder<Frame>?
-        /// The payloads of the answers that it holds, in bytes.
+        /// The memory of the payloads of the answers that it holds, in bytes.
         var payloadBytes = 0
 
         /// The cost of the waiting answers, in bytes. Places without a payload count too, including those of cancelled
@@ -137,7 +137,9 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// The unproductive frames that the client may still send.
     var unproductiveBucket: TokenBucket?
     /// The WebSocket that carries the frames, and the number of its pings and pongs that were taken from the bucket.
-    var carriage: WebSocketCarriage?
+    var carriage: WebSocketCarriage? {
+        didSet { self.carriage?.contextsChanged = { [load] in load.held($0) } }
+    }
     var chargedControlFrames = 0
     /// The requests that the client may still cancel; nil before the first, and if there is no limit.
     var cancels: TokenBucket?
@@ -185,7 +187,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         )
         self.completions = CompletionQueue(loop: loop.socketLoop)
         self.load = LedgerAccount(core.ledger, shard: loop.index, baseCost: listener.connectionCost)
-        let now = NIODeadline.now()
+        let now = core.time.now()
         self.hot = Hot(
             machine: SessionMachine(
                 maximumInFlight: limits.maximumInFlight(ofStranger: isStranger),

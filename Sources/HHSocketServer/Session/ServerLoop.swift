@@ -45,6 +45,7 @@ final class ServerLoop: Sendable {
     /// Its place among the event loops of the server.
     let index: Int
     let socketLoop: SocketLoop
+    let time: SocketTime
     let executor: SocketExecutor
     let counters = LoopCounters()
     /// Which connections have been silent longest.
@@ -55,13 +56,12 @@ final class ServerLoop: Sendable {
 
     /// The largest number of connections that are processed before the duration of the turn is checked.
     private static let sliceLength = 64
-    /// About how long a turn serves one connection, or passes through all: others of the event loop wait meanwhile.
-    private static let turnBudget = TimeAmount.milliseconds(1)
-    private static let leastTurnBudget = TimeAmount.microseconds(100)
 
-    init(index: Int, eventLoop: any EventLoop, logger: Logger, maximumHandshakes: Int) {
+    /// - Parameter time: The clock by which clients are judged.
+    init(index: Int, eventLoop: any EventLoop, logger: Logger, maximumHandshakes: Int, time: SocketTime) {
         self.index = index
-        self.socketLoop = SocketLoop(eventLoop: eventLoop, logger: logger)
+        self.time = time
+        self.socketLoop = SocketLoop(eventLoop: eventLoop, time: time, logger: logger)
         self.silence = LoopSilence(eventLoop)
         self.handshakes = LoopHandshakes(self.socketLoop, maximum: maximumHandshakes)
         self.executor = SocketExecutor(self.socketLoop)
@@ -82,18 +82,12 @@ final class ServerLoop: Sendable {
                 self.connections.value.broadcasts.append(Broadcast(number: number, pushes: pushes, promise: promise))
                 // Each connection gets one before the next.
                 guard self.connections.value.broadcasts.count == 1 else { return }
-                if self.turnIsOver(turn) { self.leaveBroadcasts(in: &turn) } else { self.broadcast(in: &turn) }
+                let isOver = self.socketLoop.turnIsOver(turn)
+                if isOver { self.leaveBroadcasts(in: &turn) } else { self.broadcast(in: &turn) }
             }
         )
         if !isSubmitted { promise.succeed(0) }
         return promise.futureResult
-    }
-
-    /// Returns whether a turn has lasted long enough. The more connections wait for another turn, the shorter it is, so
-    /// that clients with small requests do not wait long behind clients with many.
-    func turnIsOver(_ turn: borrowing Turn) -> Bool {
-        let share = Self.turnBudget.nanoseconds / Int64(1 + self.socketLoop.yieldingCount / 8)
-        return self.socketLoop.age(of: turn).nanoseconds >= max(share, Self.leastTurnBudget.nanoseconds)
     }
 
     /// Continues the broadcasts for a short time.
@@ -114,7 +108,7 @@ final class ServerLoop: Sendable {
             } else {
                 self.connections.value.broadcasts[0] = broadcast
             }
-            guard !self.turnIsOver(turn) else { break }
+            guard !self.socketLoop.turnIsOver(turn) else { break }
         }
         if !self.connections.value.broadcasts.isEmpty { self.leaveBroadcasts(in: &turn) }
     }
@@ -190,10 +184,18 @@ final class ServerLoop: Sendable {
     /// The shutdown's policy, once the server shuts down.
     var draining: ShutdownPolicy? { self.connections.value.draining }
 
-    func addHandshake(on channel: any Channel) {
-        let handshake = Handshake(channel)
+    /// Adds a connection that is not agreed on yet.
+    ///
+    /// - Parameters:
+    ///   - cost: The memory that is charged for it until it is removed, in bytes.
+    ///   - address: The client's, if it is known.
+    func addHandshake(on channel: any Channel, _ cost: Int, from address: ClientAddress?, _ core: ServerCore) {
+        self.removeHandshake(on: channel)
+        let account = LedgerAccount(core.ledger, shard: self.index, baseCost: cost)
+        account.open(from: address, holder: HandshakeEnd(channel))
+        let handshake = Handshake(channel, account)
         self.connections.value.handshakes[ObjectIdentifier(channel)] = handshake
-        self.silence.add(handshake, now: .now())
+        self.silence.add(handshake, now: self.time.now())
     }
 
     func removeHandshake(on channel: any Channel) {
@@ -201,6 +203,7 @@ final class ServerLoop: Sendable {
             return
         }
         self.silence.remove(handshake)
+        handshake.account.close()
     }
 
     /// Nothing is in flight on them.
@@ -213,7 +216,7 @@ final class ServerLoop: Sendable {
         // Earlier broadcasts are not meant for it.
         connection.lastBroadcast = self.connections.value.lastBroadcast
         self.connections.value.open.append(connection)
-        self.silence.add(connection, now: .now())
+        self.silence.add(connection, now: self.time.now())
         self.counters.connectionBegan()
     }
 
@@ -223,7 +226,7 @@ final class ServerLoop: Sendable {
 
     func add(_ session: MessageSession) {
         self.connections.value.messages.append(session)
-        self.silence.add(session, now: .now())
+        self.silence.add(session, now: self.time.now())
         self.counters.connectionBegan()
     }
 
@@ -271,7 +274,7 @@ final class ServerLoop: Sendable {
                 .slice(before: messagesPlace, count: Self.sliceLength)
             for session in sessions { session.checkTimeouts(in: &turn) }
             (place, messagesPlace) = (next, nextMessages)
-            guard !self.turnIsOver(turn) else { break }
+            guard !self.socketLoop.turnIsOver(turn) else { break }
         }
         guard place > 0 || messagesPlace > 0, !self.connections.value.isOver else { return self.counters.endSweep() }
         self.socketLoop.afterOtherChannels(in: &turn) { [place, messagesPlace] in
@@ -280,16 +283,29 @@ final class ServerLoop: Sendable {
     }
 }
 
+/// Closes a channel on which something is being agreed on.
+private final class HandshakeEnd: LedgerHolder {
+    private let channel: any Channel
+
+    init(_ channel: any Channel) {
+        self.channel = channel
+    }
+
+    func evict() { self.channel.close(promise: nil) }
+}
+
 /// A channel on which TLS or a WebSocket is being agreed on.
 private final class Handshake: SilentConnection {
     private let channel: any Channel
+    let account: LedgerAccount
     var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
     // It has a short time in any case.
     let bytesReceived = 0
     let isBusy = false
 
-    init(_ channel: any Channel) {
+    init(_ channel: any Channel, _ account: LedgerAccount) {
         self.channel = channel
+        self.account = account
     }
 
     func close() { self.channel.close(promise: nil) }

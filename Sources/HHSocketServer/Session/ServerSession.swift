@@ -34,6 +34,8 @@ public final class ServerSession: Sendable {
     private let baseLogger: Logger
     private let registry: SessionRegistry
     let peerLog: PeerLog
+    /// The time by which the client is judged.
+    var now: NIODeadline { self.account.now() }
     private let account: LedgerAccount
     private let connection: NIOLoopBoundBox<ServerConnection?>
     private let state = NIOLockedValueBox(State())
@@ -63,12 +65,13 @@ public final class ServerSession: Sendable {
 
     var eventLoop: any EventLoop { self.loop.eventLoop }
 
-    /// The server's logger, with the connection's number as metadata.
+    /// The server's logger, with the connection's number, the client's address and its identity as metadata. Characters
+    /// of these that would end a line, or change how it is shown, are escaped.
     public var logger: Logger {
         var logger = self.baseLogger
         logger[metadataKey: "connection"] = "\(self.id)"
-        if let address = self.remoteAddress { logger[metadataKey: "remote"] = "\(address)" }
-        if let identity = self.identity { logger[metadataKey: "identity"] = "\(identity)" }
+        if let address = self.remoteAddress { logger[metadataKey: "remote"] = .printable(address) }
+        if let identity = self.identity { logger[metadataKey: "identity"] = .printable(identity) }
         return logger
     }
 
@@ -97,7 +100,7 @@ public final class ServerSession: Sendable {
     /// - Parameter identity: Nil removes the identity, for example after signing out.
     public func authenticate(as identity: String?) {
         let registry = self.registry
-        let (isChanged, dismissed): (Bool, ServerSession?) = self.state.withLockedValue { state in
+        let (isChanged, dismissed): (Bool, (any IdentifiedConnection)?) = self.state.withLockedValue { state in
             guard state.isOpen, state.identity != identity else { return (false, nil) }
             // Inside the lock, so that the registry matches the last call.
             if let old = state.identity { registry.remove(self, old) }
@@ -107,7 +110,7 @@ public final class ServerSession: Sendable {
             self.account.setIdentity(identity)
             return (true, addition?.dismissed)
         }
-        dismissed?.onLoop { $0.evict(.tooManySessions, in: &$1) }
+        dismissed?.dismiss()
         if isChanged { self.onLoop { $0.updateStanding(in: &$1) } }
     }
 
@@ -193,6 +196,10 @@ public final class ServerSession: Sendable {
         withExtendedLifetime(storage) {}
         self.connection.value = nil
     }
+}
+
+extension ServerSession: IdentifiedConnection {
+    func dismiss() { self.onLoop { $0.evict(.tooManySessions, in: &$1) } }
 }
 
 extension ServerSession: LedgerHolder {

@@ -2,10 +2,17 @@
 import Atomics
 import NIOConcurrencyHelpers
 
+/// A connection that belongs to an identity, whatever it carries.
+protocol IdentifiedConnection: AnyObject, Sendable {
+    var id: UInt64 { get }
+    /// Closes the connection, soon, because its identity has too many. Any thread.
+    func dismiss()
+}
+
 /// Which connections are whose.
 final class SessionRegistry: Sendable {
     private struct Client {
-        var sessions: [UInt64: ServerSession] = [:]
+        var sessions: [UInt64: any IdentifiedConnection] = [:]
         let load: IdentityLoad?
     }
 
@@ -13,8 +20,8 @@ final class SessionRegistry: Sendable {
     struct Addition {
         /// The requests of the identity; nil if they are not counted.
         var load: IdentityLoad?
-        /// The session that has to be closed, because there are too many.
-        var dismissed: ServerSession?
+        /// The connection that has to be closed, because there are too many.
+        var dismissed: (any IdentifiedConnection)?
     }
 
     private let maximumSessions: Int?
@@ -34,15 +41,15 @@ final class SessionRegistry: Sendable {
         self.shards.shard(of: identity)
     }
 
-    /// Adds a session. If its identity then has too many, the oldest is removed.
-    func add(_ session: ServerSession, _ identity: String) -> Addition {
+    /// Adds a connection. If its identity then has too many, the oldest is removed.
+    func add(_ session: any IdentifiedConnection, _ identity: String) -> Addition {
         self.shard(of: identity).withLockedValue { clients in
             var client =
                 clients.removeValue(forKey: identity)
                 ?? Client(load: self.maximumInFlight.map { IdentityLoad(identity, maximum: $0, registry: self) })
             client.load?.isOrphaned = false
             client.sessions[session.id] = session
-            var dismissed: ServerSession?
+            var dismissed: (any IdentifiedConnection)?
             if let maximum = self.maximumSessions, client.sessions.count > maximum,
                 let oldest = client.sessions.keys.min()
             {
@@ -53,7 +60,7 @@ final class SessionRegistry: Sendable {
         }
     }
 
-    func remove(_ session: ServerSession, _ identity: String) {
+    func remove(_ session: any IdentifiedConnection, _ identity: String) {
         self.shard(of: identity).withLockedValue { clients in
             clients[identity]?.sessions[session.id] = nil
             self.forget(identity, &clients)
@@ -73,9 +80,10 @@ final class SessionRegistry: Sendable {
         if client.load?.hasRequests != true { clients[identity] = nil }
     }
 
-    /// Returns the sessions in the order in which they were added.
+    /// Returns the connections that carry frames, in the order in which they were added.
     func sessions(of identity: String) -> [ServerSession] {
         self.shard(of: identity).withLockedValue { Array(($0[identity]?.sessions ?? [:]).values) }
+            .compactMap { $0 as? ServerSession }
             .sorted { $0.id < $1.id }
     }
 }

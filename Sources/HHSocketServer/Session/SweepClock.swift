@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
 import NIOConcurrencyHelpers
+import NIOCore
 import NIOPosix
 
 /// Makes event loops check their connections periodically, from a dedicated thread.
@@ -11,22 +13,59 @@ import NIOPosix
 final class SweepClock: Sendable {
     private let threads = NIOThreadPool(numberOfThreads: 1)
     private let isOver = ConditionLock(value: false)
+    private let interval: TimeAmount
+    private let time: SocketTime
+    /// The next sweep, where the time is not the system's.
+    private let alarm = NIOLockedValueBox<(next: TimeAlarm?, isOver: Bool)>((nil, false))
+    private let loops: [ServerLoop]
+    private let sweep: @Sendable () -> Void
 
     /// - Parameters:
     ///   - loops: Notified until ``end()``.
     ///   - others: Called as often, on the clock's thread.
-    init(_ loops: [ServerLoop], every interval: Double, others: @escaping @Sendable () -> Void) {
+    init(
+        _ loops: [ServerLoop],
+        every interval: TimeAmount,
+        time: SocketTime,
+        others: @escaping @Sendable () -> Void
+    ) {
+        self.loops = loops
+        self.interval = interval
+        self.time = time
+        self.sweep = {
+            for loop in loops { loop.sweepIsDue() }
+            others()
+        }
+        if time.isSystem { self.start() } else { self.setAlarm() }
+    }
+
+    private func start() {
         self.threads.start()
-        self.threads.submit { [isOver] _ in
-            while !isOver.lock(whenValue: true, timeoutSeconds: interval) {
-                for loop in loops { loop.sweepIsDue() }
-                others()
-            }
+        self.threads.submit { [isOver, sweep, interval] _ in
+            let seconds = Double(interval.nanoseconds) / 1e9
+            while !isOver.lock(whenValue: true, timeoutSeconds: seconds) { sweep() }
             isOver.unlock()
         }
     }
 
+    private func setAlarm() {
+        self.alarm.withLockedValue { alarm in
+            guard !alarm.isOver else { return }
+            alarm.next = self.time.alarm(in: self.interval) { [weak self] in
+                guard let self else { return }
+                self.sweep()
+                // The time passes after the sweep, not during it.
+                for loop in self.loops { await loop.socketLoop.settle() }
+                self.setAlarm()
+            }
+        }
+    }
+
     func end() {
+        self.alarm.withLockedValue { alarm in
+            alarm.next?.cancel()
+            alarm = (nil, true)
+        }
         self.isOver.lock()
         self.isOver.unlock(withValue: true)
         self.threads.shutdownGracefully { _ in }

@@ -70,7 +70,7 @@ final class ConnectionStreams {
     // MARK: What is held
 
     /// The memory that they hold, in bytes.
-    var cost: Int { Int(clamping: self.machine.heldBytes) + self.machine.waitingBytes }
+    var cost: Int { Int(clamping: self.machine.heldMemory) + self.machine.waitingBytes }
 
     /// Whether nothing would change if they were tended.
     var isQuiet: Bool {
@@ -82,6 +82,11 @@ final class ConnectionStreams {
 
     /// The number of bytes of answers and pushes that may wait before nothing more is read, as for a link.
     private static var maximumPlainBytes: Int { 1 << 20 }
+
+    /// The number of streams whose handlers wait for the client.
+    var waitingForClient: Int {
+        self.runs.values.count { self.parties[$0]?.waitsForClient ?? false }
+    }
 
     /// Whether the client should take its answers before it sends more requests.
     var isBehind: Bool { self.machine.waitingPlainBytes >= Self.maximumPlainBytes }

@@ -14,6 +14,8 @@ final class StreamExchange: StreamParty, Sendable {
     private struct Outgoing {
         var payload: ByteBuffer
         var isCompressed: Bool
+        /// The number of bytes that are charged for it until the connection takes it.
+        var charge = 0
         /// The task that waits until the next item may follow.
         var sender: Sender?
     }
@@ -99,6 +101,13 @@ final class StreamExchange: StreamParty, Sendable {
 
     /// Whether the stream is over.
     var isOver: Bool { self.state.withLockedValue { $0.end != nil } }
+
+    var waitsForClient: Bool {
+        self.state.withLockedValue { state in
+            state.hasHandlerReturned || state.reader != nil || state.held != nil
+                || state.outbox.contains { $0.sender != nil }
+        }
+    }
 
     // MARK: The handler reads
 
@@ -216,7 +225,7 @@ final class StreamExchange: StreamParty, Sendable {
     // MARK: The handler sends
 
     private enum Offer {
-        case taken(needsVisit: Bool)
+        case taken(needsVisit: Bool, charge: Int)
         /// The item waits in the outbox, and its sender is to wait, too.
         case wait(ticket: UInt64)
         case over
@@ -232,11 +241,12 @@ final class StreamExchange: StreamParty, Sendable {
         }
         let (payload, isCompressed) = mayCompress ? self.compressed(body) : (body, false)
         switch self.offer(payload, isCompressed) {
-        case .taken(let needsVisit):
+        case .taken(let needsVisit, let charge):
+            if charge > 0 { self.load.held(charge) }
             if needsVisit { self.requestVisit() }
         case .over: throw CancellationError()
         case .wait(let ticket):
-            guard await self.wait(with: ticket, payload, isCompressed) else { throw CancellationError() }
+            guard await self.wait(with: ticket, payload.detached, isCompressed) else { throw CancellationError() }
         }
     }
 
@@ -258,9 +268,11 @@ final class StreamExchange: StreamParty, Sendable {
                 return .wait(ticket: state.lastTicket)
             }
             state.allowance -= cost
-            state.outbox.append(Outgoing(payload: payload, isCompressed: isCompressed))
+            // The visit takes small ones soon.
+            let charge = Self.charge(for: payload)
+            state.outbox.append(Outgoing(payload: payload, isCompressed: isCompressed, charge: charge))
             defer { state.isVisitDue = true }
-            return .taken(needsVisit: !state.isVisitDue)
+            return .taken(needsVisit: !state.isVisitDue, charge: charge)
         }
     }
 
@@ -273,18 +285,25 @@ final class StreamExchange: StreamParty, Sendable {
         await withTaskCancellationHandler {
             await withUnsafeContinuation { (continuation: UnsafeContinuation<Bool, Never>) in
                 enum Step { case refuse, visit, none }
+                // It may wait as long as the client likes.
+                let charge = payload.storageCapacity
+                self.load.held(charge)
                 let step: Step = self.state.withLockedValue { state in
                     // A cancellation from now on finds the sender.
                     guard state.end == nil, !Task.isCancelled else { return .refuse }
                     let sender = Sender(ticket: ticket, continuation: continuation)
-                    state.outbox.append(Outgoing(payload: payload, isCompressed: isCompressed, sender: sender))
+                    state.outbox.append(
+                        Outgoing(payload: payload, isCompressed: isCompressed, charge: charge, sender: sender)
+                    )
                     // A blocked exchange is visited when it is unblocked.
                     guard !state.isBlocked, !state.isVisitDue else { return .none }
                     state.isVisitDue = true
                     return .visit
                 }
                 switch step {
-                case .refuse: continuation.resume(returning: false)
+                case .refuse:
+                    self.load.held(-charge)
+                    continuation.resume(returning: false)
                 case .visit: self.requestVisit()
                 case .none: break
                 }
@@ -296,13 +315,15 @@ final class StreamExchange: StreamParty, Sendable {
 
     /// Withdraws the item of a cancelled sender, if the connection has not taken it.
     private func withdraw(_ ticket: UInt64) {
-        let sender: Sender? = self.state.withLockedValue { state in
-            if state.held?.ticket == ticket { return state.held.take() }
+        let (sender, charge): (Sender?, Int) = self.state.withLockedValue { state in
+            if state.held?.ticket == ticket { return (state.held.take(), 0) }
             if let index = state.outbox.firstIndex(where: { $0.sender?.ticket == ticket }) {
-                return state.outbox.remove(at: index).sender
+                let item = state.outbox.remove(at: index)
+                return (item.sender, item.charge)
             }
-            return nil
+            return (nil, 0)
         }
+        if charge > 0 { self.load.held(-charge) }
         sender?.continuation.resume(returning: false)
     }
 
@@ -339,7 +360,9 @@ final class StreamExchange: StreamParty, Sendable {
         }
         if taken != ItemReceipt() { machine.took(self.id, taken, now: now) }
         var held: Sender?
+        var charge = 0
         while !isBlocked, let item = outbox.popFirst() {
+            charge += item.charge
             switch machine.send(self.id, item.payload, isCompressed: item.isCompressed) {
             case .goOn:
                 item.sender?.continuation.resume(returning: true)
@@ -352,6 +375,8 @@ final class StreamExchange: StreamParty, Sendable {
                 item.sender?.continuation.resume(returning: false)
             }
         }
+        // The connection charges them from now on.
+        if charge > 0 { self.load.held(-charge) }
         self.leave(outbox, held, isBlocked: isBlocked, allowance: machine.allowance(self.id))
     }
 
@@ -392,6 +417,11 @@ final class StreamExchange: StreamParty, Sendable {
         }
         reader?.resume()
         held?.continuation.resume(returning: false)
+        let charge = outbox.reduce(0) { $0 + $1.charge }
+        if charge > 0 { self.load.held(-charge) }
         for item in outbox { item.sender?.continuation.resume(returning: false) }
     }
+
+    /// Charges memory that the handler holds for the stream, or releases it.
+    func hold(_ change: Int) { self.load.held(change) }
 }

@@ -33,6 +33,8 @@ struct StreamInbox: Sendable {
     /// The number of entries that were taken.
     private var taken = 0
     private var chunks: [ByteBuffer] = []
+    /// The chunk of the item that was taken last.
+    private var firstChunk = 0
 
     var isEmpty: Bool { self.taken == self.entries.count }
 
@@ -44,7 +46,7 @@ struct StreamInbox: Sendable {
     private mutating func kept(_ body: ByteBuffer) -> Body {
         let length = body.readableBytes
         guard length > 0 else { return .own(ByteBuffer()) }
-        guard 2 * length < body.storageCapacity, length < Self.chunkSize else { return .own(body) }
+        guard 2 * length < body.storageCapacity, length < Self.chunkSize else { return .own(body.detached) }
         if self.chunks.last.map({ $0.writerIndex + length > Self.chunkSize }) ?? true {
             self.chunks.append(ByteBuffer())
         }
@@ -63,7 +65,7 @@ struct StreamInbox: Sendable {
             switch entry.body {
             case .own(let body): body
             case .gathered(let chunk, let start, let length):
-                self.chunks[chunk].getSlice(at: start, length: length) ?? ByteBuffer()
+                self.takeSlice(of: chunk, at: start, length)
             }
         if self.isEmpty {
             self = StreamInbox()
@@ -72,5 +74,14 @@ struct StreamInbox: Sendable {
             self.entries[self.taken - 1].body = .own(ByteBuffer())
         }
         return Item(body: body, isCompressed: entry.isCompressed, receipt: entry.receipt)
+    }
+
+    /// Takes an item of a chunk; the chunks before it have none that was not taken.
+    private mutating func takeSlice(of chunk: Int, at start: Int, _ length: Int) -> ByteBuffer {
+        while self.firstChunk < chunk {
+            self.chunks[self.firstChunk] = ByteBuffer()
+            self.firstChunk += 1
+        }
+        return self.chunks[chunk].getSlice(at: start, length: length) ?? ByteBuffer()
     }
 }

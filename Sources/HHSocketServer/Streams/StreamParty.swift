@@ -8,6 +8,8 @@ protocol StreamParty: AnyObject {
     var serial: UInt32 { get }
     /// The number of the run of its handler.
     var run: UInt64 { get }
+    /// Whether nothing goes on until the client sends items, or takes those that it was sent.
+    var waitsForClient: Bool { get }
 
     /// Called when items are complete.
     func received(_ items: [StreamItem])

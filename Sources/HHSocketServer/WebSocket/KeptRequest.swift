@@ -28,6 +28,9 @@ struct KeptRequest: Sendable {
         self.text = text
     }
 
+    /// The memory that it keeps, in bytes.
+    var memory: Int { self.text.utf8.count + ConnectionCost.metadataString }
+
     var request: WebSocketListening.Request {
         let lines = self.text.utf8.split(separator: Self.end, omittingEmptySubsequences: false)
         return WebSocketListening.Request(

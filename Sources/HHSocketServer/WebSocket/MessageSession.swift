@@ -15,9 +15,12 @@ final class MessageSession: LinkHost {
     private var task: Task<Void, Never>?
     /// The reason why the connection ends, once it does.
     private var closeReason: ServerCloseReason?
-    /// The traffic that was seen last, and when it changed.
+    private var watch: SessionWatch
+    /// The traffic at the last check, and the number of messages in it.
     private var seen = Traffic()
-    private var changedAt = NIODeadline.now()
+    private var seenMessages = 0
+    /// The time of the last check at which bytes had been sent: a client that only listens is not idle.
+    private var sentAt: NIODeadline
     var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
     /// The pings and pongs that the client may still send, and the number that was already charged to it.
     private var controlBucket: TokenBucket?
@@ -29,16 +32,21 @@ final class MessageSession: LinkHost {
         weak var session: MessageSession?
     }
 
+    /// - Parameter cost: The memory that the connection costs by itself, in bytes.
     init(
         _ route: WebSocketRoute,
         _ deflate: DeflateAgreement?,
         _ loop: ServerLoop,
-        _ core: ServerCore
+        _ core: ServerCore,
+        cost: Int
     ) {
         self.route = route
         self.loop = loop
         self.core = core
-        self.controlBucket = core.limits.unproductiveFrameRate.map { TokenBucket($0, now: .now()) }
+        let now = core.time.now()
+        self.watch = SessionWatch(now: now)
+        self.sentAt = now
+        self.controlBucket = core.limits.unproductiveFrameRate.map { TokenBucket($0, now: now) }
         var limits = WebSocketLimits()
         limits.maximumMessageLength = route.options.maximumMessageLength
         limits.maximumFragments = route.options.maximumFragments
@@ -56,7 +64,7 @@ final class MessageSession: LinkHost {
         )
         self.link = link
         let place = Place()
-        self.load = LedgerAccount(core.ledger, shard: loop.index, baseCost: ConnectionCost.plain)
+        self.load = LedgerAccount(core.ledger, shard: loop.index, baseCost: cost)
         self.inbox = WebSocketInbox(account: self.load) {
             loop.socketLoop.submit(
                 .closure { turn in
@@ -86,6 +94,7 @@ final class MessageSession: LinkHost {
             settings.makeBeat = { WebSocketUnit(.ping, try heartbeat.beat(limit: 125)) }
         }
         settings.readsOnlyWhileWritable = true
+        settings.sharesTurns = true
         settings.sharesReceiveBuffers = true
         settings.outputLimit = 1 << 20
         settings.gathersPieces = true
@@ -116,7 +125,12 @@ final class MessageSession: LinkHost {
         )
         self.connection = connection
         self.load.open(from: ClientAddress(address), holder: connection)
+        self.load.held(connection.kept.memory)
         self.link.charge(to: self.load)
+        if let identity {
+            self.load.setIdentity(identity)
+            self.core.registry.add(connection, identity).dismissed?.dismiss()
+        }
         let delivery: WebSocketPeer.Delivery
         switch self.route.handler {
         case .task: delivery = .inbox(self.inbox)
@@ -215,6 +229,14 @@ final class MessageSession: LinkHost {
         self.link.kill()
     }
 
+    /// The client's identity has too many connections.
+    func dismiss(in turn: inout Turn) {
+        guard self.link.phase == .open else { return }
+        self.loop.counters.count(\.sessionsDismissed)
+        let reason = "there are too many connections of this identity"
+        self.close(WebSocketClose(code: 1_008, reason: reason), .limit, in: &turn)
+    }
+
     /// Called from time to time.
     func checkTimeouts(in turn: inout Turn) {
         self.link.settleNow()
@@ -224,29 +246,62 @@ final class MessageSession: LinkHost {
             self.loop.counters.count(\.frameFloods)
             return self.close(WebSocketClose(code: 1_008, reason: "there are too many pings"), in: &turn)
         }
+        self.noteTraffic(now: turn.now)
+        let times = SessionWatch.Times(self.core.limits)
+        let observation = SessionWatch.Observation(
+            self.link,
+            isBusy: times.idle.map { turn.now - self.sentAt < $0 } ?? true,
+            // Messages that wait for our own handler do not wait for the client.
+            isReadingSuspended: self.inbox.isFull || self.link.hasLeftUnits
+        )
+        if observation.isReadingHeld { self.load.progressed(at: turn.now) }
+        guard self.link.phase == .open,
+            let verdict = self.watch.verdict(observation, times, now: turn.now)
+        else { return }
+        self.evict(verdict, in: &turn)
+    }
+
+    /// Reports the traffic since the last check to the watch and to the ledger.
+    private func noteTraffic(now: NIODeadline) {
         let traffic = self.link.traffic
-        if traffic.bytesReceived != self.seen.bytesReceived || traffic.bytesSent != self.seen.bytesSent
-            || self.link.isReadingHeld
-        {
-            self.seen = traffic
-            self.changedAt = turn.now
-            self.load.progressed(at: turn.now)
-            return
-        }
-        let limits = self.core.limits
-        let silence = Duration(turn.now - self.changedAt)
-        // Messages that wait for our own handler do not wait for the client.
-        let isStalled = self.link.unfinishedBytes > 0 && !self.inbox.isFull
-        if let limit = limits.readStallTimeout, isStalled, silence >= limit {
-            self.loop.counters.count(\.readStalls)
-            self.close(
-                WebSocketClose(code: 1_008, reason: "a message has made no progress for \(limit)"),
-                .tooSlow,
-                in: &turn
+        let hasReceived = traffic.bytesReceived != self.seen.bytesReceived
+        let hasSent = traffic.bytesSent != self.seen.bytesSent
+        // A ping within a message does not complete it.
+        let messages = traffic.framesReceived - (self.peer?.controlFrames ?? 0)
+        if hasReceived {
+            self.watch.received(
+                traffic.bytesReceived - self.seen.bytesReceived,
+                partialBytes: self.link.unfinishedBytes,
+                frames: messages != self.seenMessages,
+                now: now
             )
-        } else if let limit = limits.idleTimeout, silence >= limit {
+        }
+        // It was whole, and has been taken now.
+        if !hasReceived, self.link.unfinishedBytes == 0 { self.watch.frameWasGivenUp() }
+        if hasSent { self.sentAt = now }
+        if hasReceived || hasSent { self.load.progressed(at: now) }
+        self.seen = traffic
+        self.seenMessages = messages
+    }
+
+    private func evict(_ verdict: SessionWatch.Verdict, in turn: inout Turn) {
+        let limits = self.core.limits
+        switch verdict {
+        case .stalledReading:
+            self.loop.counters.count(\.readStalls)
+            let reason = "a message has not got on for \(limits.readStallTimeout ?? .zero), or too slowly"
+            self.close(WebSocketClose(code: 1_008, reason: reason), .tooSlow, in: &turn)
+        case .stalledWriting:
+            self.loop.counters.count(\.writeStalls)
+            self.ends(.tooSlow)
+            // A client that does not read cannot be notified.
+            self.link.kill()
+        case .idle:
             self.loop.counters.count(\.idleEvictions)
-            self.close(WebSocketClose(code: 1_001, reason: "nothing has happened for \(limit)"), .timedOut, in: &turn)
+            let reason = "nothing has happened for \(limits.idleTimeout ?? .zero)"
+            self.close(WebSocketClose(code: 1_001, reason: reason), .timedOut, in: &turn)
+        case .noFirstFrame, .unknown:
+            break
         }
     }
 
@@ -270,10 +325,12 @@ final class MessageSession: LinkHost {
             self.inbox.finish()
         case .gone:
             self.inbox.finish()
+            if let connection = self.connection { self.load.held(-connection.kept.memory) }
             self.load.close()
             self.task?.cancel()
             if let connection = self.connection {
                 self.core.webSockets.remove(connection.id)
+                if let identity = connection.identity { self.core.registry.remove(connection, identity) }
                 self.core.connections.onWebSocketClose?(connection, self.closeReason ?? .connectionLost)
             }
             self.connection = nil

@@ -10,6 +10,13 @@ extension WebSocketConnection: LedgerHolder {
     }
 }
 
+extension WebSocketConnection: IdentifiedConnection {
+    func dismiss() {
+        let session = self.session
+        self.loop.socketLoop.submit(.closure { session.value.dismiss(in: &$0) })
+    }
+}
+
 /// One client of ``SocketServer/webSocket(_:options:_:)``. All methods may be called from any thread.
 public final class WebSocketConnection: Sendable {
     /// A number that no other connection of the server has.
@@ -17,13 +24,14 @@ public final class WebSocketConnection: Sendable {
     /// The client's address, if it is known: the address of the socket's peer, or the one that a listed proxy reported
     /// (``ServerListener/proxies``).
     public let remoteAddress: SocketAddress?
-    /// The client's identity, if ``ConnectionPolicy/admit`` returned one.
+    /// The client's identity, if ``ConnectionPolicy/admit`` returned one. The connection counts for
+    /// ``ServerLimits/maximumSessionsPerIdentity``: the oldest one beyond is closed, a WebSocket with 1008.
     public let identity: String?
     /// The request by which the client opened the WebSocket.
     public var request: WebSocketListening.Request { self.kept.request }
     /// The subprotocol that was selected; nil for none.
     public let subprotocol: String?
-    private let kept: KeptRequest
+    let kept: KeptRequest
     private let inbox: WebSocketInbox
     private let loop: ServerLoop
     private let session: NIOLoopBound<MessageSession>

@@ -370,7 +370,7 @@ extension HostileClient {
         }
 
         /// Returns a hello that offers these features.
-        static func hello(_ features: ProtocolFeature..., token: [UInt8] = []) -> Frame {
+        package static func hello(_ features: ProtocolFeature..., token: [UInt8] = []) -> Frame {
             var hello = WireHello()
             hello.version = 1
             hello.sessionToken = Data(token)

@@ -33,6 +33,8 @@ final class MockPort: Sendable {
         var held: [ObjectIdentifier: [Held]] = [:]
         var tasks: [Int: Task<Void, Never>] = [:]
         var lastTask = 0
+        /// The ports of our own connections that show what has been accepted before them.
+        var markers: [Int: EventLoopPromise<Void>] = [:]
     }
 
     let loop: any EventLoop
@@ -83,6 +85,13 @@ final class MockPort: Sendable {
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
+                    if let port = channel.remoteAddress?.port, self.state.value.markers[port] != nil {
+                        // Later: those that were accepted before become active first.
+                        return self.loop.execute {
+                            self.loop.execute { self.endMarker(port) }
+                            channel.close(promise: nil)
+                        }
+                    }
                     guard let line = self.state.value.makeLine?(self) else { throw ChannelError.ioOnClosedChannel }
                     if let tls = self.tls {
                         try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: tls))
@@ -111,6 +120,7 @@ final class MockPort: Sendable {
         self.loop.flatSubmit {
             guard let listener = self.state.value.listener else { return self.loop.makeSucceededVoidFuture() }
             self.state.value.listener = nil
+            for port in self.state.value.markers.keys { self.endMarker(port) }
             return listener.close().hop(to: self.loop).map {
                 if !self.state.value.isOver { self.state.value.reservation = PortReservation(port: self.endpoint.port) }
             }
@@ -135,6 +145,32 @@ final class MockPort: Sendable {
                 .and(EventLoopFuture.andAllComplete(closed, on: self.loop))
                 .map { _ in }
         }
+    }
+
+    // MARK: Connections that are established, and not accepted
+
+    /// Returns when every connection that is established now has been accepted. The system establishes connections by
+    /// itself, so a client may be told that it is connected before the server has accepted the connection.
+    func acceptEstablished() async {
+        // Connections are accepted in the order in which they were established. One of our own is the last of them.
+        guard let marker = PortReservation(port: 0) else { return }
+        let port = marker.port
+        let accepted = self.loop.flatSubmit {
+            let promise = self.loop.makePromise(of: Void.self)
+            guard self.state.value.listener != nil, marker.connect(to: self.endpoint.port) else {
+                promise.succeed()
+                return promise.futureResult
+            }
+            self.state.value.markers[port] = promise
+            self.loop.scheduleTask(in: .seconds(10)) { [weak self] in self?.endMarker(port) }
+            return promise.futureResult
+        }
+        try? await accepted.get()
+        marker.end()
+    }
+
+    private func endMarker(_ port: Int) {
+        self.state.value.markers.removeValue(forKey: port)?.succeed()
     }
 
     // MARK: Time and chance

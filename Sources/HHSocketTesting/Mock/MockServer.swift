@@ -166,8 +166,10 @@ public final class MockServer: Sendable {
     /// The open connections, in the order in which they were accepted; over WebSocket those that are open.
     public var connections: [Connection] { self.core.openConnections }
 
-    /// Performs a reaction now on every open connection. Returns when it has begun.
+    /// Performs a reaction now on every open connection, including those that clients have opened and that were not
+    /// accepted yet. Returns when it has begun.
     public func perform(_ reaction: Reaction) async {
+        await self.core.port.acceptEstablished()
         for connection in self.connections { await connection.perform(reaction) }
     }
 

@@ -156,8 +156,10 @@ public final class MockBroker: Sendable {
         return self.core.opened.events.filter { !over.contains($0.number) }
     }
 
-    /// Performs a reaction now on every open connection. Returns when it has begun.
+    /// Performs a reaction now on every open connection, including those that clients have opened and that were not
+    /// accepted yet. Returns when it has begun.
     public func perform(_ reaction: Reaction) async {
+        await self.core.port.acceptEstablished()
         for connection in self.connections { await connection.perform(reaction) }
     }
 

@@ -148,8 +148,10 @@ public final class MockWebSocketServer: Sendable {
         return self.core.opened.events.filter { !over.contains($0.number) }
     }
 
-    /// Performs a reaction now on every open WebSocket. Returns when it has begun.
+    /// Performs a reaction now on every open WebSocket. Returns when it has begun. A client that is told that its
+    /// WebSocket is open has one.
     public func perform(_ reaction: Reaction) async {
+        await self.core.port.acceptEstablished()
         for connection in self.connections { await connection.perform(reaction) }
     }
 

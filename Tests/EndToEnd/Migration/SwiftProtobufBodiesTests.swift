@@ -19,7 +19,7 @@ private struct Transfers: Files_Transfer.ServiceProtocol {
 }
 
 /// "Both in one program" of `Docs/MigratingFromSwiftProtobuf.md`, word for word.
-@Suite(.tags(.io), .timeLimit(.minutes(1))) struct SwiftProtobufBodiesTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct SwiftProtobufBodiesTests {
     @Test func messagesOfSwiftProtobufAreCalled() async throws {
         var printed = ""
         func print(_ text: String) { printed += text }
@@ -42,7 +42,7 @@ private struct Transfers: Files_Transfer.ServiceProtocol {
 }
 
 /// Runs the generator, so it is left out where only the tests are built.
-@Suite(.timeLimit(.minutes(1))) struct SwiftProtobufBodiesLineTests {
+@Suite(.timeLimit(.minutes(5))) struct SwiftProtobufBodiesLineTests {
     /// The page's line for `protoc`, without the parts for other generators.
     @Test(
         .enabled(

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// Transfers take less memory than the size of their files.
-@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(10))) struct TransferMemoryTests {
+@Suite(.tags(.io), .serialized, .timeLimit(.minutes(10))) struct TransferMemoryTests {
     private static let size = 256 << 20
     private static let limit = 32 << 20
 

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// `Examples/Chat`, used by two people.
-@Suite(.tags(.io)) struct ChatExampleTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ChatExampleTests {
     private func start(_ arguments: [String]) throws -> Command {
         try Command(arguments, of: Command.executable("chat-example"), keepsInputOpen: true)
     }

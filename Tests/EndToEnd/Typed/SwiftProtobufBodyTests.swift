@@ -86,7 +86,7 @@ private struct TheirTransfer: SwiftProtobufSamples.Files_Transfer.ServiceProtoco
 }
 
 /// Services with messages of swift-protobuf, from the same `.proto` as services with HHSocket's messages.
-@Suite(.tags(.io)) struct SwiftProtobufBodyTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct SwiftProtobufBodyTests {
     @Test func theirClientCallsOurServer() async throws {
         var router = Router()
         router.register(OurTransfer())

@@ -14,7 +14,7 @@ import Foundation
 #endif
 
 /// Methods whose handlers run on the event loop, where a short answer is encoded into the frame without a buffer.
-@Suite(.tags(.io)) struct SynchronousMethodTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct SynchronousMethodTests {
     private struct Refused: Error {}
 
     /// Answers with a value of as many bytes as the second key says; the first one says what else is done.

@@ -58,7 +58,7 @@ private actor Store: Kv_Store.ServiceProtocol {
 }
 
 /// Generated clients and services over real connections.
-@Suite(.tags(.io)) struct TypedCallTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TypedCallTests {
     private func withStore(
         change: (inout Router) -> Void = { _ in },
         _ body: (Kv_Store.Client, SocketServer) async throws -> Void

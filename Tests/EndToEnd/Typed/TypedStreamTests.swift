@@ -73,7 +73,7 @@ private func scalars(_ number: Int32, _ text: String = "") -> Scalars {
 }
 
 /// Generated methods of each shape, over real connections and with mocks.
-@Suite(.tags(.io)) struct TypedStreamTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TypedStreamTests {
     private struct Broken: Error {}
 
     private func withService(_ body: (Everything.Client) async throws -> Void) async throws {

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// `Examples/Weather`: the structures of a library in C as bodies.
-@Suite(.tags(.io)) struct WeatherExampleTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct WeatherExampleTests {
     @Test func structuresCrossTheConnection() async throws {
         let example = try Command([], of: Command.executable("weather-example"))
         _ = try await example.outcome()

@@ -341,27 +341,38 @@ import Testing
 
     @Test func onePingForEachIntervalHoweverOftenTheLinkWasLost() async throws {
         let server = try await Server()
-        let interval = Duration.milliseconds(40)
+        let time = ManualTime()
         let link = try TestLink.make(server.url()) {
             $0.socket.heartbeat = HeartbeatPolicy(
-                interval: interval,
+                interval: .seconds(60),
                 replyTimeout: .seconds(600),
                 payload: ByteBuffer(string: "beat")
             )
+            $0.socket.time = SocketTime(time)
         }
+        let events = link.events
         link.connect()
         for number in 0..<4 {
+            try await TestLink.waitForOpening(events)
+            await time.advance(by: .seconds(60))
             try await server.wait("a ping", of: number) { !$0.pings.isEmpty }
             server.cut(number)
+            _ = try await TestLink.closure(events)
+            // The back-off, which begins when the link is gone.
+            try await time.advance(by: .milliseconds(50), until: "connection \(number + 1)") {
+                server.count == number + 2
+            }
         }
         for _ in 0..<10 { link.connect() }
-        try await server.wait("a ping of the last connection", of: 4) { !$0.pings.isEmpty }
-        let began = ContinuousClock.now
-        let before = server.connections.current[4].pings.count
-        try await server.wait("twenty more", of: 4) { $0.pings.count >= before + 20 }
-        // With a second timer they would have arrived within ten intervals.
-        #expect(ContinuousClock.now - began >= interval * 13)
-        #expect(server.connections.current[4].pings.allSatisfy { $0.text == "beat" })
+        try await TestLink.waitForOpening(events)
+        for number in 1...20 {
+            await time.advance(by: .seconds(60))
+            try await server.wait("ping \(number)", of: 4) { $0.pings.count { $0.text == "beat" } >= number }
+            // Its answer is behind that of the heartbeat, without which there is no other one.
+            _ = try await link.ping()
+        }
+        // With a second timer there would be more.
+        #expect(server.connections.current[4].pings.count { $0.text == "beat" } == 20)
         // A connection that is closed has no heartbeat.
         link.disconnect()
         try await server.wait("the close frame", of: 4) { $0.close != nil }
@@ -463,6 +474,41 @@ import Testing
         link.disconnect()
         await link.waitUntilClosed()
         #expect(await code() == .notConnected)
+        await server.close()
+    }
+
+    @Test func pingCanBeCancelledAndIsAnsweredByItsOwnPongOnly() async throws {
+        let server = try await Server { _, _ in
+            .accept
+        } reaction: { _, frame in
+            guard frame.isPing else { return .usual }
+            // The pong of a heartbeat, for example, and a message that is read after it.
+            return .send(Server.frame(0x8A, []) + Server.frame(0x81, Array("after the pong".utf8)))
+        }
+        let link = try TestLink.make(server.url())
+        let events = link.events
+        link.connect()
+        try await TestLink.waitForOpening(events)
+        var messages = link.messages.makeAsyncIterator()
+        for number in 1...2 {
+            let ping = Task { try await link.ping() }
+            #expect(await messages.next()?.text == "after the pong")
+            ping.cancel()
+            let error = await #expect(throws: SocketError.self) { try await ping.value }
+            #expect(error?.code == .cancelled, "ping \(number)")
+        }
+        let payloads = server.connections.current[0].pings.map(\.text)
+        #expect(Set(payloads).count == 2)
+        #expect(!payloads.contains(""))
+        // One that is cancelled before it is sent.
+        let late = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            return try await link.ping()
+        }
+        let error = await #expect(throws: SocketError.self) { try await late.value }
+        #expect(error?.code == .cancelled)
+        link.disconnect()
+        await link.waitUntilClosed()
         await server.close()
     }
 

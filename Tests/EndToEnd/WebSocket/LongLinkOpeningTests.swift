@@ -113,6 +113,27 @@ import Testing
         await server.close()
     }
 
+    /// Whichever ends first, the time for its rest or that for the attempt.
+    @Test(arguments: [900, 60_000]) func refusalWhoseBodyDoesNotEndIsToldWithItsBeginning(timeout: Int) async throws {
+        let server = try await Server { _, _ in
+            .raw("HTTP/1.1 401 Unauthorized\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+        }
+        let link = try TestLink.make(server.url()) { $0.socket.connectTimeout = .milliseconds(timeout) }
+        let events = link.events
+        link.connect()
+        // On a machine that stalls, an attempt may end before the server has answered.
+        let event = try await first(of: events, "the refusal") { event in
+            if case .connection(.connectFailed(let error)) = event { error.code == .handshakeRefused } else { false }
+        }
+        guard case .connection(.connectFailed(let error)) = event else { return }
+        let refusal = try #require(error.underlying as? WebSocketRefusal)
+        #expect(refusal.status == 401)
+        #expect(String(buffer: refusal.body) == "hello")
+        link.disconnect()
+        await link.waitUntilClosed()
+        await server.close()
+    }
+
     @Test(arguments: [401, 403, 404, 429, 503]) func refusalIsToldInFullAndTriedAgain(status: Int) async throws {
         let server = try await Server { number, _ in
             guard number == 0 else { return .accept }

@@ -38,6 +38,8 @@ import Testing
         try await guarded.start()
         var configuration = SocketClient.Configuration(servers: [try #require(guarded.address)])
         configuration.socket.webSocket.prepare = { request in
+            // Not for a server to which another one has redirected.
+            guard !request.isRedirected else { return request }
             var request = request
             request.headers.append((name: "Authorization", value: "Bearer \(try await token())"))
             return request

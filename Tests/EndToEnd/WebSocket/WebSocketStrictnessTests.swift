@@ -78,9 +78,8 @@ import Testing
             let peer = try await RawPeer(address)
             #expect(try await peer.open(path, subprotocol: subprotocol).hasPrefix("HTTP/1.1 101 "))
             // From here on the client answers neither a close frame nor a go-away.
-            try await withDeadline("the end of the shutdown", within: .seconds(60)) {
-                await server.shutdown(gracePeriod: .seconds(1))
-            }
+            let shutdown = Task { await server.shutdown(gracePeriod: .seconds(1)) }
+            try await waitForValue(of: shutdown, "the end of the shutdown")
             let first = try await peer.frame()
             if subprotocol == nil {
                 #expect(first.first == 0x88 && self.code(first) == 1_001)

@@ -17,8 +17,11 @@ import Testing
         return Array(bytes.readableBytesView)
     }
 
-    private func with(_ body: (SocketServer, RawPeer) async throws -> Void) async throws {
-        try await WebSocketCallTests.with { server, addresses in
+    private func with(
+        time: SocketTime = SocketTime(),
+        _ body: (SocketServer, RawPeer) async throws -> Void
+    ) async throws {
+        try await WebSocketCallTests.with(change: { $0.time = time }) { server, addresses in
             let peer = try await RawPeer(addresses[0])
             let head = try await peer.open("/rpc")
             #expect(head.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
@@ -123,15 +126,19 @@ import Testing
     }
 
     @Test func clientThatStaysIsClosedWith1001WhenTheGraceEnds() async throws {
-        try await self.with { server, peer in
+        let time = ManualTime()
+        try await self.with(time: SocketTime(time)) { server, peer in
             try await peer.send(RawPeer.masked(0x82, self.request("hello")))
             _ = try await peer.frame()
-            await server.shutdown(gracePeriod: .milliseconds(100))
+            async let shutdown: Void = server.shutdown(gracePeriod: .seconds(10))
+            // The go-away.
             #expect(try await peer.frame().first == 0x82)
+            try await time.advance(by: .seconds(1), until: "the end of the grace") { server.connectionCount == 0 }
             let close = try await peer.frame()
             #expect(close.first == 0x88)
             #expect(self.code(close.payload) == 1_001)
             try await peer.waitForEnd()
+            await shutdown
         }
     }
 

@@ -22,9 +22,10 @@ import Testing
 
     @Test(arguments: [CallbackQueue.default, .socketThread])
     func aThousandIdenticalRequestsAtOnceAreOneCall(_ queue: CallbackQueue) async throws {
-        let server = try await MockServer(.echo)
-        // The call is in flight while most of them ask. Later ones find the answer.
-        server.on(101, .echo.delayed(by: .milliseconds(50)))
+        let clock = VirtualClock()
+        let server = try await MockServer(.echo, clock: clock)
+        // The call is in flight while they ask.
+        server.on(101, .echo.delayed(by: .seconds(1)))
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.callbackQueue = queue }
         let cache = ResponseCache()
         let managers = (0..<10).map { _ in APIManager(client: client, cache: cache) }
@@ -40,7 +41,10 @@ import Testing
                 }
             }
         }
-        try await values.wait("a thousand answers") { $0.count == 1_000 }
+        try await eventually("a thousand answers") {
+            clock.advance(by: .seconds(1))
+            return values.current.count == 1_000
+        }
         withExtendedLifetime(managers) {}
         #expect(values.withLockedValue { Set($0) } == ["7"])
         #expect(server.received.count { $0.type == 101 } == 1)

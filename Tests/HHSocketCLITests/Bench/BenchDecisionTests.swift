@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketCLI
 
-@Suite(.tags(.io)) struct EchoBodyTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct EchoBodyTests {
     @Test(arguments: [2, 3, 16, 1_000, 100_000])
     func numberIsInTheFirstByteAndTheLast(length: Int) {
         let body = EchoBody(length: length)

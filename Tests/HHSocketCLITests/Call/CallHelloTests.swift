@@ -216,7 +216,7 @@ import Testing
         ["--compress", "--format", "mars"],
     ])
     func wrongUsageIs64(arguments: [String]) async throws {
-        let outcome = try await Command.run(["call", "127.0.0.1:1", "--type", "100"] + arguments)
+        let outcome = try await WrongUsage(parsing: ["call", "127.0.0.1:1", "--type", "100"] + arguments)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
         #expect(outcome.errors.contains(arguments.contains("mars") ? "cannot have hello" : arguments[0]))

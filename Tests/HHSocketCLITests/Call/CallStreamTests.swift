@@ -230,7 +230,7 @@ import Testing
 
     @Test(arguments: [["--items"], ["--repeat", "2"], ["--retries", "1"]])
     func contradictionsToTheProtoAreWrongUsage(options: [String]) async throws {
-        let outcome = try await Command.run(["call", "127.0.0.1:1"] + Self.watch + options)
+        let outcome = try await WrongUsage(parsing: ["call", "127.0.0.1:1"] + Self.watch + options)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
         #expect(outcome.errors.contains(options[0]), "\(outcome.errors)")

@@ -318,7 +318,7 @@ import Testing
         ["listen", "127.0.0.1:1", "--type", "0"], ["listen", "nowhere"], ["demo", "--fast"],
     ])
     func wrongUsageIs64(arguments: [String]) async throws {
-        let outcome = try await Command.run(arguments)
+        let outcome = try await WrongUsage(parsing: arguments)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
         #expect(!outcome.errors.isEmpty)

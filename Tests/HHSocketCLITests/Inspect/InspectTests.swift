@@ -162,7 +162,7 @@ import Testing
         ["serve", "--port", "0", "--format", "mars", "--ping", "1"],
     ])
     func wrongUsageIs64(arguments: [String]) async throws {
-        let outcome = try await Command.run(arguments)
+        let outcome = try await WrongUsage(parsing: arguments)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
         #expect(!outcome.errors.isEmpty)

@@ -117,7 +117,7 @@ import Testing
         (["--json-body", "{"], "line 1, column 2 of the JSON"),
     ])
     func wrongRequestIsWrongUsageAndNothingIsCalled(body: [String], reason: String) async throws {
-        let outcome = try await Command.run(["call", "127.0.0.1:1"] + Self.everything + body)
+        let outcome = try await WrongUsage(parsing: ["call", "127.0.0.1:1"] + Self.everything + body)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
         #expect(outcome.errors.contains(reason), "\(outcome.errors)")
@@ -128,7 +128,9 @@ import Testing
         ("test.Echo/Unnumbered", "has no number"),
     ])
     func methodThatCannotBeCalledIsWrongUsage(method: String, reason: String) async throws {
-        let outcome = try await Command.run(["call", "127.0.0.1:1"] + Self.proto + ["--method", method])
+        let outcome = try await WrongUsage(
+            parsing: ["call", "127.0.0.1:1"] + Self.proto + ["--method", method]
+        )
         #expect(outcome.exitCode == 64)
         #expect(outcome.errors.contains(reason), "\(outcome.errors)")
     }
@@ -140,7 +142,7 @@ import Testing
         ["--type", "1000", "--emit-defaults"],
     ])
     func contradictionsAreWrongUsage(options: [String]) async throws {
-        let outcome = try await Command.run(["call", "127.0.0.1:1"] + options)
+        let outcome = try await WrongUsage(parsing: ["call", "127.0.0.1:1"] + options)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
     }

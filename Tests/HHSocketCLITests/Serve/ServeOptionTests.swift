@@ -394,7 +394,7 @@ extension HostileClient {
         ["--log", "loud"], ["--require-hello", "--format", "mars"],
     ])
     func wrongUsageIs64(arguments: [String]) async throws {
-        let outcome = try await Command.run(["serve", "--port", "0"] + arguments)
+        let outcome = try await WrongUsage(parsing: ["serve", "--port", "0"] + arguments)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
         // The error names the option.

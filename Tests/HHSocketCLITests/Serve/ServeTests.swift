@@ -133,6 +133,7 @@ import Darwin
         #expect(outcome.errors == "")
     }
 
+    /// Waits really: the command is a process of its own, whose clock no test moves.
     @Test func drainsForFiveSecondsAtMost() async throws {
         let (_, server, client) = try await self.serverWithARequestInFlight(sleeping: "60000")
         let start = ContinuousClock.now
@@ -209,7 +210,7 @@ import Darwin
         ["serve", "--push", "2001:x", "--push-every", "-1"], ["unknown"], ["call"], ["listen"],
     ])
     func wrongUsageIs64(arguments: [String]) async throws {
-        let outcome = try await Command.run(arguments)
+        let outcome = try await WrongUsage(parsing: arguments)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
         #expect(!outcome.errors.isEmpty)

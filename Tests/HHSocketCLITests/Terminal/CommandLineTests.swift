@@ -95,6 +95,48 @@ import Testing
     }
 }
 
+@Suite struct AddressArgumentTests {
+    @Test func aListOfServersHasCommasInBetween() throws {
+        let servers = try #require(ServerAddresses(argument: "a:1,[::1]:2,unix:/tmp/x,ws://h/a,b,ws://h/c"))
+        #expect(servers.endpoints.map { "\($0)" } == ["a:1", "[::1]:2", "unix:/tmp/x", "ws://h:80/a,b", "ws://h:80/c"])
+    }
+
+    @Test(arguments: [
+        "a:1, b:2", "a:1 ,b:2", " a:1", "a:1,", ",a:1", "a:1,,b:2", "a:1\nb:2", "user@a:1", "a:1;b:2", "http://a:1",
+        "ws://h/a, ws://h/b", "ws://h/a, b",
+    ])
+    func aListWithAnythingElseIsRefusedAtOnce(text: String) {
+        #expect(ServerAddresses(argument: text) == nil)
+    }
+
+    /// The server need not be there for any of these to be wrong.
+    @Test(arguments: [
+        ["lines", "host"], ["lines", "ws://host/"], ["lines", "a b:1"], ["lines", "tls://host"],
+        ["ws", "http://host/"], ["ws", "ws://host/#x"], ["ws", "ws://user@host/"], ["ws", "host:1"],
+        ["ws", "ws://host/ x"], ["ws", "ws://host:0/"],
+        ["stomp", "send", "host:61613", "/q"], ["stomp", "send", "stomp://user@host", "/q"],
+        ["stomp", "subscribe", "stomp://host:0", "/q"], ["stomp", "subscribe", "ws://host/#x", "/q"],
+        ["call", "ws://host/#x", "--type", "1000"], ["listen", "host"], ["put", "file", "host"], ["get", "host", "id"],
+        ["bench", "host"], ["serve", "--listen", "a b:1"], ["serve", "--go-away-to", "host"],
+        ["serve", "--monitoring", "a b:1"],
+    ])
+    func anAddressThatCanNeverBeRightIsWrongUsage(arguments: [String]) async throws {
+        let outcome = try await WrongUsage(parsing: arguments)
+        #expect(outcome.exitCode == 64, "\(outcome.errors)")
+        #expect(outcome.output == "")
+    }
+
+    @Test func typesMayBeHexadecimal() throws {
+        #expect(try TypeArgument.parse("0x3E8") == 1_000)
+        #expect(try TypeArgument.parse("0XfFfFfFfF") == .max)
+        #expect(try TypeArgument.parse("1000") == 1_000)
+        for text in ["", "0x", "+1", "-1", "0x+1", "0x1_0", "1e3", "4294967296", "0x100000000", " 1", "3E8"] {
+            #expect(throws: (any Error).self) { try TypeArgument.parse(text) }
+        }
+        #expect(PushText(argument: "0x7D1:news")?.type == 2_001)
+    }
+}
+
 @Suite struct QuantityTests {
     @Test(arguments: [
         ("5", Duration.seconds(5)), ("0.05", .milliseconds(50)), ("500ms", .milliseconds(500)),

@@ -98,7 +98,7 @@ import Testing
             ["call", "127.0.0.1:1", "--type", "100"], ["listen", "127.0.0.1:1"], ["bench", "127.0.0.1:1"],
         ] {
             let arguments = command + ["--format", self.file] + fields.flatMap { ["--field", $0] }
-            let outcome = try await Command.run(arguments)
+            let outcome = try await WrongUsage(parsing: arguments)
             #expect(outcome.exitCode == 64)
             #expect(outcome.output.isEmpty)
             #expect(outcome.errors.contains(reason), "\(outcome.errors)")

@@ -62,7 +62,8 @@ import Testing
             ),
         ] {
             try json.write(to: file, atomically: true, encoding: .utf8)
-            let outcome = try await Command.run(["call", "127.0.0.1:1", "--type", "100", "--format", file.path])
+            let call = ["call", "127.0.0.1:1", "--type", "100", "--format", file.path]
+            let outcome = try await WrongUsage(parsing: call)
             #expect(outcome.exitCode == 64)
             #expect(outcome.errors.contains(reason), "\(outcome.errors)")
         }

@@ -39,6 +39,18 @@ import Darwin
         return path
     }
 
+    #if os(Linux)
+    /// The system says that it is empty.
+    @Test func aFileThatTheSystemGeneratesIsNotPutAsAnEmptyOne() async throws {
+        try await self.withStore { address, folder, _ in
+            let outcome = try await Command.run(["put", "/proc/version", address])
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errors.hasPrefix("error: sourceChanged: put of /proc/version: "), "\(outcome.errors)")
+        }
+    }
+    #endif
+
     private func read(_ folder: TemporaryFolder, _ name: String) throws -> Data {
         try Data(contentsOf: URL(fileURLWithPath: folder.file(name)))
     }
@@ -242,7 +254,7 @@ import Darwin
         ["serve", "--store", "x", "--transfer-types", "536870911"],
     ])
     func wrongUsageIs64(arguments: [String]) async throws {
-        let outcome = try await Command.run(arguments)
+        let outcome = try await WrongUsage(parsing: arguments)
         #expect(outcome.exitCode == 64, "\(outcome)")
         #expect(outcome.output.isEmpty)
     }

@@ -131,11 +131,16 @@ import Testing
             // The close frame is answered when the handler reads it.
             for await _ in connection.messages { try await release.wait() }
         }
-        let began = ContinuousClock.now
-        let outcome = try await self.ws(url, "--send", "x")
-        #expect(outcome.exitCode == 0)
-        // Less than the server's five seconds.
-        #expect(ContinuousClock.now - began < .seconds(4.5))
+        // If it were waited for, the end would take the server's five seconds each time. Otherwise it may take that
+        // long only on a slow machine.
+        var isWaitedFor = true
+        for _ in 0..<5 where isWaitedFor {
+            let began = ContinuousClock.now
+            let outcome = try await self.ws(url, "--send", "x")
+            #expect(outcome.exitCode == 0)
+            isWaitedFor = ContinuousClock.now - began >= .seconds(4.5)
+        }
+        #expect(!isWaitedFor)
         release.open()
         await server.shutdown(gracePeriod: .zero)
     }
@@ -224,9 +229,8 @@ import Testing
         let there = arguments.map { $0 == "ws://127.0.0.1:1/" ? url : $0 }
         let command = try Command(["ws"] + there, keepsInputOpen: true)
         let outcome = try await command.outcome()
-        #expect(outcome.exitCode == 1)
-        #expect(outcome.errorLines.count == 1)
-        #expect(outcome.errors.hasPrefix("error: invalidArgument: "))
+        #expect(outcome.exitCode == 64)
+        #expect(outcome.errors.lowercased().hasPrefix("error: "))
         await server.shutdown(gracePeriod: .zero)
     }
 

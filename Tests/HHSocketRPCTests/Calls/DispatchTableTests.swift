@@ -52,6 +52,20 @@ import Testing
         #expect(table.waitingCount == 0)
     }
 
+    @Test func callThatWasNeverInFlightAndMayNotWaitIsRefusedOffline() throws {
+        var table = self.readyTable()
+        guard case .send(let key, _) = table.submit(1, deadline: self.at(8)) else { return #expect(Bool(false)) }
+        table.queued(key)
+        _ = table.endAttempt(key)
+        _ = table.linkWasLost(ConnectionID(number: 1))
+        guard case .refuse(.offline) = table.attemptAgain(key, isPatient: false, isReturning: false) else {
+            return #expect(Bool(false))
+        }
+        guard case .wait = table.attemptAgain(key, isPatient: true, isReturning: false) else {
+            return #expect(Bool(false))
+        }
+    }
+
     /// Otherwise each loss of a connection would visit as many entries as there ever were calls at once.
     @Test func entriesOfABurstAreReleasedAndTheirKeysNameNothing() throws {
         var table = self.readyTable(maximumInFlight: 100_000)
@@ -267,6 +281,20 @@ import Testing
         #expect(table.nextAlarm(now: self.at(9)).text == nil)
     }
 
+    /// An older connection may still answer a call under a serial that is in use again.
+    @Test func answerOfAnotherConnectionCompletesNoCall() {
+        var table = self.readyTable()
+        guard table.submit(7, deadline: self.at(8)).serial == 50 else { return #expect(Bool(false)) }
+        let other = ConnectionID(number: 2)
+        #expect(table.receive(serial: 50, on: other).text == "unknown")
+        let taken = table.takeAnswered(serial: 50, on: other, keeping: false)
+        #expect(taken == nil)
+        #expect(table.count == 1 && table.inFlightCount == 1)
+        let answered = table.takeAnswered(serial: 50, on: ConnectionID(number: 1), keeping: false)
+        #expect(answered == 7)
+        #expect(table.count == 0 && table.inFlightCount == 0)
+    }
+
     @Test func deadlineEndsABackOff() {
         var table = self.readyTable()
         guard let key = table.submit(7, deadline: self.at(8)).key, table.endAttempt(key)?.phase == .sent else { return }
@@ -444,7 +472,12 @@ extension DispatchTable<Int, Never>.Reception {
 }
 
 extension DispatchTable<Int, Never> {
-    /// Acts as ``receive(serial:isFinal:)``, with an answer that completes the call.
+    /// Acts as ``receive(serial:on:isFinal:)``, with an answer on the first connection.
+    fileprivate mutating func receive(serial: UInt32) -> Reception {
+        self.receive(serial: serial, on: ConnectionID(number: 1))
+    }
+
+    /// Acts as ``receive(serial:)``, with an answer that completes the call.
     fileprivate mutating func answer(serial: UInt32) -> Reception {
         let reception = self.receive(serial: serial)
         if case .answer(let attempt) = reception { self.remove(attempt.key) }

@@ -32,18 +32,16 @@ import Tracing
     @Test func taskOnTheExecutorRunsOnTheThreadBeforeAndAfterEachCall() async throws {
         let server = try await MockServer(.echo)
         let (client, eventLoop) = self.client(of: server)
-        let answers = try await withDeadline("a hundred calls") {
-            try await Task(executorPreference: client.executor) {
+        let calls = Task(executorPreference: client.executor) {
+            #expect(eventLoop.inEventLoop)
+            var answers: [String] = []
+            for number in 0..<100 {
+                answers.append(try await client.data(for: SocketRequest(type: 101, body: "\(number)")).string)
                 #expect(eventLoop.inEventLoop)
-                var answers: [String] = []
-                for number in 0..<100 {
-                    answers.append(try await client.data(for: SocketRequest(type: 101, body: "\(number)")).string)
-                    #expect(eventLoop.inEventLoop)
-                }
-                return answers
-            }.value
+            }
+            return answers
         }
-        #expect(answers == (0..<100).map { "\($0)" })
+        #expect(try await waitForValue(of: calls, "a hundred calls") == (0..<100).map { "\($0)" })
     }
 
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
@@ -124,7 +122,7 @@ import Tracing
             #expect(answer.string == "a")
         }
         busy.cancel()
-        try await withDeadline("the end") { await busy.value }
+        try await waitForValue(of: busy, "the end")
     }
 
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
@@ -142,7 +140,7 @@ import Tracing
         }
         try await server.received(1, ofType: 101)
         task.cancel()
-        #expect(try await withDeadline("the end") { await task.value }?.code == .cancelled)
+        #expect(try await waitForValue(of: task, "the end")?.code == .cancelled)
         // A task that was cancelled before it began.
         let late = Task(executorPreference: client.executor) { () -> SocketError? in
             while !Task.isCancelled { await Task.yield() }
@@ -154,7 +152,7 @@ import Tracing
             }
         }
         late.cancel()
-        #expect(try await withDeadline("the end") { await late.value }?.code == .cancelled)
+        #expect(try await waitForValue(of: late, "the end")?.code == .cancelled)
     }
 
     private enum Local {
@@ -218,7 +216,7 @@ import Tracing
         // The thread has ended, or is about to.
         tasks += (0..<count).map { _ in Task(executorPreference: executor) { ends.withLockedValue { $0 += 1 } } }
         gate.open()
-        for task in tasks { try await withDeadline("the end of a task") { await task.value } }
+        for task in tasks { try await waitForValue(of: task, "the end of a task") }
         #expect(ends.withLockedValue { $0 } == 2 * count)
     }
 
@@ -257,11 +255,10 @@ import Tracing
         @Sendable func isWarned() -> Bool {
             handler.entries.contains { "\($0.message)".contains("has blocked the socket's thread") }
         }
-        try await withDeadline("the warning") {
-            await Task(executorPreference: client.executor) {
-                while !isWarned() { usleep(1_000) }
-            }.value
+        let job = Task(executorPreference: client.executor) {
+            while !isWarned(), !Task.isCancelled { usleep(1_000) }
         }
+        try await waitForValue(of: job, "the warning")
         #expect(handler.entries.filter { "\($0.message)".contains("has blocked the socket's thread") }.count == 1)
     }
     #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Dispatch
 import HHSocket
 import HHSocketTesting
 import NIOConcurrencyHelpers
@@ -87,8 +88,13 @@ import Testing
         let server = try await MockServer(.echo)
         server.on(102, .drop)
         let client = SocketClient.callingBackInline(to: server)
-        let request = SocketRequest(type: 102, timeout: .milliseconds(50))
-        guard case .failure(let error) = try await self.outcome(client, request) else { throw Unexpected() }
+        let error = try await withGrowingTimeout { timeout -> SocketError in
+            let request = SocketRequest(type: 102, timeout: timeout)
+            guard case .failure(let error) = try await self.outcome(client, request) else { throw Unexpected() }
+            return error
+        } until: {
+            $0.delivery != .notSent
+        }
         #expect(error.code == .timeout && error.delivery == .sentUnknown)
     }
 
@@ -172,7 +178,28 @@ import Testing
         }
         _ = try await server.received(1, ofType: 102)
         task.cancel()
-        let error = try await withDeadline("the error") { try await task.value }
+        let error = try await waitForValue(of: task, "the error")
         #expect(error?.code == .cancelled)
+    }
+
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
+    @Test func awaitedOneFailsThoughTheCallbackQueueIsBlocked() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .drop)
+        let queue = DispatchQueue(label: "blocked")
+        let client = SocketClient.connecting(to: server.endpoint) { $0.socket.callbackQueue = .queue(queue) }
+        _ = try await client.data(for: SocketRequest(type: 101))
+        queue.suspend()
+        defer { queue.resume() }
+        let task = Task<SocketError?, any Error>(executorPreference: client.executor) {
+            _ = try await client.data(for: SocketRequest(type: 101))
+            do {
+                _ = try await client.data(for: SocketRequest(type: 102, timeout: .milliseconds(50)))
+                return nil
+            } catch let error as SocketError {
+                return error
+            }
+        }
+        #expect(try await waitForValue(of: task, "the error")?.code == .timeout)
     }
 }

@@ -28,11 +28,7 @@ import Testing
         let client = SocketClient(configuration: configuration)
         let events = client.events
         client.connect()
-        let failed = try await first(of: events, "a failed attempt") {
-            if case .connectFailed = $0 { true } else { false }
-        }
-        guard case .connectFailed(let error) = failed else { throw Unexpected(description: "\(failed)") }
-        return error
+        return try await failedAttempt(of: events)
     }
 
     private func reply(_ change: (inout WireHelloReply) -> Void) throws -> MockServer.Reaction {
@@ -309,5 +305,92 @@ import Testing
         let error = try await self.failure(server) { $0.hello?.minimumVersion = 2 }
         #expect(error.code == .invalidArgument)
         #expect(error.message.contains("minimumVersion"))
+    }
+
+    // MARK: Refused tokens
+
+    /// A server that refuses all tokens but one.
+    private func serverFor(_ token: UInt8) async throws -> MockServer {
+        let server = try await MockServer(.echo)
+        let accepted = try self.reply { $0.features = [] }
+        server.on(
+            FrameType.hello,
+            .respond { request in
+                let hello: WireHello? = try? request.body.message()
+                return hello.map { Array($0.sessionToken) } == [token] ? accepted : .status(.noPermission).then(.close)
+            }
+        )
+        return server
+    }
+
+    private func quick(_ configuration: inout SocketClient.Configuration) {
+        configuration.socket.backoff = Backoff(base: .milliseconds(20), cap: .milliseconds(40))
+        configuration.waitsForConnectivity = true
+    }
+
+    @Test func aRefusedTokenIsSaidAndNotOfferedAgain() async throws {
+        let server = try await self.serverFor(2)
+        let token = NIOLockedValueBox<UInt8>(1)
+        let asked = Watched(0)
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        self.quick(&configuration)
+        configuration.hello = HelloPolicy {
+            asked.withLockedValue { $0 += 1 }
+            return [token.withLockedValue { $0 }]
+        }
+        let client = SocketClient(configuration: configuration)
+        let events = client.events
+        client.connect()
+        let error = try await failedAttempt(of: events)
+        #expect(error.code == .handshakeRefused)
+        #expect(error.message.contains("refused the session token"), "\(error.message)")
+        // The closure is asked by the back-off, and no server is connected to meanwhile.
+        try await asked.wait("further requests of a token") { $0 >= 5 }
+        #expect(server.acceptedCount == 1)
+        // The user's wish is an attempt, which is over when its hello has arrived.
+        client.connect()
+        try await server.received(2, ofType: FrameType.hello)
+        #expect(server.acceptedCount == 2)
+        token.withLockedValue { $0 = 2 }
+        #expect(try await client.data(for: SocketRequest(type: 101, body: "hi")).string == "hi")
+        #expect(server.acceptedCount == 3)
+    }
+
+    @Test(arguments: [true, false]) func withoutAClosureAttemptsStopUntilTheUserConnects(isRequired: Bool) async throws
+    {
+        let server = try await self.serverFor(2)
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        self.quick(&configuration)
+        configuration.hello = HelloPolicy(isRequired: isRequired)
+        let client = SocketClient(configuration: configuration)
+        let events = client.events
+        client.connect()
+        let end = try await first(of: events, "the end of attempts") { if case .gaveUp = $0 { true } else { false } }
+        guard case .gaveUp(let error) = end else { throw Unexpected(description: "\(end)") }
+        #expect(error.code == .handshakeRefused)
+        #expect(error.message.contains("requires a session token"), "\(error.message)")
+        #expect(server.acceptedCount == 1)
+        client.connect()
+        try await eventually("another attempt") { server.acceptedCount == 2 }
+    }
+
+    @Test func anErrorOfTheTokenIsNoFaultOfTheServerAndNoOtherIsTried() async throws {
+        let (one, other) = (try await self.serverFor(1), try await self.serverFor(1))
+        let isLocked = NIOLockedValueBox(true)
+        let asked = Watched(0)
+        var configuration = SocketClient.Configuration(servers: [one.endpoint, other.endpoint])
+        self.quick(&configuration)
+        configuration.hello = HelloPolicy {
+            asked.withLockedValue { $0 += 1 }
+            guard !isLocked.withLockedValue({ $0 }) else { throw Unexpected(description: "the keychain is locked") }
+            return [1]
+        }
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+        try await asked.wait("five attempts") { $0 >= 5 }
+        #expect(other.acceptedCount == 0)
+        isLocked.withLockedValue { $0 = false }
+        let answer = try await client.data(for: SocketRequest(type: 101, body: "hi", timeout: .seconds(60)))
+        #expect(answer.endpoint == one.endpoint)
     }
 }

@@ -7,7 +7,7 @@ import Testing
 /// subscribers; every bound is kept.
 ///
 /// 2,000 times `HHSOCKET_EFFORT`; `make soak` runs 100,000.
-@Suite(.tags(.io)) struct ClientModelTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ClientModelTests {
     @Test func clientDoesWhatTheModelDoes() async {
         let broken = await onItsOwnThread { () -> String? in
             for seed in 0..<UInt64(historyCount) {

@@ -203,7 +203,7 @@ import Testing
         let other = Task { await mailbox.next()?.string }
         for _ in 0..<100 { await Task.yield() }
         reading = nil
-        #expect(try await withDeadline("the push") { await other.value } == "1")
+        #expect(try await waitForValue(of: other, "the push") == "1")
     }
 
     @Test func returnedPushesStayAfterTheEndIfReadersRemain() async throws {
@@ -231,7 +231,7 @@ import Testing
         }
         try await hasRead.wait()
         reader.cancel()
-        #expect(try await withDeadline("the end") { await reader.value } == nil)
+        #expect(try await waitForValue(of: reader, "the end") == nil)
         #expect(mailbox.isOver)
     }
 

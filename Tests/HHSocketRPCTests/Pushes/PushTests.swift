@@ -246,7 +246,7 @@ import Testing
             }
         }
         try await finished.wait("the threads") { $0 == threads }
-        let received = try await withDeadline("the witness") { await numbers.value }
+        let received = try await waitForValue(of: numbers, "the witness")
         #expect(received == Array(0..<count))
         #expect(client.statistics.pushes == count)
         #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")

@@ -19,8 +19,11 @@ import Testing
 
     /// Expects that a call is sent and not answered.
     private func expectHeldUp(_ client: SocketClient, for time: Duration = .milliseconds(200)) async throws {
-        let error = try await socketError { () throws(SocketError) in
-            _ = try await client.data(for: SocketRequest(type: 101, body: "held up", timeout: time))
+        let error = try await withGrowingTimeout { timeout -> SocketError in
+            let request = SocketRequest(type: 101, body: "held up", timeout: max(time, timeout))
+            return try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }
+        } until: {
+            $0.delivery != .notSent
         }
         #expect(error.code == .timeout)
         #expect(error.delivery == .sentUnknown)
@@ -40,6 +43,24 @@ import Testing
     /// Has the pushes sent, which suspend reading. All are in one read, with the answer.
     private func suspend(_ client: SocketClient) async throws {
         _ = try await client.data(for: SocketRequest(type: 102))
+    }
+
+    /// Lets time pass, a second after each heartbeat of the client.
+    ///
+    /// - Parameter client: The client, if it awaits the answers; nil if it reads none.
+    private func passSeconds(
+        _ count: Int,
+        of time: ManualTime,
+        on server: MockServer,
+        answering client: SocketClient?
+    ) async throws {
+        for _ in 0..<count {
+            let beats = server.received.filter { $0.type == FrameType.heartbeat }.count
+            await time.advance(by: .seconds(1))
+            try await server.received(beats + 1, ofType: FrameType.heartbeat)
+            // Its answer is behind that of the heartbeat.
+            if let client { try await self.expectAnswered(client) }
+        }
     }
 
     // MARK: Holding up
@@ -209,7 +230,7 @@ import Testing
         _ = try await client.data(for: SocketRequest(type: FloodServer.floodType))
         try await eventually("the limit") { client.statistics.pushes >= 8 }
         try await self.expectHeldUp(client)
-        try await withDeadline("the end") { await client.close() }
+        try await waitForValue(of: Task { await client.close() }, "the end")
         #expect(client.state.description == "closed")
         let read = client.statistics.pushes
         client.connect()
@@ -245,14 +266,21 @@ import Testing
     /// client is alive.
     @Test func heartbeatsAreSentAndNoAnswerIsWaitedFor() async throws {
         let server = try await self.server()
+        let time = ManualTime()
         let client = SocketClient.connecting(to: server.endpoint) {
-            $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(50), replyTimeout: .seconds(2), misses: 0)
+            $0.socket.heartbeat = HeartbeatPolicy(interval: .seconds(1), replyTimeout: .seconds(10), misses: 0)
+            $0.socket.time = SocketTime(time)
         }
-        try await server.received(1, ofType: FrameType.heartbeat)
+        try await self.expectAnswered(client)
+        try await self.passSeconds(1, of: time, on: server, answering: client)
         let pushes = client.pushes(buffering: .suspendReading(4))
         try await self.suspend(client)
         // Longer than the time after which a silent peer is given up.
-        try await self.expectHeldUp(client, for: .milliseconds(2_500))
+        let calls = server.received.filter { $0.type == 101 }.count
+        async let heldUp: Void = self.expectHeldUp(client, for: .seconds(30))
+        try await server.received(calls + 1, ofType: 101)
+        try await self.passSeconds(30, of: time, on: server, answering: nil)
+        try await heldUp
         let cancel = try await server.received(1, ofType: FrameType.cancel)[0]
         let received = server.received
         let call = try #require(received.firstIndex { $0.serial == cancel.serial })
@@ -262,8 +290,7 @@ import Testing
         #expect(types.contains(FrameType.heartbeat))
         #expect(try await texts(10, of: pushes) == self.strings(0..<10))
         try await self.expectAnswered(client)
-        let pings = server.received.filter { $0.type == FrameType.heartbeat }.count
-        try await server.received(pings + 3, ofType: FrameType.heartbeat)
+        try await self.passSeconds(30, of: time, on: server, answering: client)
         #expect(server.acceptedCount == 1)
     }
 

@@ -225,11 +225,16 @@ import Testing
     }
 
     @Test func timeoutCoversAllAttemptsAndSaysThatOneOfThemMayHaveRun() async throws {
-        let server = try await MockServer(.reset)
-        let client = try await self.client(acceptedBy: server)
-        try await server.refuseConnections()
-        let request = self.request(101, attempts: 100, isIdempotent: true, timeout: .milliseconds(500))
-        let error = try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }
+        // Until the first attempt has failed within the timeout.
+        let error = try await withGrowingTimeout { timeout -> SocketError in
+            let server = try await MockServer(.reset)
+            let client = try await self.client(acceptedBy: server)
+            try await server.refuseConnections()
+            let request = self.request(101, attempts: 100, isIdempotent: true, timeout: timeout)
+            return try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }
+        } until: {
+            $0.message.contains("the attempt before")
+        }
         #expect(error.code == .timeout)
         #expect(error.delivery == .sentUnknown)
         #expect(!error.notExecuted)
@@ -266,23 +271,46 @@ import Testing
     @Test func answerThatDoesNotBeginInTimeIsAskedForAgain() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .echo.late())
-        let client = SocketClient.connecting(to: server.endpoint)
+        let time = ManualTime()
+        let client = SocketClient.connecting(to: server.endpoint) { $0.socket.time = SocketTime(time) }
         _ = try await client.data(for: SocketRequest(type: 102))
         var request = self.request(101, isIdempotent: true)
-        request.firstResponseTimeout = .milliseconds(50)
-        let response = try await client.data(for: request)
-        #expect(response.string == "again")
+        request.firstResponseTimeout = .seconds(20)
+        async let response = client.data(for: request)
+        try await server.received(1, ofType: 101)
+        await time.advance(by: .seconds(20))
+        // The wait before the retry.
+        try await time.advance(by: .milliseconds(10), until: "the retry") {
+            server.received.filter { $0.type == 101 }.count == 2
+        }
+        #expect(try await response.string == "again")
         try await eventually("the late answer") { client.statistics.lateResponses == 1 }
         #expect(server.acceptedCount == 1)
     }
 
     @Test func answerThatBeginsInTimeMayTakeLonger() async throws {
-        // Three times the time allowed for the first byte.
         let server = try await MockServer(.echo)
-        server.on(101, .answer(ByteBuffer(repeating: 7, count: 600)).dribbled(bytes: 10, every: .milliseconds(50)))
-        let client = SocketClient.connecting(to: server.endpoint) { $0.firstResponseTimeout = .seconds(1) }
-        let response = try await client.data(for: SocketRequest(type: 101))
-        #expect(response.body.readableBytes == 600)
+        server.on(101, .drop)
+        let time = ManualTime()
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.firstResponseTimeout = .seconds(10)
+            // The answer to a ping would be in the middle of the frame.
+            $0.socket.heartbeat = nil
+            $0.socket.time = SocketTime(time)
+        }
+        let task = client.dataTask(with: SocketRequest(type: 101))
+        task.resume()
+        let serial = try await server.received(1)[0].serial
+        var answer = ByteBuffer()
+        let frame = Frame(type: 101, serial: serial, status: .ok, payload: ByteBuffer(repeating: 7, count: 600))
+        FrameEncoder(direction: .response).encode(frame, into: &answer)
+        try await server.connection(0).perform(.raw(try #require(answer.readSlice(length: 300))))
+        try await eventually("the first half") { task.countOfBytesReceived > 0 }
+        await time.advance(by: .seconds(60))
+        try await server.connection(0).perform(.raw(answer))
+        try await eventually("the end") { task.state == .completed }
+        #expect(task.error == nil)
+        #expect(task.response?.body.readableBytes == 600)
     }
 
     @Test func withoutRetriesTheCallFailsAndSaysWhichTimeoutItWas() async throws {

@@ -35,6 +35,21 @@ import Testing
         #expect(statistics.openedStreams == 1 && statistics.sentItems == 3 && statistics.receivedItems == 3)
     }
 
+    @Test func aSecondReaderFailsAndTheFirstGetsTheItem() async throws {
+        let peer = try await Peer()
+        let (stream, serial) = try await peer.open()
+        let first = Task { try await stream.items.first { _ in true } }
+        try await eventually("the first reader") { stream.call.state.withLockedValue { $0.reader != nil } }
+        let second = Task {
+            var reader = stream.items.makeAsyncIterator()
+            return try await socketError { () throws(SocketError) in _ = try await reader.next() }
+        }
+        let error = try await waitForValue(of: second, "the error of the second reader")
+        #expect(error.code == .invalidArgument)
+        try await peer.send(Peer.item(serial, "1"), Peer.end(serial))
+        #expect(try await waitForValue(of: first, "the item") == ByteBuffer(string: "1"))
+    }
+
     @Test func theTrailersAreTheAnswersMetadata() async throws {
         let peer = try await Peer()
         peer.server.on(Peer.type, .answer("sum").withMetadata(["count": "3"]))
@@ -278,10 +293,12 @@ import Testing
     }
 
     @Test func aDeadlineCoversTheWholeStream() async throws {
-        let peer = try await Peer()
-        // Long enough for the item to arrive.
-        let (stream, serial) = try await peer.open { $0.timeout = .seconds(2) }
+        let time = ManualTime()
+        let peer = try await Peer { $0.socket.time = SocketTime(time) }
+        let (stream, serial) = try await peer.open { $0.timeout = .seconds(20) }
         try await peer.send(Peer.item(serial, "1"))
+        try await peer.fence()
+        await time.advance(by: .seconds(20))
         let (texts, error) = try await stream.allTexts()
         #expect(texts == ["1"] && error?.code == .timeout)
         _ = try await peer.frames(1, FrameType.cancel, serial)
@@ -289,10 +306,10 @@ import Testing
 
     @Test func theClientsTimeoutIsNoDeadlineOfAStream() async throws {
         let peer = try await Peer { $0.timeout = .milliseconds(200) }
+        try await peer.client.connected()
         let (stream, serial) = try await peer.open()
-        // Another call with this timeout ends earlier.
-        var request = SocketRequest(type: 102)
-        request.timeout = .milliseconds(300)
+        // Another call with a longer timeout ends earlier.
+        let request = SocketRequest(type: 102, timeout: .milliseconds(300))
         _ = try await socketError { () throws(SocketError) in _ = try await peer.client.data(for: request) }
         try await peer.send(Peer.item(serial, "1"), Peer.end(serial))
         #expect(try await stream.allTexts().error == nil)

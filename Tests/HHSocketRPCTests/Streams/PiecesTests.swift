@@ -58,17 +58,21 @@ import Testing
     }
 
     @Test func anAnswerHasBegunWithItsFirstPiece() async throws {
-        let peer = try await Peer()
+        let time = ManualTime()
+        let peer = try await Peer { $0.socket.time = SocketTime(time) }
         try await peer.fence()
         var request = SocketRequest(type: 102)
-        request.firstResponseTimeout = .milliseconds(300)
+        request.firstResponseTimeout = .seconds(10)
         let call = Task { [request] in try await peer.client.data(for: request) }
         let serial = try await peer.server.received(1, ofType: 102)[0].serial
         try await peer.send(Self.frame(102, serial, "one ", isLast: false))
+        try await peer.fence()
         // A later call that has timed out.
         request.type = 103
-        let late = await Result { [request] in try await peer.client.data(for: request) }
-        #expect((late.error as? SocketError)?.code == .timeout)
+        async let late = Result { [request] in try await peer.client.data(for: request) }
+        _ = try await peer.server.received(1, ofType: 103)
+        await time.advance(by: .seconds(10))
+        #expect((await late.error as? SocketError)?.code == .timeout)
         try await peer.send(Self.frame(102, serial, "two", isLast: true))
         #expect(try await call.value.string == "one two")
     }

@@ -90,14 +90,17 @@ import Testing
     @Test func theLineAtTheLimitIsBoundedAndWithinTheDeadline() async throws {
         let peer = try await Peer(maximumStreams: 1) { $0.maximumWaiting = 1 }
         let (first, _) = try await peer.open()
-        var request = SocketRequest(type: Peer.type)
-        request.timeout = .seconds(2)
-        // It waits in line before the next one is opened.
-        let second = peer.client.openStream(for: request) { _ in
-        } completionHandler: { _ in
+        func open(timeout: Duration) -> SocketStream {
+            peer.client.openStream(for: SocketRequest(type: Peer.type, timeout: timeout)) { _ in
+            } completionHandler: { _ in
+            }
         }
+        // It waits in line before the next one is opened.
+        let second = open(timeout: patience)
         #expect(try await self.refusal(peer).code == .queueFull)
-        let error = await #expect(throws: SocketError.self) { try await second.response }
+        second.cancel()
+        let third = open(timeout: .milliseconds(100))
+        let error = await #expect(throws: SocketError.self) { try await third.response }
         #expect(error?.code == .timeout && error?.delivery == .notSent)
         withExtendedLifetime(first) {}
     }

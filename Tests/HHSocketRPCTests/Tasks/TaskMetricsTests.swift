@@ -95,19 +95,27 @@ import Testing
         // More than the kernels of both ends take while the peer does not read, and the maximum length of a frame.
         let length = 16 << 20
         let server = try await MockServer(.echo)
-        server.onConnect(.stopReading.then(.wakeUp.delayed(by: .seconds(4))))
+        server.onConnect(.stopReading)
         server.on(102, .drop)
+        let time = ManualTime()
         let body = ByteBuffer(repeating: 1, count: length)
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.waitsForConnectivity = true
             $0.timeout = patience
             $0.socket.heartbeat = nil
+            $0.socket.time = SocketTime(time)
             $0.socket.callbackQueue = .queue(DispatchQueue(label: "callbacks"))
         }
         var request = SocketRequest(type: 101, body: body)
-        // Less time than sending the body takes, and more than a slow machine takes to check and return it.
+        // Less time than sending the body takes. Meanwhile nothing is sent, but not for so long that the link stalls.
         request.firstResponseTimeout = .seconds(3)
-        #expect(try await client.data(for: request).body.readableBytes == length)
+        let slow = client.dataTask(with: request)
+        slow.resume()
+        try await eventually("a part of it") { slow.countOfBytesSent > 0 }
+        await time.advance(by: .seconds(10))
+        try await server.connection(0).perform(.wakeUp)
+        try await eventually("the answer") { slow.state == .completed }
+        #expect(slow.response?.body.readableBytes == length)
 
         let task = client.dataTask(with: SocketRequest(type: 102, body: body)) { _ in }
         let progress = task.progress
@@ -259,8 +267,7 @@ import Testing
         #expect(cancel.string == "seat 7")
         #expect(cancel.serial == serial)
         // The same holds on a timeout.
-        request.timeout = .milliseconds(30)
-        _ = try? await client.data(for: request)
+        _ = try await client.errorOfUnansweredCall(request)
         #expect(try await server.received(2, ofType: FrameType.cancel)[1].string == "seat 7")
     }
 

@@ -404,4 +404,32 @@ extension TransferFile {
         var machine = self.earlyMachine(100)
         #expect(machine.failed(TransferError(.sourceChanged, "")).map(\.text) == ["abandon", "end sourceChanged"])
     }
+
+    /// As where a relay stops passing bytes on, and its system still takes in some.
+    @Test func openingsThatAreAcknowledgedAndNotAnsweredAreNoProgress() throws {
+        var settings = Machine.Settings()
+        settings.attempts.timeout = .seconds(4)
+        settings.pieceLength = 100
+        var machine = Machine("put of f", settings: settings, generator: SeededGenerator(seed: 1))
+        _ = machine.start()
+        _ = machine.prepared(.sample(1_000), now: self.now)
+        machine.opened(now: self.now)
+        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        // The last bytes of content.
+        var now = self.now + .seconds(1)
+        #expect(machine.acknowledged(100, now: now).isEmpty)
+        let last = now
+        var openings = 0
+        while let deadline = machine.nextDeadline {
+            now = max(now, deadline)
+            var actions = machine.timePassed(now: now)
+            if actions.contains(where: { $0.text == "leave" }) { actions += machine.connectionChanged(now: now) }
+            guard actions.contains(where: { $0.text == "open" }) else { continue }
+            openings += 1
+            machine.opened(now: now)
+            #expect(machine.acknowledged(150, now: now).isEmpty)
+        }
+        #expect(machine.isOver && openings >= 2)
+        #expect(now == last + .seconds(4))
+    }
 }

@@ -332,15 +332,19 @@ import Testing
 
     @Test func aLinkOnWhichNothingMovesIsLeftAndOtherCallsAreNot() async throws {
         self.store.with { $0.isSilent = true }
-        let client = self.store.client()
+        let time = ManualTime()
+        let client = self.store.client { $0.socket.time = SocketTime(time) }
         var options = TransferClient.Options()
-        options.timeout = .seconds(12)
+        options.timeout = .seconds(60)
         let transfers = TransferClient(client, options: options)
         let transfer = transfers.put(try self.write(Self.bytes(10)))
         _ = try await client.data(for: SocketRequest(type: 101, body: "before"))
         self.store.server.on(102, .echo.held(until: 2))
         async let slow = client.data(for: SocketRequest(type: 102, body: "slow"))
         _ = try await self.store.server.received(1, ofType: 102)
+        _ = try await self.store.server.received(1, ofType: TransferTypes().put)
+        // A third of the timeout.
+        await time.advance(by: .seconds(21))
         try await eventually("another connection") { self.store.server.connections.contains { $0.number > 0 } }
         self.store.with { $0.isSilent = false }
         async let other = client.data(for: SocketRequest(type: 102, body: "other"))
@@ -383,11 +387,22 @@ import Testing
 
     @Test func aTransferThatNeverMovesStalls() async throws {
         self.store.with { $0.isSilent = true }
-        let transfers = self.transfers(timeout: .seconds(1))
+        let time = ManualTime()
+        let transfers = self.transfers(timeout: .seconds(60)) { $0.socket.time = SocketTime(time) }
         let put = transfers.put(try self.write(Self.bytes(10)))
         let get = transfers.get(try self.id("f"), to: self.folder.file("copy"))
-        #expect(try await self.error(of: put).code == .stalled)
-        #expect(try await self.error(of: get).code == .stalled)
+        for type in [TransferTypes().put, TransferTypes().get] {
+            _ = try await self.store.server.received(1, ofType: type)
+        }
+        let errors = Watched<[TransferError]>([])
+        for transfer in [put, get] {
+            Task {
+                let error = try await self.error(of: transfer)
+                errors.withLockedValue { $0.append(error) }
+            }
+        }
+        try await time.advance(by: .seconds(1), until: "both ends") { errors.current.count == 2 }
+        #expect(errors.current.allSatisfy { $0.code == .stalled })
     }
 
     @Test func theFirstConnectionIsWaitedForNoLongerThanTheTimeout() async throws {
@@ -452,6 +467,21 @@ import Testing
         }
         try await eventually("the completion") { calls.withLockedValue { !$0.isEmpty } }
         #expect(calls.withLockedValue { $0.count == 1 && (try? $0[0].get()) != nil })
+        withExtendedLifetime(client) {}
+    }
+
+    @Test func theCompletionHandlerRunsOnTheCallbackQueueEvenIfThatIsTheSocketThread() async throws {
+        let client = self.store.client { $0.socket.callbackQueue = .socketThread }
+        let wasHere = Watched<[Bool]>([])
+        // One is transferred, the other cannot be read.
+        TransferClient(client).put(ByteBuffer(bytes: Self.bytes(10_000))) { [weak client] _ in
+            wasHere.withLockedValue { $0.append(client?.core.loop.isCurrent ?? false) }
+        }
+        TransferClient(client).put("/nowhere/at all") { [weak client] _ in
+            wasHere.withLockedValue { $0.append(client?.core.loop.isCurrent ?? false) }
+        }
+        try await wasHere.wait("both completions") { $0.count == 2 }
+        #expect(wasHere.current == [true, true])
         withExtendedLifetime(client) {}
     }
 

@@ -8,7 +8,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// Local files of gets.
-@Suite(.tags(.io)) struct TransferSinkTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TransferSinkTests {
     private let folder: TemporaryFolder
     private let files = FaultyFiles()
     private let text = String(repeating: "0123456789", count: 250)

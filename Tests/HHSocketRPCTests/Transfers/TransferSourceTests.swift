@@ -9,7 +9,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// Local files of puts.
-@Suite(.tags(.io)) struct TransferSourceTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TransferSourceTests {
     private let folder: TemporaryFolder
     private let files = FaultyFiles()
 

@@ -57,7 +57,7 @@ import Testing
     func acknowledgementIsRightForItsVersion(version: STOMPVersion, headers: STOMPHeaders) throws {
         var machine = try self.machine(version, .client)
         let delivery = try self.deliver(&machine, 1)
-        let ack = try machine.settle(delivery, isAcknowledged: true, in: nil)
+        let ack = try machine.settle(delivery, isAcknowledged: true, in: nil)?.frame
         #expect(ack == STOMPFrame(.ack, headers))
         let second = try self.deliver(&machine, 1)
         guard version > .v1_0 else {
@@ -67,13 +67,13 @@ import Testing
             #expect(code == .invalidArgument)
             return
         }
-        #expect(try machine.settle(second, isAcknowledged: false, in: nil) == STOMPFrame(.nack, headers))
+        #expect(try machine.settle(second, isAcknowledged: false, in: nil)?.frame == STOMPFrame(.nack, headers))
     }
 
     @Test func furtherHeadersFollow() throws {
         var machine = try self.machine()
         let delivery = try self.deliver(&machine, 1)
-        let frame = try machine.settle(delivery, isAcknowledged: false, in: nil, headers: ["requeue": "false"])
+        let frame = try machine.settle(delivery, isAcknowledged: false, in: nil, headers: ["requeue": "false"])?.frame
         #expect(frame == STOMPFrame(.nack, ["id": "a1", "requeue": "false"]))
     }
 
@@ -195,11 +195,11 @@ import Testing
         let (id, begin) = try self.begin(&machine)
         #expect(begin == STOMPFrame(.begin, ["transaction": id]))
         #expect(
-            try machine.settle(deliveries[2], isAcknowledged: true, in: id)
+            try machine.settle(deliveries[2], isAcknowledged: true, in: id)?.frame
                 == STOMPFrame(.ack, ["id": "a3", "transaction": id])
         )
         #expect(!machine.isOverdrawn)
-        #expect(try machine.endTransaction(id, isCommitted: false) == STOMPFrame(.abort, ["transaction": id]))
+        #expect(try machine.endTransaction(id, isCommitted: false).frame == STOMPFrame(.abort, ["transaction": id]))
         #expect(machine.isOverdrawn)
         for delivery in deliveries { #expect(try machine.settle(delivery, isAcknowledged: true, in: nil) != nil) }
     }
@@ -210,7 +210,7 @@ import Testing
         let (id, _) = try self.begin(&machine)
         _ = try machine.settle(deliveries[0], isAcknowledged: true, in: id)
         _ = try machine.settle(deliveries[1], isAcknowledged: false, in: id)
-        #expect(try machine.endTransaction(id, isCommitted: true) == STOMPFrame(.commit, ["transaction": id]))
+        #expect(try machine.endTransaction(id, isCommitted: true).frame == STOMPFrame(.commit, ["transaction": id]))
         #expect(try machine.settle(deliveries[0], isAcknowledged: true, in: nil) == nil)
         #expect(machine.subscriptions["s"]?.acks.length == 0)
     }
@@ -266,5 +266,96 @@ import Testing
                 #expect(window.openCount == open.count)
             }
         }
+    }
+
+    // MARK: Frames that were not sent
+
+    private func settle(
+        _ machine: inout STOMPMachine,
+        _ delivery: STOMPDelivery,
+        isAcknowledged: Bool = true,
+        in transaction: String? = nil
+    ) throws -> STOMPMachine.Settlement {
+        let settled = try machine.settle(delivery, isAcknowledged: isAcknowledged, in: transaction)
+        return try #require(settled).settlement
+    }
+
+    @Test(arguments: [STOMPAckMode.client, .clientIndividual], [true, false])
+    func messageWhoseFrameWasNotSentIsSettledByAnother(mode: STOMPAckMode, isAcknowledged: Bool) throws {
+        var machine = try self.machine(.v1_2, mode, window: 2)
+        let deliveries = try self.deliver(&machine, count: 3)
+        #expect(machine.isOverdrawn)
+        let settlement = try self.settle(&machine, deliveries[2], isAcknowledged: isAcknowledged)
+        #expect(!machine.isOverdrawn)
+        machine.undo(settlement)
+        // They count as unsettled again.
+        #expect(machine.isOverdrawn)
+        let frame = try machine.settle(deliveries[2], isAcknowledged: isAcknowledged, in: nil)?.frame
+        #expect(frame == STOMPFrame(isAcknowledged ? .ack : .nack, ["id": "a3"]))
+    }
+
+    @Test func laterMessagesMayHaveBeenSettledMeanwhile() throws {
+        var machine = try self.machine()
+        let deliveries = try self.deliver(&machine, count: 5)
+        let settlement = try self.settle(&machine, deliveries[0])
+        for delivery in deliveries[1..<4] { _ = try self.settle(&machine, delivery) }
+        machine.undo(settlement)
+        #expect(try machine.settle(deliveries[1], isAcknowledged: true, in: nil) == nil)
+        #expect(try machine.settle(deliveries[0], isAcknowledged: true, in: nil) != nil)
+        #expect(try machine.settle(deliveries[4], isAcknowledged: true, in: nil) != nil)
+        #expect(machine.subscriptions["s"]?.acks.openCount == 0)
+        #expect(machine.subscriptions["s"]?.acks.length == 0)
+    }
+
+    @Test func laterCumulativeAcknowledgementCoversWhatWasNotSent() throws {
+        var machine = try self.machine(.v1_2, .client)
+        let deliveries = try self.deliver(&machine, count: 3)
+        let settlement = try self.settle(&machine, deliveries[0])
+        _ = try self.settle(&machine, deliveries[2])
+        machine.undo(settlement)
+        #expect(try machine.settle(deliveries[0], isAcknowledged: true, in: nil) == nil)
+        #expect(machine.subscriptions["s"]?.acks.openCount == 0)
+    }
+
+    @Test func nothingIsUndoneOnAnotherConnection() throws {
+        var machine = try self.machine()
+        let delivery = try self.deliver(&machine, 1)
+        let settlement = try self.settle(&machine, delivery)
+        machine.end()
+        _ = machine.begin(Endpoint(host: "a", port: 1), nil)
+        machine.undo(settlement)
+        #expect(machine.subscriptions["s"]?.acks.openCount == 0)
+    }
+
+    @Test func messageWhoseFrameInATransactionWasNotSentIsNoPartOfIt() throws {
+        var machine = try self.machine()
+        let deliveries = try self.deliver(&machine, count: 2)
+        let id = try self.begin(&machine).id
+        let settlement = try self.settle(&machine, deliveries[0], in: id)
+        _ = try self.settle(&machine, deliveries[1], in: id)
+        machine.undo(settlement)
+        _ = try machine.endTransaction(id, isCommitted: true)
+        #expect(machine.subscriptions["s"]?.acks.openCount == 1)
+        #expect(try machine.settle(deliveries[0], isAcknowledged: true, in: nil) != nil)
+    }
+
+    @Test func transactionWhoseCommitWasNotSentCanBeAborted() throws {
+        var machine = try self.machine()
+        let delivery = try self.deliver(&machine, 1)
+        let id = try self.begin(&machine).id
+        _ = try self.settle(&machine, delivery, in: id)
+        let ending = try machine.endTransaction(id, isCommitted: true).ending
+        #expect(!machine.hasTransaction(id))
+        machine.undo(ending)
+        #expect(machine.hasTransaction(id))
+        #expect(try machine.endTransaction(id, isCommitted: false).frame == STOMPFrame(.abort, ["transaction": id]))
+        #expect(try machine.settle(delivery, isAcknowledged: true, in: nil) != nil)
+    }
+
+    @Test func transactionWhoseBeginningWasNotSentDoesNotExist() throws {
+        var machine = try self.machine()
+        let id = try self.begin(&machine).id
+        machine.undoBeginning(of: id)
+        #expect(!machine.hasTransaction(id))
     }
 }

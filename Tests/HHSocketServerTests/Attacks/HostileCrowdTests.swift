@@ -7,7 +7,7 @@ import Testing
 
 /// All attacks at once, repeatedly, against the default configuration, beside clients that follow the protocol: over
 /// TCP, TLS and WebSocket. For `HHSOCKET_HOSTILE_SECONDS`, 10 by default.
-@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(30))) struct HostileCrowdTests {
+@Suite(.tags(.io, .exclusive, .nightly), .serialized, .timeLimit(.minutes(30))) struct HostileCrowdTests {
     private static var seconds: Double {
         ProcessInfo.processInfo.environment["HHSOCKET_HOSTILE_SECONDS"].flatMap(Double.init) ?? 10
     }

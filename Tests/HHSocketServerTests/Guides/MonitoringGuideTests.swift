@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// The pages and files with names of metrics in Prometheus.
-@Suite(.tags(.io), .timeLimit(.minutes(1))) struct MonitoringGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct MonitoringGuideTests {
     private static let files =
         ["Monitoring", "Sizing", "Troubleshooting", "FirstServer"].map {
             "Sources/HHSocketServer/HHSocketServer.docc/\($0).md"

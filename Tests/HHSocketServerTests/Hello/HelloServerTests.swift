@@ -3,6 +3,7 @@ import Foundation
 import HHSocket
 import HHSocketMessage
 import HHSocketTesting
+import InMemoryLogging
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
@@ -476,8 +477,7 @@ private func withGreeter(
             let stranger = try await Greeter(server)
             hello.sessionToken = Data("guess".utf8)
             #expect(try await stranger.greet(hello).0 == .noPermission)
-            try await stranger.call(Call.echo)
-            #expect(try await stranger.answer().frame.status == .noPermission)
+            try await stranger.client.ended()
 
             await greeter.client.perform(.close)
             try await eventually("the end of ann's session") { server.sessions(of: "ann").isEmpty }
@@ -487,14 +487,21 @@ private func withGreeter(
     @Test func whereHelloIsRequiredNothingIsServedWithoutIt() async throws {
         var configuration = SocketServer.Configuration()
         configuration.hello.isRequired = true
-        configuration.limits.firstFrameTimeout = .milliseconds(300)
+        // Less than the time to become known.
+        configuration.limits.firstFrameTimeout = .seconds(5)
+        let time = ManualTime()
+        configuration.time = SocketTime(time)
         try await withGreeter(configuration) { greeter, server in
+            try await eventually("the connection") { server.connectionCount == 1 }
+            await time.advance(by: .seconds(4))
             try await greeter.call(Call.echo)
             #expect(try await greeter.answer().frame.status == .illegalFormat)
             // Other frames than hello do not extend its time.
+            await time.advance(by: .seconds(3))
             #expect(try await greeter.client.response().type == FrameType.goAway)
+            await time.advance(by: .seconds(1))
             try await greeter.client.ended()
-            #expect(server.statistics.firstFrameTimeouts == 1)
+            try await eventually("the count") { server.statistics.firstFrameTimeouts == 1 }
             let polite = try await Greeter(server)
             #expect(try await polite.greet().0 == .ok)
             try await polite.call(Call.echo)
@@ -523,12 +530,11 @@ private func withGreeter(
             await Task.yield()
             return "ann"
         }
-        configuration.limits.firstFrameTimeout = .seconds(1)
+        let time = ManualTime()
+        configuration.time = SocketTime(time)
         try await withGreeter(configuration) { greeter, server in
             #expect(try await greeter.greet().0 == .ok)
-            await #expect(throws: NothingHappened.self) {
-                try await greeter.client.response(within: .seconds(2))
-            }
+            await time.advance(by: .seconds(60))
             #expect(server.statistics.firstFrameTimeouts == 0)
             try await greeter.call(Call.echo)
             #expect(try await greeter.answer().frame.status == .ok)
@@ -537,14 +543,16 @@ private func withGreeter(
 
     /// The client has sent hello in time; the time of the server's authentication does not count.
     @Test func aClientThatIsBeingAuthenticatedIsNotTooSlow() async throws {
-        let release = Gate()
+        let (release, time) = (Gate(), ManualTime())
         var configuration = SocketServer.Configuration()
         configuration.hello.isRequired = true
         configuration.hello.authenticate = { _, _ in
             try await release.wait()
             return "ann"
         }
-        configuration.limits.firstFrameTimeout = .milliseconds(300)
+        // Less than the time to become known.
+        configuration.limits.firstFrameTimeout = .seconds(5)
+        configuration.time = SocketTime(time)
         try await withGreeter(configuration) { greeter, server in
             await greeter.client.perform(
                 .frame(
@@ -558,10 +566,12 @@ private func withGreeter(
             try await eventually("the hello") { release.waitingCount == 1 }
             // A later client that sends nothing.
             let silent = try await HostileClient.connect(to: server.address)
+            try await eventually("two connections") { server.connectionCount == 2 }
+            await time.advance(by: .seconds(7))
             try await silent.ended()
             release.open()
             #expect(try await greeter.client.response().status == .ok)
-            #expect(server.statistics.firstFrameTimeouts == 1)
+            try await eventually("the count") { server.statistics.firstFrameTimeouts == 1 }
             try await greeter.call(Call.echo)
             #expect(try await greeter.answer().frame.status == .ok)
         }
@@ -580,19 +590,58 @@ private func withGreeter(
         }
     }
 
-    @Test func aClientWhoseHelloWasRefusedMaySayItAgain() async throws {
-        let attempts = Watched(0)
+    /// The operator sees why clients do not come, and no line is forged by what they are called.
+    @Test func aRefusedHelloIsLoggedAndNamesAreEscaped() async throws {
+        let log = InMemoryLogHandler()
         var configuration = SocketServer.Configuration()
-        configuration.hello.authenticate = { _, _ in
-            guard attempts.increment() > 1 else { throw StatusError(.noPermission) }
-            return "ann"
+        configuration.logger = Logger(label: "test", factory: { _ in log })
+        configuration.hello.authenticate = { token, _ in
+            guard !token.isEmpty else { throw StatusError(.noPermission) }
+            return String(decoding: token, as: UTF8.self)
         }
-        try await withGreeter(configuration) { greeter, server in
-            let refused = try await greeter.greet().0
-            #expect(refused == .noPermission)
-            let accepted = try await greeter.greet().0
-            #expect(accepted == .ok)
-            #expect(server.sessions(of: "ann").count == 1)
+        var router = Router()
+        router.handle(Call.echo) { _, _ in throw Unexpected(description: "it fails") }
+        try await withServer(configuration, router) { server in
+            let refused = try await Greeter(server)
+            #expect(try await refused.greet().0 == .noPermission)
+            try await eventually("the line") {
+                log.entries.contains { entry in
+                    entry.message == "a client's hello is refused" && entry.level == .info
+                        && entry.metadata["reason"]?.description.contains("405") == true
+                }
+            }
+            let named = try await Greeter(server)
+            var hello = WireHello.all
+            hello.sessionToken = Data("ann\ncritical: forged\r\u{1B}\u{202E}".utf8)
+            #expect(try await named.greet(hello).0 == .ok)
+            try await named.call(Call.echo)
+            _ = try await named.answer()
+            try await eventually("the failure") { log.entries.contains { $0.message == "a handler failed" } }
+            let line = log.entries.first { $0.message == "a handler failed" }
+            #expect(line?.metadata["identity"] == "ann\\ncritical: forged\\r\\u{1B}\\u{202E}")
+        }
+    }
+
+    @Test func aClientWhoseTokenIsRefusedIsClosed() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.hello.authenticate = { _, _ in throw StatusError(.noPermission) }
+        try await withGreeter(configuration) { greeter, _ in
+            #expect(try await greeter.greet().0 == .noPermission)
+            try await greeter.client.ended()
+        }
+    }
+
+    @Test func aClientWhoseHelloIsNotUnderstoodMaySayItAgain() async throws {
+        try await withGreeter(SocketServer.Configuration()) { greeter, _ in
+            let malformed = Frame(
+                type: FrameType.hello,
+                serial: FrameSerial.hello,
+                payload: ByteBuffer(bytes: [0xFF])
+            )
+            await greeter.client.perform(.frame(malformed))
+            let refused = try await greeter.client.response()
+            #expect(refused.status == .protobufFailed)
+            #expect(try await greeter.greet().0 == .ok)
         }
     }
 

@@ -105,6 +105,22 @@ import Testing
 }
 
 @Suite struct LedgerTests {
+    /// Otherwise the frames of clients that are being closed would fill what is left, and others would be refused.
+    @Test func largeFramesAreDelayedBeforeRequestsAreRefused() {
+        var limits = ServerLimits()
+        limits.maximumBufferedBytes = 64 << 20
+        let ledger = Ledger(limits, shards: 1)
+        defer { ledger.end() }
+        ledger.add(55 << 20, shard: 0)
+        #expect(!ledger.delays(frameOf: 16 << 20))
+        ledger.add(2 << 20, shard: 0)
+        #expect(ledger.delays(frameOf: 64 << 10) && ledger.delays(frameOf: 16 << 20))
+        // A small frame is not, and requests are admitted.
+        #expect(!ledger.delays(frameOf: 60 << 10) && !ledger.isFull)
+        ledger.add(-2 << 20, shard: 0)
+        #expect(!ledger.delays(frameOf: 16 << 20))
+    }
+
     /// A connection that records that it was asked to close.
     private final class Holder: LedgerHolder {
         private let told = NIOLockedValueBox(false)

@@ -189,6 +189,19 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(gradient.limit == 500)
     }
 
+    /// `Int.max` is none of the numbers of floating point, and its successor is none of Int's.
+    @Test func limitsOfAnySizeArePossible() {
+        var policy = AdaptiveConcurrency()
+        (policy.initial, policy.minimum, policy.maximum) = (.max, .max, .max)
+        var gradient = ConcurrencyGradient(policy)
+        let isAdmitted = gradient.start()
+        #expect(isAdmitted)
+        #expect(gradient.limit > 1 << 40)
+        policy.minimum = 1
+        gradient = ConcurrencyGradient(policy)
+        #expect(gradient.limit > 1 << 40)
+    }
+
     /// Simulates a machine that can run 50 requests at a time; more wait for one another.
     @Test func itStaysNearWhatCanBeDoneAtATime() {
         var gradient = ConcurrencyGradient(AdaptiveConcurrency())
@@ -309,6 +322,9 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
     @Test func textOfAPeerIsLoggedAsOneShortLine() {
         #expect(PeerLog.printable("a\nb\u{2028}c\u{7}grün") == "a\\nb\\u{2028}c\\u{07}grün")
+        // Neither a return, nor an escape sequence of a terminal, nor text from right to left.
+        let escaped = "a\\rb\\u{1B}[2Jc\\u{202E}d\\u{2067}e\\u{0085}"
+        #expect(PeerLog.printable("a\rb\u{1B}[2Jc\u{202E}d\u{2067}e\u{85}") == escaped)
         let long = PeerLog.printable(String(repeating: "x", count: 10_000))
         #expect(long.count == PeerLog.longestValue + 1)
     }

@@ -226,9 +226,13 @@ extension HostileClient {
     // MARK: Time
 
     @Test func aClientWithNothingToSayIsToldToGo() async throws {
-        try await withServer(.limited { $0.idleTimeout = .milliseconds(200) }, makeRouter()) { server in
+        let time = ManualTime()
+        var configuration = SocketServer.Configuration.limited { $0.idleTimeout = .seconds(10) }
+        configuration.time = SocketTime(time)
+        try await withServer(configuration, makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address)
             #expect(try await client.echoes())
+            await time.advance(by: .seconds(12))
             #expect(try await client.response().goAway?.reason.contains("nothing has happened") == true)
             try await client.ended()
             await client.perform(.close)
@@ -237,17 +241,24 @@ extension HostileClient {
             // A client that waits for its answer is not idle.
             let busy = try await HostileClient.connect(to: server.address)
             await busy.perform(.request(hang, serial: 50))
-            try await Task.sleep(for: .milliseconds(600))
+            try await eventually("the request") { server.requestsInFlight == 1 }
+            await time.advance(by: .seconds(60))
             #expect(server.connectionCount == 1)
             await busy.perform(.cancel(50))
+            try await eventually("the end of the request") { server.requestsInFlight == 0 }
+            await time.advance(by: .seconds(12))
             #expect(try await busy.response().goAway != nil)
         }
     }
 
     @Test func aFrameThatDoesNotGetOnIsNotWaitedFor() async throws {
-        try await withServer(.limited { $0.readStallTimeout = .milliseconds(200) }, makeRouter()) { server in
+        let time = ManualTime()
+        var configuration = SocketServer.Configuration.limited { $0.readStallTimeout = .seconds(10) }
+        configuration.time = SocketTime(time)
+        try await withServer(configuration, makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address)
             await client.perform(.raw([0, 0, 0, 100, 0, 0] as [UInt8]))
+            try await time.advance(by: .seconds(1), until: "the stall") { server.statistics.readStalls == 1 }
             #expect(try await client.response().goAway != nil)
             try await client.ended()
             #expect(server.statistics.readStalls == 1)
@@ -399,7 +410,7 @@ extension HostileClient {
                 shutdown(descriptor, CInt(SHUT_RDWR))
             }
             let error = await #expect(throws: SocketError.self) {
-                try await withDeadline("the end") { try await run.value }
+                try await waitForValue(of: run, "the end")
             }
             #expect(error?.code == .bindFailed)
         }

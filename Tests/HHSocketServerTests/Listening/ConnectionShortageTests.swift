@@ -35,30 +35,37 @@ extension HostileClient {
     }
 }
 
-/// Reconnects until it is served, since it takes a moment until others have been silent for long enough.
-private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origin: String? = nil) async throws
-    -> HostileClient
-{
-    try await withDeadline("a newcomer", within: .seconds(30)) {
-        while true {
-            if let client = try? await HostileClient.connect(to: server.address, tls: tls, from: origin),
-                (try? await client.isServed()) == true
-            {
-                return client
-            }
-            try await Task.sleep(for: .milliseconds(20))
-        }
-    }
+/// Connects a client that is served, after a time in which others have been silent for long enough.
+private func newcomer(
+    of server: SocketServer,
+    after time: ManualTime,
+    tls: ClientTLS? = nil,
+    from origin: String? = nil
+) async throws -> HostileClient {
+    await time.advance(by: .seconds(20))
+    let client = try await HostileClient.connect(to: server.address, tls: tls, from: origin)
+    #expect(try await client.isServed())
+    return client
 }
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ConnectionShortageTests {
+    private let time = ManualTime()
+
     private func short(_ maximum: Int) -> SocketServer.Configuration {
-        .limited {
+        var configuration = SocketServer.Configuration.limited {
             $0.maximumConnections = maximum
             $0.maximumConnectionsPerAddress = .max
             $0.connectionRatePerAddress = nil
-            $0.minimumSilence = .milliseconds(100)
+            $0.minimumSilence = .seconds(10)
         }
+        configuration.time = SocketTime(self.time)
+        return configuration
+    }
+
+    /// Waits for the end of a client that was closed, and need not hear why.
+    private func end(of client: HostileClient) async throws {
+        await self.time.advance(by: .seconds(1))
+        try await client.ended()
     }
 
     @Test func theSilentOneGoesForANewcomerAndTheBusyOneStays() async throws {
@@ -67,18 +74,54 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
             #expect(try await silent.isServed())
             let busy = try await HostileClient.connect(to: server.address)
             try await busy.isBusy(on: server, with: 1)
-            let newcomer = try await newcomer(of: server)
+            let newcomer = try await newcomer(of: server, after: self.time)
             let told = try await silent.response()
             #expect(told.type == FrameType.goAway)
-            try await silent.ended()
-            #expect(server.statistics.silentEvictions == 1)
+            try await self.end(of: silent)
+            try await eventually("the count") { server.statistics.silentEvictions == 1 }
             #expect(try await busy.isServed())
             // If all are busy, the newcomer is rejected.
             try await newcomer.isBusy(on: server, with: 2)
             let late = try await HostileClient.connect(to: server.address)
             #expect(try await late.isServed() == false)
-            try await late.ended()
-            #expect(server.statistics.silentEvictions == 1)
+            try await self.end(of: late)
+            try await eventually("the count") { server.statistics.silentEvictions == 1 }
+        }
+    }
+
+    /// A handler that waits for its client is not work for it: whoever gives no credit, or sends no items, would have a
+    /// place for ever.
+    @Test(arguments: [StreamKind.clientStreaming, .serverStreaming, .bidirectional])
+    func aStreamThatWaitsForItsClientSparesNobody(kind: StreamKind) async throws {
+        let type: UInt32 = 300
+        var router = makeRouter()
+        router.stream(type, kind) { stream, _ in
+            if kind.clientStreams { for try await _ in stream.items {} }
+            for _ in 0..<10 where kind.serverStreams { try await stream.send(ByteBuffer(repeating: 0, count: 1_000)) }
+            return ByteBuffer()
+        }
+        try await withServer(self.short(1), router) { server in
+            let waiting = try await StreamClient(server, window: 1, connectionWindow: 1)
+            try await waiting.open(type)
+            try await eventually("the handler") { server.requestsInFlight == 1 }
+            let newcomer = try await newcomer(of: server, after: self.time)
+            try await eventually("the count") { server.statistics.silentEvictions == 1 }
+            withExtendedLifetime((waiting, newcomer)) {}
+        }
+    }
+
+    @Test func aLongPollSparesNobodyForEver() async throws {
+        try await withServer(self.short(1), makeRouter()) { server in
+            let polling = try await HostileClient.connect(to: server.address)
+            try await polling.isBusy(on: server, with: 1)
+            await self.time.advance(by: .seconds(30))
+            let early = try await HostileClient.connect(to: server.address)
+            #expect(try await early.isServed() == false)
+            await early.perform(.close)
+            await self.time.advance(by: .seconds(50))
+            let newcomer = try await newcomer(of: server, after: self.time)
+            try await eventually("the count") { server.statistics.silentEvictions == 1 }
+            withExtendedLifetime((polling, newcomer)) {}
         }
     }
 
@@ -94,10 +137,10 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
             try await busy.isBusy(on: server, with: 1)
             let silent = try await HostileClient.connect(to: server.address, tls: tls)
             #expect(try await silent.isServed())
-            let newcomer = try await newcomer(of: server, tls: tls)
-            try await silent.ended()
+            let newcomer = try await newcomer(of: server, after: self.time, tls: tls)
+            try await self.end(of: silent)
             #expect(try await busy.isServed())
-            #expect(server.statistics.silentEvictions == 1)
+            try await eventually("the count") { server.statistics.silentEvictions == 1 }
             withExtendedLifetime(newcomer) {}
         }
     }
@@ -121,7 +164,7 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
         try await withServer(configuration, makeRouter()) { server in
             let first = try await HostileClient.connect(to: server.address)
             #expect(try await first.isServed())
-            try await Task.sleep(for: .milliseconds(300))
+            await self.time.advance(by: .seconds(60))
             let second = try await HostileClient.connect(to: server.address)
             #expect(try await second.isServed() == false)
             #expect(try await first.isServed(serial: 51))
@@ -139,13 +182,13 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
                 #expect(try await client.isServed())
                 clients.append(client)
                 // Longer than the resolution of the check.
-                if number < 3 { try await Task.sleep(for: .milliseconds(150)) }
+                if number < 3 { await self.time.advance(by: .seconds(5)) }
             }
             for (number, client) in clients.prefix(2).enumerated() {
-                let newcomer = try await newcomer(of: server)
+                let newcomer = try await newcomer(of: server, after: self.time)
                 try await newcomer.isBusy(on: server, with: number + 1)
                 #expect(try await client.response().type == FrameType.goAway)
-                #expect(server.statistics.silentEvictions == number + 1)
+                try await eventually("the count") { server.statistics.silentEvictions == number + 1 }
                 // This client must not be disconnected.
                 clients.append(newcomer)
             }
@@ -161,15 +204,15 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
         try await withServer(configuration, makeRouter()) { server in
             let first = try await HostileClient.connect(to: server.address)
             #expect(try await first.isServed())
-            try await Task.sleep(for: .milliseconds(300))
+            await self.time.advance(by: .seconds(60))
             let second = try await HostileClient.connect(to: server.address)
             #expect(try await second.isServed() == false)
             #expect(try await first.isServed(serial: 51))
             #expect(server.statistics.connectionsRefusedByAddress == 1 && server.statistics.silentEvictions == 0)
             // Each address of 127.0.0.0/8 counts separately.
-            let other = try await newcomer(of: server, from: "127.0.0.2")
-            try await first.ended()
-            #expect(server.statistics.silentEvictions == 1)
+            let other = try await newcomer(of: server, after: self.time, from: "127.0.0.2")
+            try await self.end(of: first)
+            try await eventually("the count") { server.statistics.silentEvictions == 1 }
             withExtendedLifetime(other) {}
         }
     }
@@ -204,13 +247,12 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
             let silent = try await HostileClient(to: target)
             await silent.perform(.text("hello"))
             #expect(try await silent.message().text == "hello")
-            try await eventually("a newcomer") {
-                guard let second = try? await HostileClient(to: target) else { return false }
-                await second.perform(.text("hello"))
-                return try await second.message().text == "hello"
-            }
+            await self.time.advance(by: .seconds(20))
+            let second = try await HostileClient(to: target)
+            await second.perform(.text("hello"))
+            #expect(try await second.message().text == "hello")
             #expect(try await silent.message().closeCode == 1_001)
-            #expect(server.statistics.silentEvictions == 1)
+            try await eventually("the count") { server.statistics.silentEvictions == 1 }
         }
     }
 
@@ -222,10 +264,11 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
         configuration.eventLoops = 1
         try await withServer(configuration, makeRouter()) { server in
             let silent = try await HostileClient.connect(to: server.address)
+            try await eventually("the silent one is accepted") { server.core?.quota.total == 1 }
             var tls = ClientTLS()
             tls.trust = try TestAuthority().trust
-            _ = try await newcomer(of: server, tls: tls)
-            try await silent.ended()
+            _ = try await newcomer(of: server, after: self.time, tls: tls)
+            try await self.end(of: silent)
         }
     }
 }

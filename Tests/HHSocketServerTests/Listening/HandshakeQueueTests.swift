@@ -21,8 +21,8 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         var queue = Queue(maximum: 1)
         let entered = queue.enter(now: start)
         let first = try #require(entered)
-        let second = queue.wait("second")
-        _ = queue.wait("third")
+        let second = queue.wait("second", of: 1)
+        _ = queue.wait("third", of: 1)
         #expect(queue.next(now: start) == nil)
         #expect(queue.waitingCount == 2)
         queue.leave(first)
@@ -38,7 +38,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         var queue = Queue(maximum: 1)
         let entered = queue.enter(now: start)
         let first = try #require(entered)
-        _ = queue.wait("second")
+        _ = queue.wait("second", of: 1)
         queue.leave(first)
         #expect(queue.enter(now: start) == nil)
     }
@@ -47,8 +47,8 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         var queue = Queue(maximum: 1)
         let entered = queue.enter(now: start)
         let first = try #require(entered)
-        for _ in 0..<1_000 { queue.leave(queue.wait("impatient")) }
-        _ = queue.wait("patient")
+        for _ in 0..<1_000 { queue.leave(queue.wait("impatient", of: 1)) }
+        _ = queue.wait("patient", of: 1)
         queue.leave(first)
         #expect(queue.next(now: start)?.element == "patient")
         #expect(queue.countingCount == 1)
@@ -57,7 +57,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     @Test func aClientThatLetsTheServerWaitTakesNoPlaceFromOthers() throws {
         var queue = Queue(maximum: 1)
         _ = queue.enter(now: start)
-        _ = queue.wait("second")
+        _ = queue.wait("second", of: 1)
         let wake = try #require(queue.wakesAt)
         #expect(wake == start + Queue.patience)
         #expect(queue.next(now: wake - .nanoseconds(1)) == nil)
@@ -68,7 +68,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     @Test func theEventLoopsOwnDelayIsNotTheClients() throws {
         var queue = Queue(maximum: 1)
         _ = queue.enter(now: start)
-        _ = queue.wait("second")
+        _ = queue.wait("second", of: 1)
         let late = start + .seconds(1)
         queue.woke(for: start + .milliseconds(10), now: late)
         #expect(queue.next(now: late) == nil)
@@ -77,11 +77,29 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(queue.next(now: wake)?.element == "second")
     }
 
+    /// One address with any number of connections does not delay another.
+    @Test func addressesTakeTurns() throws {
+        var queue = Queue(maximum: 1)
+        let entered = queue.enter(now: start)
+        var last = try #require(entered)
+        for number in 0..<1_000 { _ = queue.wait("many \(number)", of: 1) }
+        _ = queue.wait("one", of: 2)
+        var order: [String] = []
+        for _ in 0..<4 {
+            queue.leave(last)
+            let popped = queue.next(now: start)
+            let next = try #require(popped)
+            order.append(next.element)
+            last = next.number
+        }
+        #expect(order == ["many 0", "one", "many 1", "many 2"])
+    }
+
     @Test func concurrentHandshakesAreBounded() throws {
         var queue = Queue(maximum: 1_000)
         for _ in 0..<Queue.startsTogether { #expect(queue.enter(now: start) != nil) }
         #expect(queue.enter(now: start) == nil)
-        for number in 0..<(Queue.startsTogether + 1) { _ = queue.wait("\(number)") }
+        for number in 0..<(Queue.startsTogether + 1) { _ = queue.wait("\(number)", of: 1) }
         let wake = try #require(queue.wakesAt)
         #expect(wake == start + Queue.pause)
         // Within a long turn.

@@ -13,7 +13,7 @@ import Musl
 import Darwin
 #endif
 
-@Suite(.tags(.io), .timeLimit(.minutes(1))) struct InheritedSocketTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct InheritedSocketTests {
     /// Opens a socket that listens on 127.0.0.1, which the caller closes.
     private func listeningSocket() throws -> CInt {
         #if canImport(Glibc)

@@ -172,7 +172,7 @@ private enum Room: ServerSessionKey { typealias Value = String }
         }
     }
 
-    @Test func aHelloMayBeRefusedAndSaidAgain() async throws {
+    @Test func aHelloMayBeRefusedForItsToken() async throws {
         var configuration = SocketServer.Configuration()
         let offered = Watched<[[String]]>([])
         configuration.connections.admitHello = { hello, session in
@@ -180,11 +180,12 @@ private enum Room: ServerSessionKey { typealias Value = String }
             return hello.token == Array("letmein".utf8) ? .admit : .refuse(.noPermission)
         }
         try await withServer(configuration, self.makeRouter()) { server in
-            let greeter = try await Greeter(server)
-            #expect(try await greeter.greet().0 == .noPermission)
+            let refused = try await Greeter(server)
+            #expect(try await refused.greet().0 == .noPermission)
+            try await refused.client.ended()
             var hello = WireHello.all
             hello.sessionToken = .init("letmein".utf8)
-            let (status, reply) = try await greeter.greet(hello)
+            let (status, reply) = try await Greeter(server).greet(hello)
             #expect(status == .ok && reply.features.count == 3)
             #expect(offered.current == [hello.features, hello.features])
         }

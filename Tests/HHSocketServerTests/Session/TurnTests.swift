@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Dispatch
 import HHSocket
 import HHSocketTesting
 import NIOCore
@@ -84,6 +85,58 @@ import Testing
             let answers = try await client.responses(500)
             #expect(answers.map(\.serial) == Array(1_000..<1_500))
             try await client.ended()
+        }
+    }
+
+    /// Half-closed, a client may still read; its end is reported after its requests.
+    @Test func requestsBeforeTheEndOfTheInputLeaveTurnsToOthers() async throws {
+        try await self.withOneLoop(Self.router) { server in
+            let address = try #require(server.address)
+            let busy = try await HostileClient(to: address)
+            let other = try await HostileClient(to: address)
+            await busy.perform(.requests(Self.slow, serials: 1_000..<2_000).then(.halfClose))
+            var pings = 0
+            while server.statistics.requests < 1_000 {
+                await other.perform(.ping())
+                _ = try await other.response()
+                pings += 1
+            }
+            #expect(pings >= 10, "\(pings)")
+            #expect(try await busy.responses(1_000).map(\.serial) == Array(1_000..<2_000))
+            try await busy.ended()
+        }
+    }
+
+    /// What had arrived before a connection was lost is handled for a short time only.
+    @Test func requestsOfALostConnectionDoNotOccupyTheLoop() async throws {
+        let (isBlocked, end, handled) = (Watched(false), DispatchSemaphore(value: 0), Watched(0))
+        var router = Router()
+        router.handleSynchronously(Self.slow) { request, _ in
+            handled.increment()
+            let end = ContinuousClock.now + .milliseconds(1)
+            while ContinuousClock.now < end {}
+            return request.body
+        }
+        router.handleSynchronously(102) { request, _ in
+            isBlocked.withLockedValue { $0 = true }
+            end.wait()
+            return request.body
+        }
+        try await self.withOneLoop(router) { server in
+            let address = try #require(server.address)
+            let other = try await HostileClient(to: address)
+            let lost = try await HostileClient(to: address)
+            await lost.perform(.ping())
+            _ = try await lost.response()
+            await other.perform(.requests(102, serials: 50..<51))
+            try await isBlocked.wait("the loop is blocked") { $0 }
+            // Everything has arrived before the loop goes on.
+            await lost.perform(.requests(Self.slow, serials: 1_000..<3_000).then(.reset))
+            try await lost.ended()
+            end.signal()
+            #expect(try await other.response().serial == 50)
+            try await eventually("the end of the lost connection") { server.connectionCount == 1 }
+            #expect(handled.current < 500, "\(handled.current)")
         }
     }
 

@@ -66,6 +66,19 @@ import Testing
         }
     }
 
+    @Test func bodyOfAStatusThatEndsAServersStreamIsLogged() async throws {
+        let log = InMemoryLogHandler()
+        var configuration = SocketServer.Configuration()
+        configuration.logger = Logger(label: "test", factory: { _ in log })
+        try await withStreams(configuration) { client, _ in
+            try await client.open(StreamCall.fail, 50)
+            await client.item(50, "status")
+            #expect(try await client.answer().status == .noPermission)
+            let message: Logger.Message = "the body of a stream's end was dropped"
+            try await eventually("a line") { log.entries.contains { $0.message == message && $0.level == .warning } }
+        }
+    }
+
     @Test func itemsThatAHandlerHasNotTakenAreDroppedWithItsStream() async throws {
         let gate = Gate()
         let notes = StreamNotes()

@@ -55,6 +55,8 @@ private let signOut: UInt32 = 221
             for _ in 0..<2 { await client.piece(StreamCall.plain, 50, length: 65_536) }
             await client.piece(StreamCall.plain, 50, length: 1)
             try await client.expectEnd(50, .illegalLength)
+            // Its place is held until the last piece.
+            await client.send(StreamCall.plain, 50, ByteBuffer(string: "x"))
             try await client.open(StreamCall.gather, 51)
             for _ in 0..<2 { await client.piece(FrameType.item, 51, length: 65_536) }
             await client.item(51, "x")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocketServer
 
-@Suite(.tags(.io), .timeLimit(.minutes(1))) struct HandshakeLogTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandshakeLogTests {
     /// The log shows operators why clients cannot connect.
     @Test func whyAHandshakeHasFailedIsLogged() async throws {
         let log = InMemoryLogHandler()

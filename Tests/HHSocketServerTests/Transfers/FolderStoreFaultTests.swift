@@ -2,6 +2,7 @@
 import Foundation
 import HHSocket
 import HHSocketTesting
+import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
@@ -194,6 +195,60 @@ import Testing
             if counter.count <= number { return }
         }
         Issue.record("a put makes more calls than this test counts")
+    }
+
+    // MARK: The disk's time
+
+    private func synchronizations(_ body: () async throws -> Void) async throws -> Int {
+        let count = NIOLockedValueBox(0)
+        self.files.set { state in
+            state.fault = { function, _ in
+                if function == "synchronize" { count.withLockedValue { $0 += 1 } }
+                return nil
+            }
+        }
+        try await body()
+        self.files.set { $0.fault = nil }
+        return count.withLockedValue { $0 }
+    }
+
+    /// Announcing files costs clients nothing.
+    @Test func beginningALargeFileDoesNotWaitForTheDisk() async throws {
+        let store = try self.store()
+        let file = TransferFile(size: 8 << 30, sha256: TransferDigest(SHA256()))
+        let count = try await self.synchronizations {
+            for writer in 1...20 as ClosedRange<UInt64> {
+                let put = TransferPut(id: "a", file: file, writer: writer, owner: "somebody")
+                let unfinished = try await store.beginUnfinished(put).writer
+                if writer > 10 { try await unfinished.append(content(100), from: 0) }
+                await unfinished.close()
+            }
+            try await store.isIdle()
+        }
+        #expect(count == 0)
+    }
+
+    /// Content of some length survives with its record, also where another writer has just taken over.
+    @Test(arguments: [false, true]) func receivedContentSurvivesAPowerCut(isTakenOver: Bool) async throws {
+        let bytes = content(3_000)
+        for seed in 0..<UInt64(scaled(40)) {
+            var random = SeededGenerator(seed: seed)
+            let files = MemoryFileSystem()
+            let store = try FolderTransferStore(path: "/store", files, durableLength: 1_000)
+            // In two attempts, neither of which has sent enough by itself.
+            try await store.leave("a", bytes, after: 600)
+            try await store.leave("a", bytes, after: 1_400)
+            try await store.isIdle()
+            if isTakenOver { _ = try await store.beginUnfinished(TransferPut("a", bytes, writer: 2)) }
+            files.cutPower(&random)
+            let record = files.contents(of: FolderNames.record("a"), in: "+unfinished")
+            let writer = record.flatMap { UnfinishedRecord(bytes: $0) }?.writer
+            #expect(writer == 1 || isTakenOver && writer == 2, "seed \(seed)")
+            let again = try FolderTransferStore(path: "/store", files)
+            let offset = try await again.beginUnfinished(TransferPut("a", bytes, writer: 3)).writer.offset
+            // The disk was asked to write this much.
+            #expect(offset >= 1_000, "seed \(seed)")
+        }
     }
 
     // MARK: Death

@@ -363,7 +363,14 @@ final class MemoryFileSystem: StoreFileSystem {
         }
     }
 
-    func flush(_ descriptor: Descriptor) {}
+    /// The content that is there survives a power cut from now on, as on Linux.
+    func flush(_ descriptor: Descriptor) {
+        self.set { state in
+            guard let inode = state.descriptors[descriptor]?.inode else { return }
+            let bytes = state.nodes[inode]?.bytes ?? []
+            state.nodes[inode]?.durable = bytes
+        }
+    }
 
     func lock(_ descriptor: Descriptor) -> Bool {
         self.state.withLockedValue { state in

@@ -44,6 +44,13 @@ final class EndNote: Sendable {
     }
 }
 
+extension FolderTransferStore {
+    /// Waits until the threads have nothing to do.
+    func isIdle(fileID: String = #fileID, line: Int = #line) async throws {
+        try await eventually("the store's threads are idle", fileID: fileID, line: line) { self.threads.isIdle }
+    }
+}
+
 extension TransferStore {
     /// Begins a put that is not complete.
     func beginUnfinished(

@@ -265,6 +265,31 @@ import Testing
         }
     }
 
+    /// The piece that the client takes, and the next one, which was read ahead.
+    @Test func whatIsReadForAGetIsCharged() async throws {
+        try await withTransfers { calls, server, files in
+            files.place("a", content(4 << 20, seed: 1))
+            var request = Hhsocket_GetRequest()
+            request.id = "a"
+            let client = try await StreamClient(server, window: 3_000)
+            await client.send(calls.types.get | FrameType.metadataFlag, 50, try Self.withoutMetadata(request))
+            // Of the first piece it takes a part, and nothing more.
+            try await eventually("both pieces are charged") {
+                let piece = TransferService.pieceLength(sent: 0, left: 4 << 20)
+                let next = TransferService.pieceLength(sent: UInt64(piece), left: 4 << 20)
+                return server.bufferedBytes >= ConnectionCost.request + piece + next
+            }
+            await client.client.perform(.cancel(50))
+            try await server.becomesIdle()
+        }
+    }
+
+    private static func withoutMetadata(_ message: Hhsocket_GetRequest) throws -> ByteBuffer {
+        var payload = ByteBuffer(integer: 0 as UInt32)
+        payload.writeImmutableBuffer(try ByteBuffer(message: message))
+        return payload
+    }
+
     // MARK: The application
 
     @Test func theApplicationDecides() async throws {

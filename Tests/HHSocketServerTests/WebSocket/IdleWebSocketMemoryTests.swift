@@ -12,7 +12,7 @@ import Testing
 
 /// The memory of a server's idle connections, compared with idle TCP connections of the process. Clients are only
 /// descriptors, so that the process's memory is the server's.
-@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(10))) struct IdleWebSocketMemoryTests {
+@Suite(.tags(.io), .serialized, .timeLimit(.minutes(10))) struct IdleWebSocketMemoryTests {
     /// The use of a connection before it is idle.
     enum Kind: String, CaseIterable, Sendable {
         /// Frames over TCP: one heartbeat.

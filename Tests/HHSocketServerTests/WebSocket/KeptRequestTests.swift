@@ -25,4 +25,9 @@ import Testing
         #expect(kept.headers.count == 7)
         #expect(kept.header("COOKIE") == "a=b; c:d")
     }
+
+    @Test func itsMemoryIsThatOfItsText() throws {
+        let head = try self.head("/a?b", ["Cookie: " + String(repeating: "c", count: 10_000)])
+        #expect((10_000..<10_200).contains(KeptRequest(head).memory))
+    }
 }

@@ -40,7 +40,7 @@ import Testing
         private(set) var lookedUp: [String] = []
         private(set) var connections: [Connection] = []
         private var dialer: Dialer!
-        private(set) var results: [Result<any DrivenLink, SocketError>] = []
+        private(set) var results: [Result<any DrivenLink, AttemptFailure>] = []
         /// The hosts whose channels were open when one of them became the link's.
         private(set) var openAtTheEnd: [String]?
 
@@ -135,8 +135,8 @@ import Testing
         /// The error of an attempt that has ended once.
         func error() throws -> SocketError {
             try #require(self.results.count == 1)
-            guard case .failure(let error) = self.results[0] else { throw Unexpected(description: "no failure") }
-            return error
+            guard case .failure(let failure) = self.results[0] else { throw Unexpected(description: "no failure") }
+            return failure.error
         }
     }
 
@@ -156,14 +156,45 @@ import Testing
         func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {}
     }
 
-    @Test func systemsOrderIsLeftToTheSystem() throws {
-        let network = Network { _ in }
+    @Test func systemsOrderBeginsWithItsFirstFamilyAndTheNameIsLookedUpHere() throws {
+        let network = Network(["192.0.2.1", "192.0.2.2", "2001:db8::1"]) { _ in }
         network.dial()
-        #expect(network.hosts == ["im.example"])
-        #expect(network.lookedUp == [])
+        #expect(network.lookedUp == ["im.example, any"])
+        network.pass(500)
+        #expect(network.hosts == ["192.0.2.1", "2001:db8::1", "192.0.2.2"])
         network.accept(0)
         #expect(try network.error().message == "won")
-        network.answer.succeed([])
+    }
+
+    @Test func nameThatIsNotResolvedInTimeSaysSoAndIsNoFaultOfTheServer() throws {
+        let network = Network { $0.connectTimeout = .seconds(10) }
+        network.dial()
+        network.pass(9_999)
+        #expect(network.results.isEmpty)
+        network.pass(1)
+        let error = try network.error()
+        guard case .failure(let failure) = network.results[0] else { return #expect(Bool(false)) }
+        #expect(failure.blame == .network)
+        #expect(error.code == .hostNotFound)
+        #expect(
+            error.message == """
+                cannot connect to im.example:7000: the name im.example could not be resolved within 10.0 seconds; \
+                check the DNS and the network
+                """
+        )
+        // The lookup cannot be interrupted, and the thread does not wait for its end.
+        #expect(network.isFinished())
+        network.answer.succeed(Self.both)
+        network.loop.run()
+        #expect(network.hosts == [])
+
+        var servers = Machine(servers: [serverA, serverB], generator: SeededGenerator(seed: 1))
+        let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+        #expect(servers.connect(now: start).deeds == ["being made", "open 1 a:1"])
+        #expect(servers.connectFailed(ConnectionID(number: 1), error, .network, now: start).deeds == ["open 2 b:2"])
+        _ = servers.connected(ConnectionID(number: 2), now: start)
+        // It stays the first of the list.
+        #expect(servers.servers.round(now: start, using: &servers.generator) == [serverA, serverB])
     }
 
     @Test(arguments: [
@@ -207,6 +238,33 @@ import Testing
         #expect(error.code == .connectionRefused)
         #expect(error.message.hasPrefix("cannot connect to im.example:7000: connection refused"), "\(error.message)")
         #expect(network.isFinished())
+    }
+
+    @Test(
+        arguments: [
+            ("wss://a.example/elsewhere", true), ("wss://b.example/", false), ("wss://a.example:444/", false),
+        ]
+    )
+    func certificateIsShownToOneOriginOnly(location: String, isShown: Bool) throws {
+        let server = try Endpoint(url: "wss://a.example/")
+        var configuration = SocketConfiguration(servers: [server])
+        var tls = ClientTLS()
+        tls.identity = TLSIdentity(certificatePEM: "", keyPEM: "")
+        configuration.tls = tls
+        let dialer = Dialer(
+            eventLoop: EmbeddedEventLoop(),
+            configuration: configuration,
+            refusal: nil,
+            maker: NoLinks()
+        )
+        var redirects = RedirectRules(from: try #require(server.webSocketTarget))
+        #expect(try dialer.plan(server, server, redirects).tls?.identity != nil)
+        let target = try Endpoint(url: location)
+        try redirects.follow(to: try #require(target.webSocketTarget))
+        #expect(try (dialer.plan(server, target, redirects).tls?.identity != nil) == isShown)
+        // Not even when it comes back: the other server has chosen the path.
+        try redirects.follow(to: try #require(server.webSocketTarget))
+        #expect(try (dialer.plan(server, server, redirects).tls?.identity != nil) == isShown)
     }
 
     @Test(arguments: [AddressFamilies.onlyIPv4, .onlyIPv6]) func familyThatIsOffIsNeverTried(families: AddressFamilies)
@@ -291,7 +349,7 @@ import Testing
         let network = Network { $0.addressFamilies = .onlyIPv4 }
         network.dial()
         network.abandon()
-        #expect(!network.isFinished())
+        #expect(network.isFinished())
         network.answer.succeed(Self.both)
         network.loop.run()
         #expect(network.hosts == [])

@@ -255,7 +255,7 @@ import Testing
         configuration.connectTimeout = patience
         let error = try await self.failure(configuration)
         #expect(error.code == .hostNotFound)
-        #expect(error.message.contains(": the proxy: the "), "\(error.message)")
+        #expect(error.message.contains(": the proxy: \(host) has no address"), "\(error.message)")
     }
 
     @Test(arguments: kinds) func attemptThatIsGivenUpLeavesTheProxy(kind: Proxy.Kind) async throws {

@@ -85,4 +85,17 @@ import Testing
         _ = machine.connectionIsProved(self.first, now: self.start)
         #expect(machine.current?.isProved == true)
     }
+
+    @Test func resolverThatNamesTheSameServersDoesNotBringBackTheOneThatIsLeft() throws {
+        var settings = Machine.Settings()
+        settings.resolverTimeout = .seconds(10)
+        var machine = Machine(servers: [], settings: settings, generator: SeededGenerator(seed: 1))
+        let servers = [serverA, serverB]
+        #expect(machine.connect(now: self.start).deeds == ["being made", "resolve 1"])
+        #expect(machine.resolved(self.first, .success(servers), now: self.start).deeds == ["open 2 a:1"])
+        _ = machine.connected(self.second, now: self.start)
+        #expect(machine.leave(self.second, now: self.start).deeds == ["resolve 3"])
+        let third = ConnectionID(number: 3)
+        #expect(machine.resolved(third, .success(servers), now: self.start).deeds == ["open 4 b:2"])
+    }
 }

@@ -265,17 +265,6 @@ import Testing
         #expect(actions.contains { if case .connect(.open) = $0 { true } else { false } })
     }
 
-    @Test func connectionThatMayNotBeMadeBeforeATimeWaitsForIt() {
-        var machine = self.ready()
-        _ = machine.connectionLost(
-            ConnectionID(number: 1),
-            lostError,
-            EndVerdict(.notBefore(.seconds(500))),
-            now: self.now
-        )
-        #expect(machine.nextDeadline == self.now + .seconds(500))
-    }
-
     @Test func connectionThatMayNeverBeMadeAgainIsGivenUp() {
         var machine = self.ready()
         let actions = machine.connectionLost(ConnectionID(number: 1), lostError, EndVerdict(.never), now: self.now)

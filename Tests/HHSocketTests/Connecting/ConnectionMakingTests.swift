@@ -12,11 +12,12 @@ import Testing
 
     private func machine(
         _ servers: [Endpoint] = [serverA, serverB, serverC],
+        seed: UInt64 = 1,
         _ change: (inout Machine.Settings) -> Void = { _ in }
     ) -> Machine {
         var settings = Machine.Settings()
         change(&settings)
-        return Machine(servers: servers, settings: settings, generator: SeededGenerator(seed: 1))
+        return Machine(servers: servers, settings: settings, generator: SeededGenerator(seed: seed))
     }
 
     private func id(_ number: UInt64) -> ConnectionID { ConnectionID(number: number) }
@@ -239,7 +240,7 @@ import Testing
 
     // MARK: The network
 
-    @Test func withoutANetworkNothingIsAttemptedAndWithOneAtOnce() {
+    @Test func withoutANetworkNothingIsAttemptedAndWithOneWithinASecond() throws {
         var machine = self.machine()
         _ = machine.connect(now: self.start)
         let gone = machine.networkChanged(isReachable: false, now: self.start)
@@ -247,7 +248,30 @@ import Testing
         #expect(machine.nextDeadline == nil)
         #expect(machine.networkChanged(isReachable: false, now: self.start).isEmpty)
         let back = machine.networkChanged(isReachable: true, now: self.start)
-        #expect(back.deeds == ["being made", "open 2 a:1"])
+        #expect(back.deeds == ["being made", "put off"])
+        let time = try #require(machine.nextDeadline)
+        #expect(time > self.start && time <= self.start + .seconds(1))
+        #expect(machine.timerFired(now: time).deeds.last == "open 2 a:1")
+    }
+
+    @Test func callGetsAConnectionAtOnceWhenTheNetworkIsBack() {
+        var machine = self.machine()
+        _ = machine.connect(now: self.start)
+        _ = machine.networkChanged(isReachable: false, now: self.start)
+        _ = machine.networkChanged(isReachable: true, now: self.start)
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["being made", "open 2 a:1"])
+    }
+
+    /// All clients of a network notice its return in the same moment.
+    @Test func clientsOfANetworkThatReturnsConnectAtDifferentTimes() {
+        let times = (1...100).map { (seed: UInt64) in
+            var machine = self.machine(seed: seed)
+            _ = machine.connect(now: self.start)
+            _ = machine.networkChanged(isReachable: false, now: self.start)
+            _ = machine.networkChanged(isReachable: true, now: self.start)
+            return machine.nextDeadline
+        }
+        #expect(Set(times).count > 90)
     }
 
     /// Monitors may be wrong.
@@ -268,11 +292,13 @@ import Testing
         #expect(lost.deeds == ["lost 4 connectionLost", "offline networkUnreachable"])
     }
 
-    @Test func newPathProbesALiveConnectionAndADeadOneIsReplacedWithoutWaiting() {
+    @Test func newPathProbesALiveConnectionAndADeadOneIsReplacedWithoutBackOff() {
         var machine = self.ready()
         #expect(machine.networkChanged(isReachable: true, now: self.start).deeds == ["probe 1"])
         let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
-        #expect(lost.deeds == ["lost 1 connectionLost", "being made", "open 2 a:1"])
+        #expect(lost.deeds == ["lost 1 connectionLost", "being made", "put off"])
+        #expect(machine.nextDeadline.map { $0 <= self.start + .seconds(1) } == true)
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["being made", "open 2 a:1"])
     }
 
     @Test func connectionThatProvedAliveWaitsAgainWhenItIsLost() {

@@ -6,7 +6,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-@Suite(.tags(.io)) struct SocketTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct SocketTests {
     private func configuration(_ servers: Endpoint...) -> SocketConfiguration {
         var configuration = SocketConfiguration(servers: servers)
         configuration.backoff.base = .milliseconds(10)

@@ -206,21 +206,24 @@ import Testing
         #expect(received.map(\.serial) == [51])
     }
 
-    /// Reads a little from time to time, like a peer at the other end of a slow link.
+    /// Reads a little from time to time, like a peer at the other end of a slow link, while the test allows more bytes.
     private final class SlowReader: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
         private let count: Watched<Int>
+        private let allowed: Watched<Int>
         private var reads: RepeatedTask?
 
-        init(_ count: Watched<Int>) {
+        init(_ count: Watched<Int>, allowed: Watched<Int>) {
             self.count = count
+            self.allowed = allowed
         }
 
         func channelActive(context: ChannelHandlerContext) {
             let loopBound = NIOLoopBound(context, eventLoop: context.eventLoop)
-            self.reads = context.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20)) { _ in
-                loopBound.value.read()
+            let (count, allowed) = (self.count, self.allowed)
+            self.reads = context.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(1)) { _ in
+                if count.current < allowed.current { loopBound.value.read() }
             }
         }
 
@@ -234,29 +237,38 @@ import Testing
         }
     }
 
-    /// The channel takes no more for far longer than the timeout, although bytes make progress.
+    /// The channel takes no more for far longer than the timeout, although bytes make progress: time passes only after
+    /// some have.
     @Test func slowLinkIsNotAStall() async throws {
-        let count = Watched(0)
+        let (count, allowed) = (Watched(0), Watched(0))
         let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelOption(.autoRead, value: false)
             .childChannelOption(.maxMessagesPerRead, value: 1)
-            .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 10 << 10))
+            .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 64 << 10))
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(SlowReader(count))
+                    try channel.pipeline.syncOperations.addHandler(SlowReader(count, allowed: allowed))
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
         let port = try #require(server.localAddress?.port)
         var configuration = SocketConfiguration(servers: [Endpoint(host: "127.0.0.1", port: port)])
+        let time = ManualTime()
+        configuration.time = SocketTime(time)
         configuration.heartbeat = nil
-        configuration.writeStallTimeout = .milliseconds(300)
+        configuration.writeStallTimeout = .seconds(30)
         configuration.writePolicy = WritePolicy(highWaterMark: .max)
         let socket = Socket(configuration: configuration)
         try await self.connect(socket)
         // More than the kernels take.
         for serial in 50..<54 as Range<UInt32> { try await socket.send(self.frame(serial, 15 << 20)) }
-        try await count.wait("2 MiB") { $0 >= 2 << 20 }
+        for number in 1...30 {
+            // So much room in its buffer that the kernel of the server announces it.
+            allowed.withLockedValue { $0 = number << 20 }
+            try await count.wait("another MiB") { $0 >= number << 20 }
+            // A third of the timeout, since the last bytes may not have been acknowledged yet.
+            await time.advance(by: .seconds(10))
+        }
         #expect(socket.state.description.hasPrefix("ready"), "\(socket.history)")
         socket.disconnect()
         try await server.close()

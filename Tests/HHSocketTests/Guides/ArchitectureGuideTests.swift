@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// The map of `Docs/Architecture.md`, all of whose names exist.
-@Suite(.tags(.io)) struct ArchitectureGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ArchitectureGuideTests {
     /// The cells of the rows of all tables in a section, without their backticks.
     private func rows(ofSection title: String) throws -> [[String]] {
         try DocumentationPage("Docs/Architecture.md", section: title).text.split(separator: "\n")

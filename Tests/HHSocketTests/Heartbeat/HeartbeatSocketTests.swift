@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// The heartbeat over real connections; its rules are tested in virtual time.
-@Suite(.tags(.io)) struct HeartbeatSocketTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HeartbeatSocketTests {
     private func socket(
         _ server: MockServer,
         _ heartbeat: HeartbeatPolicy,

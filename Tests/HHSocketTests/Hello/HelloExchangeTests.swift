@@ -96,6 +96,16 @@ import Testing
         #expect(try self.judge(versions: 2...4) { $0.version = 3 }?.version == 3)
     }
 
+    @Test(arguments: [true, false], [true, false])
+    func refusedTokenIsNoReasonToCarryOnWithoutHello(isRequired: Bool, hasToken: Bool) throws {
+        let exchange = HelloExchange(features: [], sessionToken: hasToken ? [1] : [], isRequired: isRequired)
+        let error = #expect(throws: HandshakeRefusal.self) {
+            try exchange.judge(status: .noPermission, payload: ByteBuffer())
+        }
+        #expect(error?.reason.contains(hasToken ? "refused the session token" : "requires a session token") == true)
+        #expect(error?.remedy == .stop)
+    }
+
     @Test(arguments: [Status.undefinedType, .illegalFormat, .protobufFailed, .partial, Status(rawValue: 999)])
     func anErrorStatusMeansToCarryOnWithoutHelloUnlessItIsRequired(_ status: Status) throws {
         #expect(try self.judge(status) { _ in } == nil)

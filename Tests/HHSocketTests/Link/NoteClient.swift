@@ -217,7 +217,6 @@ final class NoteConnection: LinkReceiver {
             switch note.text {
             case "never": EndVerdict(.never)
             case "at once": EndVerdict(.atOnce, isServersFault: false)
-            case "later": EndVerdict(.notBefore(.milliseconds(300)))
             default: EndVerdict()
             }
         self.link.end(LinkEnd(.said(error), verdict), in: &turn)

@@ -97,6 +97,12 @@ struct NoteLanguage: LinkLanguage {
 
     var unfinishedBytes: Int { self.input.readableBytes }
 
+    var heldBytes: Int { self.unfinishedBytes }
+
+    static func payload(of note: Note) -> ByteBuffer { note.body }
+
+    static func detach(_ note: inout Note) { note.body = note.body.detached }
+
     func cost(of note: Note) -> Int { Self.headerLength + note.body.readableBytes }
 
     mutating func begin(_ note: consuming Note, into bytes: inout SendBytes) -> Outgoing<Note>? {

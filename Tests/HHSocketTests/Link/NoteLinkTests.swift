@@ -25,6 +25,15 @@ import Testing
         try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
     }
 
+    /// Lets time pass, a second after each beat of the client.
+    private func passSeconds(_ count: Int, of time: ManualTime, on server: NoteServer) async throws {
+        for _ in 0..<count {
+            let beats = server.now.beats
+            await time.advance(by: .seconds(1))
+            try await eventually("a beat") { server.now.beats > beats }
+        }
+    }
+
     private func texts(_ notes: [Note]) -> [String] { notes.filter { $0.kind == .text }.map(\.text) }
 
     @Test func notesGoBothWaysAndTheClientComesBack() async throws {
@@ -104,15 +113,17 @@ import Testing
     // MARK: Beats
 
     @Test func ourBeatExpectsNothingAndKeepsUsAliveForTheServer() async throws {
-        let server = try await NoteServer.start { _, now in
-            Beats(theirSilence: .seconds(2), now: now)
+        let time = ManualTime()
+        let server = try await NoteServer.start(time: SocketTime(time)) { _, now in
+            Beats(theirSilence: .seconds(20), now: now)
         }
         try await self.withClient(
             [server.endpoint],
-            beats: { _, now in Beats(ourSilence: .milliseconds(100), now: now) }
+            beats: { _, now in Beats(ourSilence: .seconds(1), now: now) },
+            configure: { $0.time = SocketTime(time) }
         ) { client in
-            client.connect()
-            try await eventually("many beats") { server.now.beats >= 30 }
+            try await self.connect(client, to: server)
+            try await self.passSeconds(60, of: time, on: server)
             #expect(server.now.accepted == 1)
             #expect(client.now.lost.isEmpty)
         }
@@ -120,28 +131,38 @@ import Testing
     }
 
     @Test func clientThatSaysNothingIsDeadForTheServer() async throws {
-        let server = try await NoteServer.start { _, now in
-            Beats(theirSilence: .milliseconds(200), now: now)
+        let time = ManualTime()
+        let server = try await NoteServer.start(time: SocketTime(time)) { _, now in
+            Beats(theirSilence: .seconds(20), now: now)
         }
-        try await self.withClient([server.endpoint]) { client in
+        try await self.withClient([server.endpoint], configure: { $0.time = SocketTime(time) }) { client in
             client.connect()
-            try await eventually("two ends") { server.now.ends.count >= 2 }
+            for number in 1...2 {
+                try await time.advance(by: .milliseconds(50), until: "connection \(number)") {
+                    client.now.connected == number && server.now.connections == 1
+                }
+                await time.advance(by: .seconds(21))
+                try await eventually("end \(number)") { server.now.ends.count == number }
+                try await eventually("loss \(number)") { client.now.lost.count == number }
+            }
             #expect(server.now.ends.allSatisfy { $0.hasPrefix("peerIsDead") })
-            try await eventually("the client has noticed") { client.now.lost.count >= 2 }
         }
         try await server.stop()
     }
 
     @Test func serverThatSaysNothingIsDeadForTheClient() async throws {
-        let server = try await NoteServer.start()
+        let time = ManualTime()
+        let server = try await NoteServer.start(time: SocketTime(time))
         try await self.withClient(
             [server.endpoint],
-            beats: { _, now in Beats(theirSilence: .milliseconds(200), now: now) }
+            beats: { _, now in Beats(theirSilence: .seconds(20), now: now) },
+            configure: { $0.time = SocketTime(time) }
         ) { client in
-            client.connect()
+            try await self.connect(client, to: server)
+            await time.advance(by: .seconds(21))
             try await eventually("the loss") { !client.now.lost.isEmpty }
             #expect(client.now.lost.first?.message.contains("sent no heartbeat") == true)
-            try await eventually("the next connection") { server.now.accepted >= 2 }
+            try await time.advance(by: .milliseconds(50), until: "the next connection") { server.now.accepted >= 2 }
         }
         try await server.stop()
     }
@@ -171,12 +192,20 @@ import Testing
     }
 
     @Test func peerThatDoesNotAnswerTheLastWordIsNotWaitedForWithoutEnd() async throws {
-        let server = try await NoteServer.start(configure: { session in session.answersBye = false })
-        try await self.withClient([server.endpoint]) { client in
+        let time = ManualTime()
+        let server = try await NoteServer.start(
+            time: SocketTime(time),
+            configure: { session in session.answersBye = false }
+        )
+        try await self.withClient([server.endpoint], configure: { $0.time = SocketTime(time) }) { client in
             try await self.connect(client, to: server)
             client.disconnect()
+            try await eventually("our last word") { server.now.received.last?.kind == .bye }
+            await time.advance(by: .seconds(4))
+            #expect(server.now.connections == 1)
             // A second for queued bytes, and five for the answer.
-            try await eventually("the end", within: .seconds(60)) { server.now.connections == 0 }
+            await time.advance(by: .seconds(3))
+            try await eventually("the end") { server.now.connections == 0 }
         }
         try await server.stop()
     }
@@ -270,22 +299,23 @@ import Testing
     // MARK: Suspended reading
 
     @Test func suspendedReadingIsCountedAndBeatsGoOn() async throws {
-        let server = try await NoteServer.start { _, now in Beats(theirSilence: .seconds(2), now: now) }
+        let time = ManualTime()
+        let server = try await NoteServer.start(time: SocketTime(time)) { _, now in
+            Beats(theirSilence: .seconds(20), now: now)
+        }
         try await self.withClient(
             [server.endpoint],
-            beats: { _, now in Beats(ourSilence: .milliseconds(50), theirSilence: .seconds(30), now: now) }
+            beats: { _, now in Beats(ourSilence: .seconds(1), theirSilence: .seconds(30), now: now) },
+            configure: { $0.time = SocketTime(time) }
         ) { client in
-            client.connect()
-            try await eventually("the connection") { server.now.beats > 0 }
+            try await self.connect(client, to: server)
             client.setReading(isSuspended: true)
             client.setReading(isSuspended: true)
             client.send(.text("one"))
             try await eventually("the question") { self.texts(server.now.received) == ["one"] }
-            let beats = server.now.beats
-            try await eventually("beats go on") { server.now.beats > beats + 10 }
+            try await self.passSeconds(60, of: time, on: server)
             client.setReading(isSuspended: false)
-            let more = server.now.beats
-            try await eventually("time passes") { server.now.beats > more + 5 }
+            try await self.passSeconds(20, of: time, on: server)
             // One of the two still suspends reading.
             #expect(client.now.received.isEmpty)
             client.setReading(isSuspended: false)

@@ -31,14 +31,16 @@ final class NoteServer: @unchecked Sendable {
     }
 
     /// - Parameters:
+    ///   - time: The clock of its connections; the system's by default.
     ///   - beats: The beats of each connection.
     ///   - configure: Called with each session before its link is in a pipeline.
     static func start(
+        time: SocketTime = SocketTime(),
         beats: @escaping @Sendable (Duration?, NIODeadline) -> Beats? = { _, _ in nil },
         configure: @escaping @Sendable (NoteSession) -> Void = { _ in }
     ) async throws -> NoteServer {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
-        let loop = SocketLoop(eventLoop: eventLoop)
+        let loop = SocketLoop(eventLoop: eventLoop, time: time)
         let server = NIOLockedValueBox<NoteServer?>(nil)
         let accepted = NIOLockedValueBox<[any Channel]>([])
         let channel = try await ServerBootstrap(group: eventLoop)

@@ -56,6 +56,34 @@ import Testing
         #expect(!bytes.keepsMuch)
     }
 
+    /// Every way by which a waiting unit leaves ends the charge for its read.
+    @Test(arguments: ["sent", "taken", "dropped"]) mutating func readsOfWaitingUnitsAreChargedWhileTheyWait(
+        end: String
+    ) throws {
+        self.buffer = SendBuffer(maximumBytes: 10 << 20)
+        self.buffer.detachesWaiting = true
+        let read = ByteBuffer(repeating: 7, count: 256 << 10)
+        for index in 0..<3 {
+            let body = try #require(read.getSlice(at: index * (64 << 10), length: 64 << 10))
+            #expect(self.append(Note(kind: .text, body: body)) == .queued)
+        }
+        let small = try #require(read.getSlice(at: 0, length: 1_000))
+        #expect(self.append(Note(kind: .text, body: small)) == .queued)
+        #expect(self.buffer.sharedBytes == read.storageCapacity)
+        switch end {
+        case "sent":
+            while case .unit(let note, let priority) = self.buffer.pull(&self.language, limit: 64 << 10) {
+                #expect(note.body.readableBytes > 1_000 || note.body.storageCapacity <= 2_000)
+                self.buffer.begin(note, priority, &self.language)
+            }
+        case "taken":
+            #expect(self.buffer.takeWaitingUnits().count == 4)
+        default:
+            self.buffer.removeAll()
+        }
+        #expect(self.buffer.sharedBytes == 0)
+    }
+
     @Test mutating func unitLeavesAtOnceWhereNothingWaits() {
         #expect(self.append(.text("one"), isOpen: true) == .sent)
         #expect(self.buffer.isEmpty)

@@ -28,12 +28,12 @@ import Testing
     @Test func bufferGrowsWithWhatComesAndShrinksAgain() {
         let buffers = ReceiveBuffers()
         var reader = Reader(buffers)
-        let kibibytes: [Int] = (0..<6).map { _ in
+        let bytes: [Int] = (0..<7).map { _ in
             let (buffer, room) = reader.read(1 << 20)
             buffers.put(buffer)
-            return room >> 10
+            return room
         }
-        #expect(kibibytes == [2, 16, 64, 256, 256, 256])
+        #expect(bytes == [256, 2_048, 16_384, 65_536, 262_144, 262_144, 262_144])
         let smaller: [Int] = (0..<8).map { _ in reader.read(100).room >> 10 }
         #expect(smaller == [256, 256, 64, 64, 16, 16, 2, 2])
     }
@@ -44,7 +44,7 @@ import Testing
         func address(_ buffer: ByteBuffer) -> Int {
             buffer.withUnsafeReadableBytes { Int(bitPattern: $0.baseAddress) }
         }
-        for index in readers.indices { for _ in 0..<3 { _ = readers[index].read(1 << 20) } }
+        for index in readers.indices { for _ in 0..<4 { _ = readers[index].read(1 << 20) } }
         var places: Set<Int> = []
         for number in 0..<10 {
             let (buffer, room) = readers[number % 2].read(1 << 20)
@@ -62,12 +62,34 @@ import Testing
 
     @Test func buffersAreBounded() {
         let buffers = ReceiveBuffers()
-        for _ in 0..<100 { for level in 1...3 { buffers.put(buffers.take(level: level)) } }
+        for _ in 0..<100 { for level in 0...3 { buffers.put(buffers.take(level: level)) } }
         var kept: [ByteBuffer] = []
-        for _ in 0..<100 { for level in 1...3 { kept.append(buffers.take(level: level)) } }
+        for _ in 0..<100 { for level in 0...3 { kept.append(buffers.take(level: level)) } }
         for buffer in kept { buffers.put(buffer) }
-        #expect(buffers.bytes == 1_792 << 10)
+        #expect(buffers.bytes == (1_792 + 32) << 10)
         buffers.put(ByteBuffer(string: "no read brought this"))
-        #expect(buffers.bytes == 1_792 << 10)
+        #expect(buffers.bytes == (1_792 + 32) << 10)
+    }
+
+    /// Idle connections keep nothing but the buffer of their first read.
+    @Test func connectionsThatReadLittleShareABuffer() {
+        let buffers = ReceiveBuffers()
+        var readers = (0..<100).map { _ in Reader(buffers) }
+        func address(_ buffer: ByteBuffer) -> Int {
+            buffer.withUnsafeReadableBytes { Int(bitPattern: $0.baseAddress) }
+        }
+        let first = readers.indices.map { readers[$0].read(16) }
+        #expect(first.allSatisfy { $0.room == 256 })
+        #expect(Set(first.map { address($0.buffer) }).count == readers.count)
+        var places: Set<Int> = []
+        for _ in 0..<3 {
+            for index in readers.indices {
+                let (buffer, room) = readers[index].read(16)
+                #expect(room == 2 << 10)
+                places.insert(address(buffer))
+                buffers.put(buffer)
+            }
+        }
+        #expect(places.count == 1)
     }
 }

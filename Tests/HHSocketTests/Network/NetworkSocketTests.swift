@@ -27,9 +27,14 @@ import Testing
     private let wifi = NetworkPath(isReachable: true, name: "wifi")
     private let cellular = NetworkPath(isReachable: true, name: "cellular")
 
-    private func socket(_ endpoint: Endpoint, _ monitor: ManualNetworkMonitor) -> Socket {
+    private func socket(
+        _ endpoint: Endpoint,
+        _ monitor: ManualNetworkMonitor,
+        time: SocketTime = SocketTime()
+    ) -> Socket {
         var configuration = SocketConfiguration(servers: [endpoint])
         configuration.networkMonitor = monitor
+        configuration.time = time
         // Only changes of the network can cause events.
         configuration.heartbeat = HeartbeatPolicy(interval: .seconds(600), replyTimeout: .milliseconds(100), misses: 5)
         configuration.backoff = Backoff(base: .seconds(600), cap: .seconds(600), jitter: 0)
@@ -46,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func withoutANetworkNothingIsAttemptedAndOnceThereIsOneTheConnectionIsMadeAtOnce() async throws {
+    @Test func withoutANetworkNothingIsAttemptedAndOnceThereIsOneTheConnectionIsMade() async throws {
         let server = try await MockServer(.drop)
         try await server.refuseConnections()
         let monitor = ManualNetworkMonitor(self.gone)
@@ -87,7 +92,8 @@ import Testing
     @Test func liveConnectionIsAskedOnAnotherPathAndNotOnTheFirst() async throws {
         let server = try await MockServer(.drop)
         let monitor = ManualNetworkMonitor(self.wifi)
-        let socket = self.socket(server.endpoint, monitor)
+        // Time stands still: no answer is late.
+        let socket = self.socket(server.endpoint, monitor, time: SocketTime(ManualTime()))
         let events = socket.events
         socket.connect()
         try await self.connection(events)
@@ -107,7 +113,7 @@ import Testing
         #expect(changes == [self.cellular, self.wifi].map { $0.name ?? "?" }, "\(socket.history)")
     }
 
-    @Test func deadConnectionIsNoticedOnAnotherPathAndReplacedWithoutWaiting() async throws {
+    @Test func deadConnectionIsNoticedOnAnotherPathAndReplacedWithoutBackOff() async throws {
         let server = try await MockServer(.drop)
         server.on(FrameType.heartbeat, .drop)
         let monitor = ManualNetworkMonitor(self.wifi)

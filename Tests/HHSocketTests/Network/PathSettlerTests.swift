@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocket
 
-@Suite(.tags(.io)) struct PathSettlerTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct PathSettlerTests {
     @Test func aBurstOfPathsIsReportedOnceAsTheLastOfThem() async throws {
         let reported = Watched<[String?]>([])
         let queue = DispatchQueue(label: "paths")

@@ -50,7 +50,7 @@ private final class System: Sendable {
     }
 }
 
-@Suite(.tags(.io)) struct SystemNetworkMonitorTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct SystemNetworkMonitorTests {
     @Test func manyObserversShareOneWatcherWhichEndsWithTheLast() async throws {
         let system = System()
         let monitor = system.makeMonitor()

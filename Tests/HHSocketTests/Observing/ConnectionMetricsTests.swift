@@ -48,7 +48,7 @@ import Testing
         #expect(self.total("hhsocket.connects") == 5)
         #expect(self.total("hhsocket.switches") == 1)
         #expect(self.total("hhsocket.connect_failures", cause: "connectionRefused") == 2)
-        #expect(self.total("hhsocket.connect_failures", cause: "connectTimeout") == 2)
+        #expect(self.total("hhsocket.connect_failures", cause: "connectTimeout") == 1)
         #expect(self.total("hhsocket.disconnects", cause: "connectionLost") == 1)
         #expect(self.total("hhsocket.disconnects", cause: "protocolViolation") == 1)
         // A connection after the user's close does not count.

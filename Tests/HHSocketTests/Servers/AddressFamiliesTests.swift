@@ -7,7 +7,7 @@ import Testing
     private static let addresses = ["2001:db8::1", "2001:db8::2", "fe80::1%eth0", "192.0.2.1", "192.0.2.2"]
 
     @Test(arguments: [
-        (AddressFamilies.any, Self.addresses),
+        (AddressFamilies.any, ["2001:db8::1", "192.0.2.1", "2001:db8::2", "192.0.2.2", "fe80::1%eth0"]),
         (.preferIPv4, ["192.0.2.1", "2001:db8::1", "192.0.2.2", "2001:db8::2", "fe80::1%eth0"]),
         (.preferIPv6, ["2001:db8::1", "192.0.2.1", "2001:db8::2", "192.0.2.2", "fe80::1%eth0"]),
         (.onlyIPv4, ["192.0.2.1", "192.0.2.2"]),
@@ -83,11 +83,11 @@ import Testing
     }
 
     @Test func systemFindsAddressesOfTheAllowedFamilyAlone() async throws {
-        #expect(try await AddressLookup.addresses(of: "127.0.0.1", .onlyIPv4) == ["127.0.0.1"])
-        #expect(try await AddressLookup.addresses(of: "::1", .onlyIPv6) == ["::1"])
+        #expect(try await AddressLookup.system.addresses(of: "127.0.0.1", .onlyIPv4) == ["127.0.0.1"])
+        #expect(try await AddressLookup.system.addresses(of: "::1", .onlyIPv6) == ["::1"])
         for (host, families) in [("127.0.0.1", AddressFamilies.onlyIPv6), ("::1", .onlyIPv4)] {
             let error = await #expect(throws: AddressLookupError.self) {
-                try await AddressLookup.addresses(of: host, families)
+                try await AddressLookup.system.addresses(of: host, families)
             }
             let only = try #require(families.only)
             let text = try #require(error?.description)

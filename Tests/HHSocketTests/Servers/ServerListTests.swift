@@ -104,4 +104,16 @@ import Testing
         let firsts = Set((0..<50).compactMap { _ in list.round(now: self.start, using: &generator).first })
         #expect(firsts.count == 3)
     }
+
+    @Test(arguments: [true, false]) func listThatIsFoundAgainKeepsThePlaceOfTheNextRound(keepsStart: Bool) {
+        var generator = self.generator
+        var list = self.list()
+        list.passOver(serverA)
+        list.replace(with: [serverC, serverA, serverB], keepsStart: keepsStart)
+        let order = list.round(now: self.start, using: &generator)
+        #expect(order == (keepsStart ? [serverB, serverC, serverA] : [serverC, serverA, serverB]))
+        list.prefer(serverA)
+        list.replace(with: [serverC, serverB], keepsStart: keepsStart)
+        #expect(list.round(now: self.start, using: &generator) == [serverC, serverB])
+    }
 }

@@ -42,6 +42,20 @@ import Testing
         #expect(places.count == 64)
     }
 
+    /// A message that is kept for long keeps no more memory than its own.
+    @Test func messagesBetweenOthersKeepNoMoreMemoryThanTheyNeed() throws {
+        var decoder = WebSocketDecoder(role: .server, mode: .messages(WebSocketLimits()), deflate: DeflateAgreement())
+        let unit = Decoded.frame(0x82, [1]) + Decoded.frame(0xC2, [0])
+        decoder.append(ByteBuffer(bytes: (0..<100).flatMap { _ in unit }))
+        var capacities: [Int] = []
+        while let input = try decoder.next() {
+            guard case .message(_, let payload) = input else { continue }
+            capacities.append(payload.storageCapacity)
+        }
+        #expect(capacities.count == 200)
+        #expect(capacities.allSatisfy { $0 <= 64 }, "\(capacities.max() ?? 0)")
+    }
+
     @Test func faultsAmongSmallMessagesShowInTheirOrder() {
         var limits = WebSocketLimits()
         limits.maximumMessageLength = 10

@@ -39,9 +39,13 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     private var violation: WebSocketViolation?
     /// The meaning of the peer's last bytes for the link, which is notified when it has handled the earlier ones.
     private var news: News?
-    private var timer: Scheduled<Void>?
+    private let time: SocketTime
+    private var timer: TimeAlarm?
     /// Frees the memory of contexts that are not used.
-    private var aging: Scheduled<Void>?
+    private var aging: TimeAlarm?
+    /// Called with each change of the memory that contexts hold, in bytes.
+    package var contextsChanged: ((Int) -> Void)?
+    private var contextBytes = 0
     private var context: ChannelHandlerContext?
     private var work = Work()
 
@@ -69,17 +73,20 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     ///   - buffers: Memory for masked and unmasked bytes, which the connections of an event loop may share; by default
     ///     its own.
     ///   - receiveBuffers: The source of the channel's read buffers; nil, the default, for the channel's own.
+    ///   - time: The clock of the closing handshake; the system's by default.
     package init(
         role: WebSocketRole,
         acceptsText: Bool = false,
         deflate: DeflateAgreement? = nil,
         compression: WebSocketCompression? = nil,
         buffers: BufferPool = BufferPool(maximumBytes: 1 << 20),
-        receiveBuffers: ReceiveBuffers? = nil
+        receiveBuffers: ReceiveBuffers? = nil,
+        time: SocketTime = SocketTime()
     ) {
         self.role = role
         self.buffers = buffers
         self.receiveBuffers = receiveBuffers
+        self.time = time
         self.decoder = WebSocketDecoder(
             role: role,
             mode: .stream,
@@ -102,6 +109,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         self.timer?.cancel()
         self.aging?.cancel()
         self.work.timer?.cancel()
+        self.reportContexts(0)
+        self.contextsChanged = nil
         self.promise?.fail(ChannelError.ioOnClosedChannel)
         self.promise = nil
     }
@@ -315,13 +324,20 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     /// Frees unused contexts after a while. There is no timer while there are none.
     private func age(_ context: ChannelHandlerContext) {
+        self.reportContexts(self.decoder.contextBytes + self.encoder.contextBytes)
         guard self.aging == nil, self.decoder.holdsContext || self.encoder.holdsContext else { return }
-        self.aging = context.eventLoop.assumeIsolated().scheduleTask(in: Self.idleTime) {
+        self.aging = self.time.schedule(in: Self.idleTime, on: context.eventLoop) {
             self.aging = nil
             self.decoder.releaseContextUnlessUsed()
             self.encoder.releaseContextUnlessUsed()
             if let context = self.context { self.age(context) }
         }
+    }
+
+    private func reportContexts(_ bytes: Int) {
+        guard bytes != self.contextBytes else { return }
+        self.contextsChanged?(bytes - self.contextBytes)
+        self.contextBytes = bytes
     }
 
     // MARK: The end
@@ -414,7 +430,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     private func awaitPeer(_ context: ChannelHandlerContext) {
         guard self.timer == nil else { return }
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: .seconds(ClosingHandshake.patience)) {
+        self.timer = self.time.schedule(in: .seconds(ClosingHandshake.patience), on: context.eventLoop) {
             self.context?.close(promise: nil)
         }
     }

@@ -14,24 +14,33 @@ final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
         case redirect(to: WebSocketTarget)
     }
 
+    /// The time that the rest of a refusal's body may take.
+    private static let bodyTime = TimeAmount.seconds(1)
+
     private let request: OpeningRequest
+    private let time: SocketTime
     private let isolated: NIOLoopBound<(Result<Answer, any Error>) -> Void>
     private let clock: () -> Int64
     private var reader: OpeningResponseReader
     private var hasBegun = false
     private var isDone = false
+    /// The end of ``bodyTime``, once a refusal has come.
+    private var endOfBodyTime: TimeAlarm?
 
     /// - Parameters:
     ///   - clock: The current time in seconds since 1970, for `Retry-After`.
+    ///   - time: The clock by which the server is judged.
     ///   - completion: Called once, on the event loop.
     init(
         _ request: OpeningRequest,
         clock: @escaping () -> Int64,
+        time: SocketTime = SocketTime(),
         eventLoop: any EventLoop,
         completion: @escaping (Result<Answer, any Error>) -> Void
     ) {
         self.request = request
         self.clock = clock
+        self.time = time
         self.reader = OpeningResponseReader(for: request)
         self.isolated = NIOLoopBound(completion, eventLoop: eventLoop)
     }
@@ -55,7 +64,11 @@ final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
         guard !self.isDone else { return context.fireChannelRead(data) }
         self.reader.append(self.unwrapInboundIn(data))
         do throws(OpeningError) {
-            if let result = try self.reader.next(now: self.clock()) { self.take(result, context) }
+            if let result = try self.reader.next(now: self.clock()) {
+                self.take(result, context)
+            } else if self.reader.isReadingBody, self.endOfBodyTime == nil {
+                self.endOfBodyTime = self.time.schedule(in: Self.bodyTime, on: context.eventLoop) { self.endBody() }
+            }
         } catch {
             self.finish(.failure(error))
         }
@@ -80,10 +93,21 @@ final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
     private func finish(_ result: Result<Answer, any Error>) {
         guard !self.isDone else { return }
         self.isDone = true
+        self.endOfBodyTime?.cancel()
         self.isolated.value(result)
     }
 
-    /// The connection has ended: a refusal may have no length.
+    /// Ends the wait for the rest of a refusal's body.
+    ///
+    /// - Returns: Whether the server has refused.
+    @discardableResult
+    func endBody() -> Bool {
+        guard !self.isDone, self.reader.isReadingBody else { return false }
+        self.end(OpeningError.closedEarly)
+        return true
+    }
+
+    /// No more bytes are awaited: a refusal may have no length.
     private func end(_ error: any Error) {
         guard !self.isDone else { return }
         do throws(OpeningError) {

@@ -46,6 +46,12 @@ package final class WebSocketDeflater: @unchecked Sendable {
     /// Whether zlib's memory is allocated.
     package var isAllocated: Bool { self.stream != nil }
 
+    /// The memory that is held: zlib's, by the formula of its zconf.h with what its state takes besides.
+    package var allocatedBytes: Int {
+        guard self.stream != nil else { return 0 }
+        return (1 << (Int(self.windowBits) + 2)) + (1 << (Int(self.memoryLevel) + 9)) + (8 << 10)
+    }
+
     /// Frees zlib's memory, unless a message was compressed since the last call. The next message refers to no earlier
     /// one then.
     package func releaseUnlessUsed() {
@@ -82,6 +88,9 @@ package final class WebSocketDeflater: @unchecked Sendable {
         return output
     }
 
+    /// zlib's other tables get as much as its window; fewer than 5 make blocks that are too small to be useful.
+    private var memoryLevel: Int32 { max(self.windowBits - 7, 5) }
+
     private func begin() -> UnsafeMutablePointer<z_stream>? {
         if let stream = self.stream { return stream }
         let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
@@ -91,8 +100,7 @@ package final class WebSocketDeflater: @unchecked Sendable {
             self.level,
             Z_DEFLATED,
             -self.windowBits,
-            // zlib's other tables get as much as its window; fewer than 5 make blocks that are too small to be useful.
-            max(self.windowBits - 7, 5),
+            self.memoryLevel,
             Z_DEFAULT_STRATEGY,
             zlibVersion(),
             Int32(MemoryLayout<z_stream>.size)

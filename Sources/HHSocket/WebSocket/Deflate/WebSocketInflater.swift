@@ -71,6 +71,11 @@ package final class WebSocketInflater: @unchecked Sendable {
     /// Whether zlib's memory is allocated.
     package var isAllocated: Bool { self.stream != nil }
 
+    /// The memory that is held: zlib's, by the formula of its zconf.h with what its state takes besides, or the window.
+    package var allocatedBytes: Int {
+        self.stream == nil ? self.window.count : (1 << Int(self.windowBits)) + (8 << 10)
+    }
+
     /// Frees zlib's memory where nothing is lost: between messages that do not refer to earlier ones.
     package func releaseIfIdle() {
         guard !self.isUnfinished, !self.keepsWindow else { return }

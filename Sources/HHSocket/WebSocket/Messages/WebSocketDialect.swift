@@ -174,28 +174,25 @@ extension MessageSession where Dialect == WebSocketDialect {
         self.ready?.peer.link.setClose(close)
     }
 
-    func ping(
-        _ payload: ByteBuffer,
-        in turn: inout Turn,
-        _ completion: @escaping (Result<Void, SocketError>) -> Void
-    ) {
+    func ping(_ payload: ByteBuffer?, _ outcome: MessageOutcome, in turn: inout Turn) {
         guard let ready = self.ready, self.driver != nil else {
-            return completion(.failure(self.driver?.notConnected() ?? Driver.closedByUser))
+            return outcome.complete(.failure(self.driver?.notConnected() ?? Driver.closedByUser))
         }
         let endpoint = ready.endpoint
-        ready.peer.ping(payload, in: &turn) { isAnswered in
-            completion(
-                isAnswered
-                    ? .success(())
-                    : .failure(
-                        SocketError(
-                            .connectionLost,
-                            message: "the connection to \(endpoint) ended before the ping was answered",
-                            endpoint: endpoint,
-                            delivery: .sentUnknown
-                        )
-                    )
+        ready.peer.ping(payload, outcome, in: &turn) {
+            SocketError(
+                .connectionLost,
+                message: "the connection to \(endpoint) ended before the ping was answered",
+                endpoint: endpoint,
+                delivery: .sentUnknown
             )
         }
+    }
+
+    func cancelPing(_ outcome: MessageOutcome) {
+        self.ready?.peer.cancelPing(outcome)
+        outcome.complete(
+            .failure(SocketError(.cancelled, message: "the task that waits for the pong was cancelled"))
+        )
     }
 }

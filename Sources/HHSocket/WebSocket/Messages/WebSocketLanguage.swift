@@ -8,8 +8,9 @@ package struct WebSocketLanguage: LinkLanguage {
 
     /// The length of the fragments of a long message, between which pings and pongs can be sent.
     private static let fragmentLength = 64 << 10
-    /// The longest header of a frame, with its masking key, in bytes.
-    private static let headerLength = 14
+    /// The memory of a unit that waits, beside its payload, in bytes: more than its header has on the wire. A peer that
+    /// has empty messages echoed and does not read would otherwise cost a multiple of what is counted.
+    private static let unitCost = 128
     /// The time that each side waits for the other at the end.
     static let patience = TimeAmount.seconds(ClosingHandshake.patience)
 
@@ -76,7 +77,13 @@ package struct WebSocketLanguage: LinkLanguage {
 
     package var unfinishedBytes: Int { self.decoder.bufferedBytes }
 
-    package func cost(of unit: WebSocketUnit) -> Int { unit.payload.readableBytes + Self.headerLength }
+    package var heldBytes: Int { self.unfinishedBytes + self.decoder.contextBytes + self.encoder.contextBytes }
+
+    package static func payload(of unit: WebSocketUnit) -> ByteBuffer { unit.payload }
+
+    package static func detach(_ unit: inout WebSocketUnit) { unit.payload = unit.payload.detached }
+
+    package func cost(of unit: WebSocketUnit) -> Int { unit.payload.readableBytes + Self.unitCost }
 
     package mutating func begin(
         _ unit: consuming WebSocketUnit,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import NIOConcurrencyHelpers
 public import NIOCore
 
 /// A persistent WebSocket to one of several servers, on its own thread: it connects, reconnects with jitter, sends
@@ -92,25 +93,38 @@ public final class WebSocketLink: ConnectionControl {
         self.core.send(completion: completion) { WebSocketUnit(.message(message.wireKind), message.payload, $0) }
     }
 
-    /// Sends a ping, and returns the time until it was answered.
+    /// Sends a ping, and returns the time until it was answered. Cancelling the calling task ends the wait, as a server
+    /// may never answer.
     ///
-    /// - Parameter payload: At most 125 bytes; empty by default.
+    /// - Parameter payload: At most 125 bytes. Nil, the default, for one that no other ping of the connection has. The
+    ///   pong of any ping with the same payload counts as the answer.
     /// - Throws: ``SocketError`` with code `notConnected`, or `connectionLost` if the connection ends before the
-    ///   answer; `invalidArgument` for a longer payload.
-    public func ping(_ payload: ByteBuffer = ByteBuffer()) async throws(SocketError) -> Duration {
-        guard payload.readableBytes <= WebSocketFrameHeader.maximumControlLength else {
-            throw SocketError(
-                .invalidArgument,
-                message: "a ping has \(payload.readableBytes) bytes; at most 125 are allowed"
-            )
+    ///   answer; `cancelled`; `invalidArgument` for a longer payload.
+    @discardableResult
+    public func ping(_ payload: ByteBuffer? = nil) async throws(SocketError) -> Duration {
+        let length = payload?.readableBytes ?? 0
+        guard length <= WebSocketFrameHeader.maximumControlLength else {
+            throw SocketError(.invalidArgument, message: "a ping has \(length) bytes; at most 125 are allowed")
         }
-        let began = ContinuousClock.now
-        let result = await withCheckedContinuation { (pinger: CheckedContinuation<Result<Void, SocketError>, Never>) in
-            let (session, driver) = (self.core.session, self.core.driver)
-            driver.submit(.closure { session.ping(payload, in: &$0) { pinger.resume(returning: $0) } })
+        let time = self.core.driver.configuration.time
+        let began = time.now()
+        let (session, driver) = (self.core.session, self.core.driver)
+        let sent = NIOLockedValueBox<MessageOutcome?>(nil)
+        let cancel: @Sendable (MessageOutcome) -> Void = { outcome in
+            driver.submit(.closure { _ in session.cancelPing(outcome) })
+        }
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (pinger: CheckedContinuation<Result<Void, SocketError>, Never>) in
+                let outcome = MessageOutcome { pinger.resume(returning: $0) }
+                sent.withLockedValue { $0 = outcome }
+                driver.submit(.closure { session.ping(payload, outcome, in: &$0) })
+                if Task.isCancelled { cancel(outcome) }
+            }
+        } onCancel: {
+            if let outcome = sent.withLockedValue({ $0 }) { cancel(outcome) }
         }
         try result.get()
-        return ContinuousClock.now - began
+        return Duration(time.now() - began)
     }
 
     /// Closes the connection with a close frame of this code and reason, and stays closed until ``connect()``.

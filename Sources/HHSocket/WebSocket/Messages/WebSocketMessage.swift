@@ -29,6 +29,11 @@ public struct WebSocketMessage: Hashable, Sendable {
         self.init(.binary, ByteBuffer(bytes: bytes))
     }
 
+    /// Creates a binary message.
+    public init(_ payload: ByteBuffer) {
+        self.init(.binary, payload)
+    }
+
     /// The text; nil for a binary message.
     public var text: String? { self.kind == .text ? String(buffer: self.payload) : nil }
 }

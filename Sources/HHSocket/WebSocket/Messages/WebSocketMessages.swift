@@ -3,6 +3,12 @@ package typealias WebSocketInbox = MessageInbox<WebSocketMessage>
 
 extension WebSocketMessage: InboxMessage {
     package var length: Int { self.payload.readableBytes }
+
+    package mutating func detach(isOneOfMany: Bool) {
+        // Small messages are in blocks of 1 KiB, most of which have several.
+        guard isOneOfMany || self.payload.readableBytes > WebSocketDecoder.copyLimit else { return }
+        self.payload = self.payload.detached
+    }
 }
 
 /// The messages of a WebSocket, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is read from the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package import NIOCore
+import NIOCore
 
 /// The receiver of a WebSocket link, on either side: delivers messages, answers pings, and takes part in the closing
 /// handshake. On the socket's thread.
@@ -20,6 +20,14 @@ package final class WebSocketPeer: MessagePeer {
     private static let maximumUnreadTime = WebSocketLanguage.patience - .seconds(1)
 
     package typealias Delivery = MessageDelivery<WebSocketMessage>
+
+    /// A ping of the user's that was not answered.
+    private struct Ping {
+        var payload: ByteBuffer
+        var outcome: MessageOutcome
+        /// Makes the error for a link that ends before the answer.
+        var lost: () -> SocketError
+    }
 
     /// A peer that may be gone.
     private struct Place {
@@ -53,7 +61,9 @@ package final class WebSocketPeer: MessagePeer {
     /// Called for each pong.
     var pongCame: ((ByteBuffer) -> Void)?
     /// The pings that wait for a pong, the oldest first.
-    private var pings: [(payload: ByteBuffer, completion: (Bool) -> Void)] = []
+    private var pings: [Ping] = []
+    /// The number of pings without a payload of the user's.
+    private var numberedPings = 0
 
     package init(
         _ link: Link<WebSocketLanguage>,
@@ -90,12 +100,32 @@ package final class WebSocketPeer: MessagePeer {
         }
     }
 
-    /// Sends a ping. `completion` is called once: with true when it was answered, with false when the link ends before.
-    package func ping(_ payload: ByteBuffer, in turn: inout Turn, _ completion: @escaping (Bool) -> Void) {
+    /// Sends a ping, whose outcome completes when it is answered.
+    ///
+    /// - Parameters:
+    ///   - payload: Nil for one that no other ping has, so that the pong of a heartbeat does not answer it.
+    ///   - lost: Makes the error for a link that ends before the answer.
+    func ping(
+        _ payload: ByteBuffer?,
+        _ outcome: MessageOutcome,
+        in turn: inout Turn,
+        lost: @escaping () -> SocketError
+    ) {
+        let payload = payload ?? self.nextPayload()
         guard self.link.send(WebSocketUnit(.ping, payload), .control, in: &turn) != .refused else {
-            return completion(false)
+            return outcome.complete(.failure(lost()))
         }
-        self.pings.append((payload, completion))
+        self.pings.append(Ping(payload: payload, outcome: outcome, lost: lost))
+    }
+
+    private func nextPayload() -> ByteBuffer {
+        self.numberedPings += 1
+        return ByteBuffer(string: "ping \(self.numberedPings)")
+    }
+
+    /// The answer to a ping is no longer awaited.
+    func cancelPing(_ outcome: MessageOutcome) {
+        self.pings.removeAll { $0.outcome === outcome }
     }
 
     /// A pong answers the ping with its payload, and those before it.
@@ -105,7 +135,7 @@ package final class WebSocketPeer: MessagePeer {
         guard let index = self.pings.firstIndex(where: { $0.payload == payload }) else { return }
         let answered = self.pings.prefix(index + 1)
         self.pings.removeFirst(index + 1)
-        for ping in answered { ping.completion(true) }
+        for ping in answered { ping.outcome.complete(.success(())) }
     }
 
     // MARK: Receiving
@@ -232,7 +262,7 @@ package final class WebSocketPeer: MessagePeer {
         self.leaving.fail()
         let pings = self.pings
         self.pings = []
-        for ping in pings { ping.completion(false) }
+        for ping in pings { ping.outcome.complete(.failure(ping.lost())) }
         self.ended(units, &turn)
     }
 }
@@ -245,6 +275,7 @@ extension Link where Language == WebSocketLanguage {
     fileprivate func releaseMemoryUnlessUsed() {
         self.hot.language.releaseContextsUnlessUsed()
         self.hot.out.bytes.releaseRest()
+        self.settleNow()
     }
 
     /// Chooses our close frame.

@@ -8,6 +8,9 @@ package struct OpeningAgreement: Hashable, Sendable {
     /// The header fields of the peer: at a client the response's, at a server the request's.
     package var headers: HTTPFields
 
+    /// Whether a redirect has led to a server of another origin, which must not get the client's secrets.
+    package var isOfAnotherOrigin = false
+
     package init(subprotocol: String? = nil, deflate: DeflateAgreement? = nil, headers: HTTPFields = HTTPFields()) {
         self.subprotocol = subprotocol
         self.deflate = deflate

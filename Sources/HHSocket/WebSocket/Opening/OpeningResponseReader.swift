@@ -58,6 +58,9 @@ package struct OpeningResponseReader: Sendable {
         self.heads.append(bytes)
     }
 
+    /// Whether the response is a refusal whose body is incomplete. The answer is final without it.
+    package var isReadingBody: Bool { if case .body = self.state { true } else { false } }
+
     /// Returns the result; nil if bytes are missing, or if it was returned before.
     ///
     /// - Parameter now: The current time in seconds since 1970, for `Retry-After`.

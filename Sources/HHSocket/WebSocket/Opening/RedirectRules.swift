@@ -8,10 +8,11 @@ package struct RedirectRules: Hashable, Sendable {
     package private(set) var target: WebSocketTarget
     /// The number of redirects that were followed.
     package private(set) var count = 0
-    /// Whether the header fields that the configuration fixes, `Authorization` and `Cookie` among them, may be sent:
-    /// all addresses so far have one origin. A server elsewhere must not get them, nor choose the path with which the
-    /// first one gets them after all.
-    package private(set) var sendsFixedHeaders = true
+    /// Whether all addresses so far have one origin. Secrets are sent only then: the header fields that the
+    /// configuration fixes, `Authorization` and `Cookie` among them, the client's certificate, and what the protocol on
+    /// the WebSocket logs in with. A server elsewhere must not get them, nor choose the path with which the first one
+    /// gets them after all.
+    package private(set) var isOfOneOrigin = true
 
     /// Creates the rules of an attempt that begins at `target`.
     package init(from target: WebSocketTarget) {
@@ -25,7 +26,7 @@ package struct RedirectRules: Hashable, Sendable {
         guard self.count < Self.maximum else { throw .tooManyRedirects }
         guard location.isSecure || !self.target.isSecure else { throw .redirectToPlain }
         self.count += 1
-        self.sendsFixedHeaders = self.sendsFixedHeaders && location.hasOrigin(of: self.target)
+        self.isOfOneOrigin = self.isOfOneOrigin && location.hasOrigin(of: self.target)
         self.target = location
     }
 }

@@ -26,7 +26,6 @@ struct DescribeCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
         guard let schema = try self.proto.schema() else { return }
         do {
             let selection = try SchemaSelection(schema, symbol: self.symbol)
@@ -39,8 +38,6 @@ struct DescribeCommand: AsyncParsableCommand {
         } catch let error as ProtoError {
             StandardError.line("error: \(error.description)")
             throw ExitCode.validationFailure
-        } catch {
-            throw ExitCode.failure
         }
     }
 }

@@ -111,6 +111,7 @@ final class FileSource: TransferSource, @unchecked Sendable {
             self.hashing = (hashed, memory)
             return nil
         }
+        try self.checkEnd(file, at: status.size, memory.first)
         try self.check(file, status)
         return TransferFile(size: status.size, sha256: TransferDigest(hashed.hash))
     }
@@ -182,6 +183,26 @@ final class FileSource: TransferSource, @unchecked Sendable {
             let count = try self.perform { (files) throws(FileFailure) in try files.read(file, at: place, into: rest) }
             guard count > 0 else { throw self.changed("it has become shorter") }
             filled += min(count, rest.count)
+        }
+    }
+
+    /// Checks that the content ends where the system says: it says that of files that it generates, such as those in
+    /// `/proc`, are empty.
+    private func checkEnd(
+        _ file: CInt,
+        at size: UInt64,
+        _ memory: UnsafeMutableRawBufferPointer
+    ) throws(TransferError) {
+        let byte = UnsafeMutableRawBufferPointer(rebasing: memory[..<1])
+        let count = try self.perform { (files) throws(FileFailure) in try files.read(file, at: size, into: byte) }
+        guard count == 0 else {
+            throw TransferError(
+                .sourceChanged,
+                """
+                \(self.what): \(self.path) has more than the \(size) bytes that the system says, as a file has that it \
+                generates; copy it first, and put the copy
+                """
+            )
         }
     }
 

@@ -372,9 +372,10 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
         return TransferPart.length(after: got, longest: self.settings.pieceLength)
     }
 
-    /// The peer's TCP has acknowledged bytes of the stream.
+    /// The peer's TCP has acknowledged bytes of the stream. Before the server's first report they are those of the
+    /// opening, which each attempt sends: a peer that takes in such bytes, and passes on none, makes no progress.
     mutating func acknowledged(_ bytes: UInt64, now: NIODeadline) -> [Action] {
-        guard case .sending = self.phase else { return [] }
+        guard case .sending(let sending) = self.phase, sending.reported != nil else { return [] }
         return self.attempts.moved(bytes, isGain: false, now: now) ? [.prove] : []
     }
 

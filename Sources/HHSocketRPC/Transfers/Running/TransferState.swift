@@ -16,13 +16,13 @@ final class TransferState: Sendable {
 
     private let values = NIOLockedValueBox(Values())
     private let completion: (@Sendable (Outcome) -> Void)?
-    private let queue: CallbackQueue
+    private let loop: SocketLoop
 
     /// - Parameters:
     ///   - completion: Called once, with the result.
-    ///   - queue: Where it is called.
-    init(queue: CallbackQueue, completion: (@Sendable (Outcome) -> Void)?) {
-        self.queue = queue
+    ///   - loop: The client's, on whose callback queue it is called.
+    init(loop: SocketLoop, completion: (@Sendable (Outcome) -> Void)?) {
+        self.loop = loop
         self.completion = completion
     }
 
@@ -48,7 +48,7 @@ final class TransferState: Sendable {
         guard let ended else { return }
         for reader in ended.readers.values { reader.finish() }
         for waiter in ended.waiters { waiter.resume() }
-        if let completion = self.completion { self.queue.run { completion(outcome) } }
+        if let completion = self.completion { self.loop.callbackQueue.run(on: self.loop) { completion(outcome) } }
     }
 
     // MARK: The handle's side

@@ -30,7 +30,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         guard self.loop.draining == nil else { return context.channel.close(promise: nil) }
-        self.loop.addHandshake(on: context.channel)
+        self.loop.addHandshake(on: context.channel, ConnectionCost.waitingHandshake, from: nil, self.core)
         let time = self.listener.proxies.headerTimeout
         self.loop.socketLoop.enter { turn in
             guard !self.isOver else { return }

@@ -12,6 +12,8 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private let service: TLSService
     /// The number of its handshake among those of the event loop.
     private let number: UInt64
+    private let core: ServerCore
+    private let address: ClientAddress?
     private let log: (String) -> Void
     private let install: (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     private var timer: SocketLoop.TimerID?
@@ -27,12 +29,16 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         loop: ServerLoop,
         service: TLSService,
         number: UInt64,
+        core: ServerCore,
+        address: ClientAddress?,
         log: @escaping (String) -> Void,
         install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     ) {
         self.loop = loop
         self.service = service
         self.number = number
+        self.core = core
+        self.address = address
         self.log = log
         self.install = install
     }
@@ -40,7 +46,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     func handlerAdded(context: ChannelHandlerContext) {
         let channel = context.channel
         guard self.loop.draining == nil else { return channel.close(promise: nil) }
-        self.loop.addHandshake(on: channel)
+        self.loop.addHandshake(on: channel, ConnectionCost.handshake, from: self.address, self.core)
         self.loop.socketLoop.enter { turn in
             guard !self.isOver else { return }
             self.timer = self.loop.socketLoop.setTimer(turn.now + self.service.handshakeTimeout) { _ in

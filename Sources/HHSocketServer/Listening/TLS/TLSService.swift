@@ -167,6 +167,8 @@ final class TLSService: Sendable {
     func handlers(
         _ loop: ServerLoop,
         number: UInt64,
+        core: ServerCore,
+        address: ClientAddress?,
         log: @escaping (String) -> Void,
         _ install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     ) -> [any ChannelHandler] {
@@ -174,7 +176,17 @@ final class TLSService: Sendable {
         if self.requiresProtocol { handlers.append(ApplicationProtocolGate(self.protocols)) }
         handlers.append(NIOSSLServerHandler(context: self.context))
         handlers.append(TLSPieces())
-        handlers.append(TLSAcceptance(loop: loop, service: self, number: number, log: log, install: install))
+        handlers.append(
+            TLSAcceptance(
+                loop: loop,
+                service: self,
+                number: number,
+                core: core,
+                address: address,
+                log: log,
+                install: install
+            )
+        )
         return handlers
     }
 }

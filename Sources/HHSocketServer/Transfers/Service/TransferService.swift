@@ -61,19 +61,30 @@ extension Router {
         var streamLimits = limits
         streamLimits.timeout = limits.timeout ?? .seconds(365 * 86_400)
         self.stream(transfers.types.put, .bidirectional, on: executor, limits: streamLimits) { stream, context in
-            try await transfers.put(stream, context)
+            try await StoreTurn.of(context) { try await transfers.put(stream, context) }
             return ByteBuffer()
         }
         self.stream(transfers.types.get, .serverStreaming, on: executor, limits: streamLimits) { stream, context in
-            try await transfers.get(stream, context)
+            try await StoreTurn.of(context) { try await transfers.get(stream, context) }
             return ByteBuffer()
         }
         self.handle(transfers.types.find, on: executor, limits: limits) { request, context in
-            try await transfers.find(request, context)
+            try await StoreTurn.of(context) { try await transfers.find(request, context) }
         }
         self.handle(transfers.types.discard, on: executor, limits: limits) { request, context in
-            try await transfers.discard(request, context)
+            try await StoreTurn.of(context) { try await transfers.discard(request, context) }
         }
+    }
+}
+
+extension StoreTurn {
+    /// Runs `body`, whose work in a store is done in the turn of this client.
+    fileprivate static func of<Result: Sendable>(
+        _ context: ServerContext,
+        _ body: () async throws -> Result
+    ) async throws -> Result {
+        let owner = UInt64(bitPattern: Int64(context.session.transferOwner.hashValue))
+        return try await self.$owner.withValue(owner, operation: body)
     }
 }
 

@@ -171,18 +171,24 @@ extension FolderTransferStore: EarlyTransferStore {
             } else {
                 state.ledger.remove(put.id)
             }
+            // A writer that sends nothing has announced bytes that others could send.
+            if state.ledger.isFull(for: put), self.openFiles.endIdle() { throw StatusError(.overloaded) }
             return (try state.ledger.plan(put, now: now), state.live[put.id] != nil)
         }
+        let place = try self.place(for: put)
         // It is open where a writer is at work. Otherwise another process may be.
         let old = isLive ? nil : try found.map { try self.openUnfinished($0.record, in: folder) }
         let content: UnfinishedContent
         do {
-            if plan.isRecordNew { try self.write(plan.record, in: folder) }
+            if plan.isRecordNew {
+                let received = plan.isContentKept ? found?.status.size : nil
+                try self.write(plan.record, received: received ?? 0, in: folder)
+            }
             content =
                 if plan.isContentKept, let found {
-                    try self.continued(put, plan, found, old)
+                    try self.continued(put, plan, found, old, place)
                 } else {
-                    try self.renewed(put, plan, found?.record, old, in: folder)
+                    try self.renewed(put, plan, found?.record, old, place, in: folder)
                 }
         } catch {
             if let old { self.fileSystem.close(old) }
@@ -190,6 +196,12 @@ extension FolderTransferStore: EarlyTransferStore {
             throw error
         }
         let live = LivePut(put.id, content, onEnd: onEnd)
+        place.onEnd { [weak self, weak live] in
+            Task {
+                guard let self, let live else { return }
+                try? await self.inTurn(of: live.id) { self.close(live, StatusError(.overloaded)) }
+            }
+        }
         self.state.withLockedValue { state in
             state.live[put.id] = live
             state.ledger.opened(plan.record, received: content.offset, now: now)
@@ -197,12 +209,20 @@ extension FolderTransferStore: EarlyTransferStore {
         return .unfinished(FolderTransferWriter(self, live, offset: content.offset), isChanged: plan.isChanged)
     }
 
+    /// Returns the place of the descriptor: that of the writer at work, or a new one.
+    private func place(for put: TransferPut) throws -> OpenFiles.Place {
+        let live = self.state.withLockedValue { $0.live[put.id] }
+        if let place = try? live?.withContent({ $0.place }) { return place }
+        return try self.openFiles.takePlace(for: put.owner)
+    }
+
     /// Continues the received part of this content.
     private func continued(
         _ put: TransferPut,
         _ plan: UnfinishedLedger.Plan,
         _ found: Unfinished,
-        _ old: CInt?
+        _ old: CInt?,
+        _ place: OpenFiles.Place
     ) throws -> UnfinishedContent {
         guard let old else {
             // The hash is continued as well.
@@ -215,7 +235,7 @@ extension FolderTransferStore: EarlyTransferStore {
         let status = try self.fileSystem.status(old)
         let hash = self.takePartialHash(of: .unfinished(put.id), FileKey(status))
         let name = found.record.contentName
-        return UnfinishedContent(old, name, put.file, offset: status.size, hash: hash ?? PartialHash())
+        return UnfinishedContent(old, place, name, put.file, offset: status.size, hash: hash ?? PartialHash())
     }
 
     /// Begins the content that the record describes.
@@ -224,6 +244,7 @@ extension FolderTransferStore: EarlyTransferStore {
         _ plan: UnfinishedLedger.Plan,
         _ former: UnfinishedRecord?,
         _ old: CInt?,
+        _ place: OpenFiles.Place,
         in folder: CInt
     ) throws -> UnfinishedContent {
         self.end(put.id, Self.reason(plan, put.id))
@@ -234,7 +255,7 @@ extension FolderTransferStore: EarlyTransferStore {
         let descriptor = try self.fileSystem.create(name, in: folder)
         _ = self.fileSystem.lock(descriptor)
         if let old { self.fileSystem.close(old) }
-        return UnfinishedContent(descriptor, name, put.file)
+        return UnfinishedContent(descriptor, place, name, put.file)
     }
 
     private static func reason(_ plan: UnfinishedLedger.Plan, _ id: TransferID) -> any Error {
@@ -260,21 +281,21 @@ extension FolderTransferStore: EarlyTransferStore {
     ) throws(SystemError) -> Unfinished {
         var identified = unfinished
         identified.record.identify(as: sha256)
-        try self.write(identified.record, in: folder)
         let (received, touched) = (identified.status.size, identified.touched)
+        try self.write(identified.record, received: received, in: folder)
         self.state.withLockedValue { $0.ledger.found(identified.record, received: received, touched: touched) }
         return identified
     }
 
-    private func write(_ record: UnfinishedRecord, in folder: CInt) throws(SystemError) {
+    /// - Parameter received: The length of the content that is kept with the record.
+    private func write(_ record: UnfinishedRecord, received: UInt64, in folder: CInt) throws(SystemError) {
         try self.fileSystem.replace(
             FolderNames.record(record.id),
             in: folder,
             with: record.bytes,
             temporary: FolderNames.temporary(record.id),
-            // So that a power failure does not cost hours; for small files the record would take longer than sending
-            // them again.
-            isDurable: record.file.size >= 64 << 20
+            // Announcing files costs clients nothing, so the disk is not waited for before there is content.
+            isSynchronized: received >= self.durableLength
         )
     }
 

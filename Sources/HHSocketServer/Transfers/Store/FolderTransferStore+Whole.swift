@@ -49,9 +49,10 @@ extension FolderTransferStore {
     private func openNow(_ id: TransferID, _ hashed: HashRecord?) throws -> Opened {
         try self.withRoot { root in
             guard case .file(let descriptor, let status) = try self.openVisible(id, in: root) else { return .absent }
-            let file = OpenDescriptor(descriptor, self.fileSystem)
+            let file = ReadFile(self, id, FileKey(status), descriptor)
             let record = hashed?.key == FileKey(status) ? hashed : try self.knownHash(of: id, status, in: root)
             guard let record else { return .needsHash }
+            self.openFiles.use(file)
             return .reader(FolderTransferReader(self, id, file, record))
         }
     }
@@ -199,7 +200,7 @@ extension FolderTransferStore {
                 in: folder,
                 with: record.bytes,
                 temporary: FolderNames.temporary(record.id),
-                isDurable: false
+                isSynchronized: false
             )
         }
     }
@@ -246,33 +247,18 @@ extension StoredFile {
     }
 }
 
-/// A descriptor that is closed with its last reference.
-final class OpenDescriptor: Sendable {
-    let descriptor: CInt
-    private let fileSystem: any StoreFileSystem
-
-    init(_ descriptor: CInt, _ fileSystem: any StoreFileSystem) {
-        self.descriptor = descriptor
-        self.fileSystem = fileSystem
-    }
-
-    deinit { self.fileSystem.close(self.descriptor) }
-}
-
 /// A complete file of a ``FolderTransferStore``, open for reading.
 struct FolderTransferReader: TransferItemReader {
     let stored: StoredFile
     private let store: FolderTransferStore
     private let id: TransferID
-    private let file: OpenDescriptor
-    private let key: FileKey
+    private let file: ReadFile
 
-    init(_ store: FolderTransferStore, _ id: TransferID, _ file: OpenDescriptor, _ record: HashRecord) {
+    init(_ store: FolderTransferStore, _ id: TransferID, _ file: ReadFile, _ record: HashRecord) {
         self.stored = StoredFile(record)
         self.store = store
         self.id = id
         self.file = file
-        self.key = record.key
     }
 
     func read(at offset: UInt64, count: Int) async throws -> ByteBuffer {
@@ -295,13 +281,91 @@ struct FolderTransferReader: TransferItemReader {
     }
 
     private func fill(_ memory: UnsafeMutableRawBufferPointer, at offset: UInt64) throws {
+        try self.file.fill(memory, at: offset)
+    }
+}
+
+extension FolderTransferStore {
+    /// Opens a complete file again.
+    ///
+    /// - Throws: ``StatusError`` with status 409 if there is another one now, so that the client begins again.
+    func openAgain(_ id: TransferID, _ key: FileKey) throws -> CInt {
+        try self.withRoot { root in
+            guard case .file(let descriptor, let status) = try self.openVisible(id, in: root) else {
+                throw StatusError(.cancelledByServer)
+            }
+            guard FileKey(status).isContent(of: key) else {
+                self.fileSystem.close(descriptor)
+                throw StatusError(.cancelledByServer)
+            }
+            return descriptor
+        }
+    }
+}
+
+extension FileKey {
+    /// Whether the content is that of the file with the other key. Removing a file's name, or giving it another,
+    /// changes only the time of the last change.
+    func isContent(of other: Self) -> Bool {
+        self.size == other.size && self.modified == other.modified && self.inode == other.inode
+    }
+}
+
+/// A complete file that is being read. Its descriptor may be closed between two reads (``OpenFiles``), and is closed
+/// with the last reference.
+final class ReadFile: Sendable {
+    private let store: FolderTransferStore
+    private let id: TransferID
+    private let key: FileKey
+    private let state: NIOLockedValueBox<(descriptor: CInt?, users: Int)>
+
+    init(_ store: FolderTransferStore, _ id: TransferID, _ key: FileKey, _ descriptor: CInt) {
+        self.store = store
+        self.id = id
+        self.key = key
+        self.state = NIOLockedValueBox((descriptor, 0))
+    }
+
+    deinit {
+        self.store.openFiles.forget(ObjectIdentifier(self))
+        if let descriptor = self.state.withLockedValue({ $0.descriptor }) { self.store.fileSystem.close(descriptor) }
+    }
+
+    /// Closes the descriptor.
+    ///
+    /// - Returns: False if the file is just being read.
+    func close() -> Bool {
+        let (isUnused, descriptor): (Bool, CInt?) = self.state.withLockedValue { state in
+            guard state.users == 0 else { return (false, nil) }
+            return (true, state.descriptor.take())
+        }
+        if let descriptor { self.store.fileSystem.close(descriptor) }
+        return isUnused
+    }
+
+    func fill(_ memory: UnsafeMutableRawBufferPointer, at offset: UInt64) throws {
+        self.state.withLockedValue { $0.users += 1 }
+        defer { self.state.withLockedValue { $0.users -= 1 } }
+        // Nothing closes it from here on.
+        self.store.openFiles.use(self)
+        let descriptor = try self.descriptor()
         let fileSystem = self.store.fileSystem
-        let count = try fileSystem.read(self.file.descriptor, into: memory, at: offset)
-        // A program that writes into the file, instead of replacing it, would make a mixture of it. Removing its name
-        // changes nothing but the time of the last change.
-        let status = try fileSystem.status(self.file.descriptor)
-        guard count == memory.count, status.size == self.key.size, status.modified == self.key.modified else {
+        let count = try fileSystem.read(descriptor, into: memory, at: offset)
+        // A program that writes into the file, instead of replacing it, would make a mixture of it.
+        guard count == memory.count, try FileKey(fileSystem.status(descriptor)).isContent(of: self.key) else {
             throw StatusError(.cancelledByServer)
         }
+    }
+
+    private func descriptor() throws -> CInt {
+        if let descriptor = self.state.withLockedValue({ $0.descriptor }) { return descriptor }
+        let opened = try self.store.openAgain(self.id, self.key)
+        let other: CInt? = self.state.withLockedValue { state in
+            if state.descriptor == nil { state.descriptor = opened }
+            return state.descriptor == opened ? nil : state.descriptor
+        }
+        guard let other else { return opened }
+        self.store.fileSystem.close(opened)
+        return other
     }
 }

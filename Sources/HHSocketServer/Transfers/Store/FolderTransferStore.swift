@@ -13,6 +13,13 @@ import Android
 import Darwin
 #endif
 
+/// The client for which a task uses a store.
+enum StoreTurn {
+    /// The client in whose turn the store's threads work for this task: otherwise one that asks for many files would
+    /// have as many turns.
+    @TaskLocal static var owner: UInt64?
+}
+
 /// The files of transfers in a folder: the file of an id is `FOLDER/ID`.
 ///
 /// ```swift
@@ -23,9 +30,10 @@ import Darwin
 /// ```
 ///
 /// A file becomes visible there in one step, when it is complete, has the announced hash, and is on the disk; readers
-/// of a file that is replaced read the old content to its end. Files that other programs put into the folder are served
-/// as well; move them there rather than write them in place. Links, pipes and folders are not served; a put replaces a
-/// link or a pipe of its name, and fails if the name is a folder's.
+/// of a file that is replaced read the old content to its end, or begin again if the process has few file descriptors.
+/// Files that other programs put into the folder are served as well; move them there rather than write them in place.
+/// Links, pipes and folders are not served; a put replaces a link or a pipe of its name, and fails if the name is a
+/// folder's.
 ///
 /// The store keeps its own files in folders whose names are not ids: `+unfinished` has the unfinished files, within
 /// ``TransferLimits``, and `+hashes` the hashes of complete files. A damaged file in either is discarded. A put that
@@ -63,12 +71,19 @@ public final class FolderTransferStore: TransferStore {
     /// The number of bytes that are hashed in a turn.
     static let hashLimit: UInt64 = 8 << 20
     /// The number of threads: operations that wait for the disk should not delay those that do not.
-    private static let threadCount = 4
+    static let threadCount = 4
+
+    /// The length of received content from which most of it survives a power failure, which would cost hours otherwise:
+    /// each time that so much has arrived, the disk is asked to write it, with its record. Less is sent again in the
+    /// time that the disk would take.
+    static let durableLength: UInt64 = 64 << 20
 
     /// The folder's absolute path.
     public let path: String
     let fileSystem: any StoreFileSystem
-    private let threads = BlockingThreads(count: FolderTransferStore.threadCount)
+    let openFiles: OpenFiles
+    let durableLength: UInt64
+    let threads = BlockingThreads(count: FolderTransferStore.threadCount)
     private let turns = Turns<TransferID>()
     let state: NIOLockedValueBox<State>
     private let sweeper = NIOLockedValueBox<Task<Void, Never>?>(nil)
@@ -80,14 +95,20 @@ public final class FolderTransferStore: TransferStore {
     ///   - limits: The bounds of unfinished files.
     /// - Throws: ``/HHSocket/TransferError`` with the code `storeFailed` if it cannot be made or read, or is no folder.
     public convenience init(path: String, limits: TransferLimits = TransferLimits()) throws(TransferError) {
-        try self.init(path: Self.absolute(path), limits: limits, PosixFileSystem())
+        try self.init(path: Self.absolute(path), limits: limits, PosixFileSystem(), openFiles: .shared)
         self.startSweeping()
     }
 
-    init(path: String, limits: TransferLimits = TransferLimits(), _ fileSystem: any StoreFileSystem)
-        throws(TransferError)
-    {
+    init(
+        path: String,
+        limits: TransferLimits = TransferLimits(),
+        _ fileSystem: any StoreFileSystem,
+        openFiles: OpenFiles = OpenFiles { 1_024 },
+        durableLength: UInt64 = FolderTransferStore.durableLength
+    ) throws(TransferError) {
         self.path = path
+        self.durableLength = durableLength
+        self.openFiles = openFiles
         self.fileSystem = fileSystem
         self.state = NIOLockedValueBox(State(ledger: UnfinishedLedger(limits: limits)))
         do {
@@ -138,11 +159,18 @@ public final class FolderTransferStore: TransferStore {
         of id: TransferID,
         _ body: @escaping @Sendable () throws -> Result
     ) async throws -> Result {
-        try await withCheckedThrowingContinuation { continuation in
+        // The lock orders what the thread has done before what the task does: the sanitizer does not see that the
+        // continuation does so.
+        let order = ThreadSanitizer.isRunning ? NIOLock() : nil
+        let result = try await withCheckedThrowingContinuation { continuation in
             self.threads.submit(for: Self.owner(id)) {
-                continuation.resume(with: Swift.Result { try Self.told(body) })
+                let result = Swift.Result { try Self.told(body) }
+                order?.withLock {}
+                continuation.resume(with: result)
             }
         }
+        order?.withLock {}
+        return result
     }
 
     /// Runs `body` on a thread, when no other operation on this id is running.
@@ -171,8 +199,10 @@ public final class FolderTransferStore: TransferStore {
         if self.threads.waitingCount > 0 { await Task.yield() }
     }
 
-    /// In whose turn work on the file of an id is done.
-    private static func owner(_ id: TransferID) -> UInt64 { UInt64(bitPattern: Int64(id.hashValue)) }
+    /// In whose turn work on the file of an id is done: the client's, or the id's if no service has said whose it is.
+    private static func owner(_ id: TransferID) -> UInt64 {
+        StoreTurn.owner ?? UInt64(bitPattern: Int64(id.hashValue))
+    }
 
     /// Runs `body`, and throws errors of the system as the errors that clients receive.
     private static func told<Result>(_ body: () throws -> Result) throws -> Result {
@@ -183,7 +213,10 @@ public final class FolderTransferStore: TransferStore {
         }
     }
 
-    func inBackground(_ body: @escaping @Sendable () -> Void) { self.threads.submit(body) }
+    /// Runs `body` on a thread later, in the turn of the client that sends the file of an id.
+    func inBackground(of id: TransferID, _ body: @escaping @Sendable () -> Void) {
+        self.threads.submit(for: Self.owner(id), body)
+    }
 
     // MARK: Folders
 

@@ -49,7 +49,7 @@ extension FolderTransferStore {
         do {
             let flushes = try live.withContent { content in
                 try content.append(parts, self.fileSystem)
-                return content.takeFlush()
+                return content.takeFlush(every: self.durableLength)
             }
             if flushes { try self.flush(live) }
         } catch let error as SystemError {
@@ -58,19 +58,27 @@ extension FolderTransferStore {
         }
     }
 
-    /// Starts to write received content to the disk while more arrives.
+    /// Starts to write received content to the disk while more arrives, and then its record, without which it is worth
+    /// nothing.
     private func flush(_ live: LivePut) throws {
         let name = try live.withContent { $0.name }
-        self.inBackground {
+        self.inBackground(of: live.id) {
             try? self.withRoot { root in
                 _ = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
-                    // A separate descriptor, since the writer's may be closed at any time.
-                    let descriptor = try self.fileSystem.openForReading(name, in: folder)
-                    defer { self.fileSystem.close(descriptor) }
-                    self.fileSystem.flush(descriptor)
+                    try self.withFile(name, in: folder) { self.fileSystem.flush($0) }
+                    // It may be the next writer's already.
+                    try self.withFile(FolderNames.record(live.id), in: folder) { try self.fileSystem.synchronize($0) }
+                    try self.fileSystem.synchronize(folder)
                 }
             }
         }
+    }
+
+    /// Works on a file by a separate descriptor, since the writer's may be closed at any time.
+    private func withFile(_ name: String, in folder: CInt, _ body: (CInt) throws -> Void) throws {
+        let descriptor = try self.fileSystem.openForReading(name, in: folder)
+        defer { self.fileSystem.close(descriptor) }
+        try body(descriptor)
     }
 
     /// Records the hash of content that was begun without.
@@ -98,9 +106,10 @@ extension FolderTransferStore {
         }
     }
 
-    fileprivate func close(_ live: LivePut) {
+    /// - Parameter error: The error that the writer throws; nil if it closes the file itself.
+    func close(_ live: LivePut, _ error: (any Error)? = nil) {
         self.forget(live)
-        guard let content = live.end(nil) else { return }
+        guard let content = live.end(error) else { return }
         let status = try? self.fileSystem.status(content.descriptor)
         if let status { self.keep(content.hash, of: .unfinished(live.id), FileKey(status)) }
         let now = self.fileSystem.now()

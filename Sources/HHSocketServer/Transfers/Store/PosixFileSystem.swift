@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import CHHSocket
+import Foundation
 
 #if canImport(Glibc)
 import Glibc
@@ -150,9 +151,7 @@ struct PosixFileSystem: StoreFileSystem {
     }
 
     func now() -> UInt64 {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return UInt64(clamping: chhsocket_seconds(time) * 1_000 + chhsocket_nanoseconds(time) / 1_000_000)
+        UInt64(max(0, Date().timeIntervalSince1970 * 1_000))
     }
 
     private static func descriptor(_ attempt: String, _ open: () -> CInt) throws(SystemError) -> Descriptor {

@@ -171,13 +171,14 @@ extension StoreFileSystem {
     ///
     /// - Parameters:
     ///   - temporary: A name that no other file has.
-    ///   - isDurable: Whether the file must survive a power failure.
+    ///   - isSynchronized: Whether a power failure leaves the old file or the new one, too; otherwise it may leave a
+    ///     damaged one.
     func replace(
         _ name: String,
         in folder: Descriptor,
         with bytes: [UInt8],
         temporary: String,
-        isDurable: Bool
+        isSynchronized: Bool
     ) throws(SystemError) {
         try self.removeIfPresent(temporary, in: folder)
         let descriptor = try self.create(temporary, in: folder)
@@ -192,9 +193,8 @@ extension StoreFileSystem {
                 }
             }
             if let failure { throw failure }
-            if isDurable { try self.synchronize(descriptor) }
+            if isSynchronized { try self.synchronize(descriptor) }
             try self.rename(temporary, in: folder, to: name, in: folder)
-            if isDurable { try self.synchronize(folder) }
         } catch {
             try? self.remove(temporary, in: folder)
             throw error

@@ -46,6 +46,8 @@ struct PartialHash: Sendable {
 /// it: with each part, eight times its length of the existing content.
 struct UnfinishedContent: Sendable {
     let descriptor: CInt
+    /// The place of its descriptor among those of the process.
+    let place: OpenFiles.Place
     /// Its name in the folder of unfinished files.
     let name: String
     var file: TransferFile
@@ -55,17 +57,16 @@ struct UnfinishedContent: Sendable {
     /// The offset at which the disk was last asked to write.
     private var flushed: UInt64
 
-    /// The number of bytes after which the disk is asked to write, so that not everything is written at the end.
-    private static let flushInterval: UInt64 = 64 << 20
-
     init(
         _ descriptor: CInt,
+        _ place: OpenFiles.Place,
         _ name: String,
         _ file: TransferFile,
         offset: UInt64 = 0,
         hash: PartialHash = PartialHash()
     ) {
         self.descriptor = descriptor
+        self.place = place
         self.name = name
         self.file = file
         self.offset = offset
@@ -77,6 +78,7 @@ struct UnfinishedContent: Sendable {
     var isHashed: Bool { self.hash.position == self.offset }
 
     mutating func append(_ parts: [ByteBuffer], _ fileSystem: any StoreFileSystem) throws {
+        self.place.use()
         for part in parts {
             guard UInt64(part.readableBytes) <= self.file.size - self.offset else {
                 throw TransferError(
@@ -107,9 +109,10 @@ struct UnfinishedContent: Sendable {
         }
     }
 
-    /// Returns whether enough has arrived for the disk to begin writing.
-    mutating func takeFlush() -> Bool {
-        guard self.offset - self.flushed >= Self.flushInterval else { return false }
+    /// Returns whether the content has grown beyond a multiple of `length` since this was last asked: then the disk
+    /// begins to write, so that not everything is written at the end.
+    mutating func takeFlush(every length: UInt64) -> Bool {
+        guard self.offset / length > self.flushed / length else { return false }
         self.flushed = self.offset
         return true
     }

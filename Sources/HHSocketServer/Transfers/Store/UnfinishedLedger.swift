@@ -169,11 +169,18 @@ struct UnfinishedLedger: Sendable {
                 """
             )
         }
-        let others = self.entries.count - (entry == nil ? 0 : 1)
-        let held = self.heldBytes &- (entry?.held ?? 0)
-        guard others < limits.maximumFiles, Self.fits(size, beside: held, limit: limits.maximumBytes) else {
+        guard !self.isFull(for: put) else {
             throw TransferError(.quota, "the server has as many unfinished files as allowed; try again later")
         }
+    }
+
+    /// Whether a put exceeds the limits on the unfinished files of all.
+    func isFull(for put: TransferPut) -> Bool {
+        let entry = self.entries[put.id]
+        let others = self.entries.count - (entry == nil ? 0 : 1)
+        let held = self.heldBytes &- (entry?.held ?? 0)
+        return others >= self.limits.maximumFiles
+            || !Self.fits(put.file.size, beside: held, limit: self.limits.maximumBytes)
     }
 
     private static func fits(_ size: UInt64, beside sum: UInt64, limit: UInt64) -> Bool {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocket
 
-@Suite(.tags(.io), .timeLimit(.minutes(2))) struct WebSocketInboxTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketInboxTests {
     private func message(_ text: String) -> WebSocketMessage { WebSocketMessage(text) }
 
     @Test func cancellingOneReaderLeavesTheOthers() async throws {
@@ -37,7 +37,7 @@ import Testing
             let reader = Task { for await _ in WebSocketMessages(inbox) {} }
             if Bool.random() { await Task.yield() }
             reader.cancel()
-            try await withDeadline("the end of a cancelled reader") { await reader.value }
+            try await waitForValue(of: reader, "the end of a cancelled reader")
         }
     }
 

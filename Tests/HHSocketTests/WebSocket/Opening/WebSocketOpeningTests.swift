@@ -68,4 +68,62 @@ import Testing
             if !isRight { return }
         }
     }
+
+    /// A refusal is final without its body, which may never end.
+    @Test(
+        arguments: [
+            ("HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nsorry", 502, "sorry", nil),
+            ("HTTP/1.1 401 x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", 401, "hello", nil),
+            ("HTTP/1.1 503 x\r\nRetry-After: 60\r\nContent-Length: 100\r\n\r\nbusy", 503, "busy", .seconds(60)),
+            ("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: ping\n\n", 200, ": ping\n\n", nil),
+            ("HTTP/1.1 403 x\r\n\r\n", 403, "", nil),
+        ] as [(String, Int, String, Duration?)]
+    )
+    func refusalWhoseBodyDoesNotEndIsKnownAfterASecond(
+        _ answer: String,
+        _ status: Int,
+        _ body: String,
+        _ retryAfter: Duration?
+    ) throws {
+        let channel = EmbeddedChannel()
+        var refusal: WebSocketRefusal?
+        let opening = WebSocketOpening(
+            try OpeningSample.request(),
+            clock: { OpeningSample.now },
+            eventLoop: channel.embeddedEventLoop
+        ) {
+            if case .failure(let error) = $0 { refusal = error as? WebSocketRefusal }
+        }
+        try channel.pipeline.syncOperations.addHandler(opening)
+        channel.connect(to: try SocketAddress(ipAddress: "127.0.0.1", port: 1), promise: nil)
+        // What dribbles in does not prolong the time.
+        for byte in answer.utf8 { try channel.writeInbound(ByteBuffer(bytes: [byte])) }
+        channel.embeddedEventLoop.advanceTime(by: .milliseconds(999))
+        #expect(refusal == nil)
+        channel.embeddedEventLoop.advanceTime(by: .milliseconds(1))
+        #expect(refusal?.status == status)
+        #expect(refusal.map { String(buffer: $0.body) } == body)
+        #expect(refusal?.retryAfter == retryAfter)
+        _ = try? channel.finish(acceptAlreadyClosed: true)
+    }
+
+    @Test func bodyThatEndsInTimeIsWhole() throws {
+        let channel = EmbeddedChannel()
+        var bodies: [String] = []
+        let opening = WebSocketOpening(
+            try OpeningSample.request(),
+            clock: { OpeningSample.now },
+            eventLoop: channel.embeddedEventLoop
+        ) {
+            if case .failure(let error as WebSocketRefusal) = $0 { bodies.append(String(buffer: error.body)) }
+        }
+        try channel.pipeline.syncOperations.addHandler(opening)
+        channel.connect(to: try SocketAddress(ipAddress: "127.0.0.1", port: 1), promise: nil)
+        try channel.writeInbound(ByteBuffer(string: "HTTP/1.1 403 x\r\nContent-Length: 4\r\n\r\nno"))
+        channel.embeddedEventLoop.advanceTime(by: .milliseconds(900))
+        try channel.writeInbound(ByteBuffer(string: "pe"))
+        channel.embeddedEventLoop.advanceTime(by: .seconds(5))
+        #expect(bodies == ["nope"])
+        _ = try? channel.finish(acceptAlreadyClosed: true)
+    }
 }

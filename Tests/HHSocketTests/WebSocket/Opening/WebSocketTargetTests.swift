@@ -158,21 +158,21 @@ import Testing
 
     @Test func fixedHeadersDoNotCrossOriginsNorComeBack() throws {
         var rules = try RedirectRules(from: WebSocketTarget("wss://a/"))
-        #expect(rules.sendsFixedHeaders)
+        #expect(rules.isOfOneOrigin)
         try rules.follow(to: WebSocketTarget("wss://A:443/x"))
-        #expect(rules.sendsFixedHeaders)
+        #expect(rules.isOfOneOrigin)
         for path in ["", "again"] {
             try rules.follow(to: WebSocketTarget("wss://b/\(path)"))
-            #expect(!rules.sendsFixedHeaders)
+            #expect(!rules.isOfOneOrigin)
         }
         try rules.follow(to: WebSocketTarget("wss://a/chosen-by-b"))
-        #expect(!rules.sendsFixedHeaders)
+        #expect(!rules.isOfOneOrigin)
     }
 
     @Test(arguments: ["wss://a:444/", "wss://b/", "wss://a/"])
     func eachPartOfAnOriginCounts(_ location: String) throws {
         var rules = try RedirectRules(from: WebSocketTarget(location == "wss://a/" ? "ws://a/" : "wss://a/"))
         try rules.follow(to: WebSocketTarget(location))
-        #expect(!rules.sendsFixedHeaders)
+        #expect(!rules.isOfOneOrigin)
     }
 }

@@ -110,7 +110,7 @@ extension Notes_Notes.ClientProtocol {
     /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
     public nonisolated(nonsending) func keepAll(
         options: HHSocketRPC.CallOptions = .init(),
-        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty>) async throws -> Void
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty>) async throws -> Swift.Void
     ) async throws -> HHSocketMessage.Google_Protobuf_Empty {
         try await self.keepAll(options: options).answer(to: produce)
     }

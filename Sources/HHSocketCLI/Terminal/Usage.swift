@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+import ArgumentParser
+import HHSocket
+
+/// Wrong usage that the library detects.
+enum Usage {
+    /// Returns the settings that `body` makes of arguments alone, so that an error is one of the arguments.
+    ///
+    /// - Throws: `ValidationError`.
+    static func checked<Settings>(_ body: () throws(SocketError) -> Settings) throws -> Settings {
+        do throws(SocketError) {
+            return try body()
+        } catch {
+            throw ValidationError(error.message)
+        }
+    }
+}

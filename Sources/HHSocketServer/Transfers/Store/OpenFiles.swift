@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// The files that stores keep open between two steps of their clients, which decide how long that is: as many as fit
+/// into the reserve of descriptors, for all stores of the process.
+///
+/// A file that is read is closed when another needs its place, and opened again for its next read: the one that was
+/// used longest ago first. One that is written is locked against other processes, so it cannot be closed meanwhile:
+/// writers have half of the places, which those give up that are idle or have more than others (``takePlace(for:)``).
+final class OpenFiles: Sendable {
+    /// The files of this process.
+    static let shared = OpenFiles { DescriptorLimit.files(of: DescriptorLimit.current ?? 1_024) }
+
+    /// A writer's place, until it is released.
+    final class Place: Sendable {
+        fileprivate let owner: String
+        private let files: OpenFiles
+        private let state = NIOLockedValueBox<(used: NIODeadline, end: (@Sendable () -> Void)?)>((.distantPast, nil))
+
+        fileprivate init(_ owner: String, _ files: OpenFiles) {
+            self.owner = owner
+            self.files = files
+        }
+
+        deinit { self.files.released(self.owner, ObjectIdentifier(self)) }
+
+        fileprivate var used: NIODeadline { self.state.withLockedValue { $0.used } }
+
+        /// Records that the writer is at work.
+        func use() {
+            let now = self.files.now()
+            self.state.withLockedValue { $0.used = now }
+        }
+
+        /// Sets the way to end the writer, which then continues in another attempt. It is called once at most.
+        func onEnd(_ end: @escaping @Sendable () -> Void) { self.state.withLockedValue { $0.end = end } }
+
+        fileprivate func end() {
+            let end = self.state.withLockedValue { state in
+                defer { state.end = nil }
+                return state.end
+            }
+            end?()
+        }
+    }
+
+    private struct Weak<Object: AnyObject & Sendable>: Sendable {
+        weak var object: Object?
+    }
+
+    private struct State {
+        /// Grows with each use.
+        var clock: UInt64 = 0
+        var readers: [ObjectIdentifier: (used: UInt64, file: Weak<ReadFile>)] = [:]
+        var places: [String: [ObjectIdentifier: Weak<Place>]] = [:]
+        var placeCount = 0
+    }
+
+    /// The time for which a writer may be idle while others want its place.
+    static let patience = TimeAmount.seconds(5)
+
+    private let capacity: @Sendable () -> Int
+    private let now: @Sendable () -> NIODeadline
+    private let state = NIOLockedValueBox(State())
+
+    /// - Parameter capacity: The number of files; 2 at least.
+    init(now: @escaping @Sendable () -> NIODeadline = { .now() }, capacity: @escaping @Sendable () -> Int) {
+        self.now = now
+        self.capacity = capacity
+    }
+
+    /// The number of files that are open, as far as they count here.
+    var count: Int { self.state.withLockedValue { $0.readers.count + $0.placeCount } }
+
+    // MARK: Reading
+
+    /// Records that a file is about to be read, and closes others if there are too many.
+    func use(_ file: ReadFile) {
+        let capacity = max(2, self.capacity())
+        var busy: [ReadFile] = []
+        self.keep(file)
+        while let oldest = self.takeOldest(besides: file, beyond: capacity) {
+            // A thread may be reading it: there are few of those.
+            if !oldest.close() { busy.append(oldest) }
+        }
+        for file in busy { self.keep(file) }
+    }
+
+    private func keep(_ file: ReadFile) {
+        self.state.withLockedValue { state in
+            state.clock += 1
+            state.readers[ObjectIdentifier(file)] = (state.clock, Weak(object: file))
+        }
+    }
+
+    /// Removes the file that was used longest ago, if there are more than `capacity`. It is released by the caller,
+    /// outside the lock.
+    private func takeOldest(besides file: ReadFile, beyond capacity: Int) -> ReadFile? {
+        self.state.withLockedValue { state in
+            let own = ObjectIdentifier(file)
+            while state.readers.count + state.placeCount > capacity {
+                let others = state.readers.lazy.filter { $0.key != own }
+                guard let oldest = others.min(by: { $0.value.used < $1.value.used }) else { return nil }
+                state.readers[oldest.key] = nil
+                if let file = oldest.value.file.object { return file }
+            }
+            return nil
+        }
+    }
+
+    func forget(_ key: ObjectIdentifier) { self.state.withLockedValue { $0.readers[key] = nil } }
+
+    // MARK: Writing
+
+    /// Takes a place for a writer.
+    ///
+    /// Where none is free, a writer is ended, which continues in its next attempt: the one that has been idle longest,
+    /// if that is ``patience`` at least; otherwise the one that has been idle longest of the owner that has most, if
+    /// this owner has fewer even with one more.
+    ///
+    /// - Throws: ``StatusError`` with status 503, after which the client tries again soon.
+    func takePlace(for owner: String) throws -> Place {
+        let maximum = max(1, self.capacity() / 2)
+        let place = Place(owner, self)
+        place.use()
+        let (isTaken, idle): (Bool, Place?) = self.state.withLockedValue { state in
+            guard state.placeCount >= maximum else {
+                state.places[owner, default: [:]][ObjectIdentifier(place)] = Weak(object: place)
+                state.placeCount += 1
+                return (true, nil)
+            }
+            return (false, Self.idlePlace(in: state, for: owner, now: self.now()))
+        }
+        // The place is free once the store has closed the file, in the writer's turn.
+        idle?.end()
+        guard isTaken else { throw StatusError(.overloaded) }
+        return place
+    }
+
+    /// Ends the writer that has been idle longest, if that is ``patience`` at least, for others that need what it has
+    /// announced.
+    ///
+    /// - Returns: Whether there was one.
+    func endIdle() -> Bool {
+        let idle = self.state.withLockedValue { Self.idlePlace(in: $0, now: self.now()) }
+        idle?.end()
+        return idle != nil
+    }
+
+    private static func idlest(_ places: some Sequence<Weak<Place>>) -> Place? {
+        places.compactMap(\.object).min { $0.used < $1.used }
+    }
+
+    private static func idlePlace(in state: State, now: NIODeadline) -> Place? {
+        let idlest = self.idlest(state.places.values.lazy.flatMap(\.values))
+        return idlest.flatMap { now - $0.used >= Self.patience ? $0 : nil }
+    }
+
+    private static func idlePlace(in state: State, for owner: String, now: NIODeadline) -> Place? {
+        if let idle = self.idlePlace(in: state, now: now) { return idle }
+        guard let most = state.places.values.max(by: { $0.count < $1.count }),
+            most.count > (state.places[owner]?.count ?? 0) + 1
+        else { return nil }
+        return self.idlest(most.values)
+    }
+
+    private func released(_ owner: String, _ key: ObjectIdentifier) {
+        self.state.withLockedValue { state in
+            guard state.places[owner]?.removeValue(forKey: key) != nil else { return }
+            state.placeCount -= 1
+            if state.places[owner]?.isEmpty == true { state.places[owner] = nil }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#if os(Linux)
+import HHSocket
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+/// The attack ``HostileClient/Attack/pinnedSlices`` on each place that keeps received bytes: a few bytes share the
+/// buffer of a read with a large frame that is answered at once, and a slice that is kept keeps 256 KiB.
+///
+/// In a separate process, whose memory only the server and the attackers use.
+@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(10))) struct PinnedSliceTests {
+    enum Place: String, CaseIterable {
+        /// Requests whose handler does not return.
+        case requests
+        /// Payloads in pieces, of which one piece has come.
+        case pieces
+        /// Payloads in pieces, of which two have come: the second fits where the first one's buffer has room.
+        case secondPieces
+        /// Answers that wait for an earlier one.
+        case answersInOrder
+        /// Answers that the client does not read.
+        case unreadAnswers
+        /// Items of streams whose handler takes none.
+        case items
+        /// Pieces of such an item.
+        case unfinishedItems
+    }
+
+    private static let echo: UInt32 = 101
+    private static let hang: UInt32 = 102
+    private static let stream: UInt32 = 103
+    /// The largest growth of a server whose account does not grow.
+    private static let allowance = 24 << 20
+
+    private static let filler = HostileClient.Act.request(
+        FrameType.application.upperBound,
+        serial: 49,
+        ByteBuffer(repeating: 0x61, count: 254_000)
+    )
+
+    private static func piece(_ type: UInt32, _ serial: UInt32, length: Int) -> HostileClient.Act {
+        .request(type | FrameType.continuesFlag, serial: serial, ByteBuffer(repeating: 0x30, count: length))
+    }
+
+    /// The frames that the server keeps, each of which is followed by a large frame.
+    private static func kept(_ place: Place) -> [HostileClient.Act] {
+        let serials = 1_000..<1_250 as Range<UInt32>
+        let streams = 1_000..<1_009 as Range<UInt32>
+        switch place {
+        case .requests: return serials.map { .request(Self.hang, serial: $0, "a") }
+        case .pieces: return serials.map { Self.piece(Self.echo, $0, length: 1) }
+        case .secondPieces:
+            return serials.prefix(150).flatMap { serial in
+                [20_000, 20_000].map { Self.piece(Self.echo, serial, length: $0) }
+            }
+        case .answersInOrder: return serials.map { .request(Self.echo, serial: $0, "a") }
+        case .unreadAnswers:
+            return serials.map { .request(Self.echo, serial: $0, ByteBuffer(repeating: 0x30, count: 16_400)) }
+        case .items:
+            let item = ByteBuffer(repeating: 0x30, count: 1 << 16)
+            return streams.flatMap { serial in (0..<7).map { _ in .request(FrameType.item, serial: serial, item) } }
+        case .unfinishedItems: return streams.map { Self.piece(FrameType.item, $0, length: 1) }
+        }
+    }
+
+    private static func router(_ echoes: Watched<Int>) -> Router {
+        var router = Router()
+        router.handleSynchronously(Self.echo) { request, _ in
+            echoes.withLockedValue { $0 += 1 }
+            return request.body
+        }
+        router.handle(Self.hang) { _, _ in
+            try await untilCancelledWithoutATrace()
+            return ByteBuffer()
+        }
+        router.stream(Self.stream, .clientStreaming) { _, _ in
+            try await untilCancelledWithoutATrace()
+            return ByteBuffer()
+        }
+        return router
+    }
+
+    /// - Returns: The attacker, which stays connected.
+    private static func attack(_ place: Place, _ address: Endpoint) async throws -> HostileClient {
+        let reads = place != .unreadAnswers
+        let client = try await HostileClient(to: address, receiveBuffer: reads ? nil : 4_096)
+        await client.perform(.frame(HostileClient.Attack.hello(.streams, .metadata)))
+        _ = try await client.response()
+        // The server uses its largest buffers for a client that fills them.
+        await client.perform(Self.filler.times(12))
+        _ = try await client.responses(12)
+        switch place {
+        case .answersInOrder: await client.perform(.request(Self.hang, serial: 999))
+        case .unreadAnswers: await client.perform(.stopReading)
+        case .items, .unfinishedItems:
+            await client.perform(.glued((1_000..<1_009).map { .request(Self.stream, serial: $0) }))
+        case .requests, .pieces, .secondPieces: break
+        }
+        for act in Self.kept(place) {
+            guard await client.perform(act.then(Self.filler), within: .seconds(3)) == .done else { break }
+            // Each pair in its own read. Answers in order wait.
+            if reads, place != .answersInOrder {
+                while try await client.response().type != FrameType.application.upperBound {}
+            }
+        }
+        return client
+    }
+
+    private static func run(_ place: Place) async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.answersInOrder = place == .answersInOrder
+        let echoes = Watched(0)
+        try await withServer(configuration, Self.router(echoes)) { server in
+            let address = try #require(server.address)
+            // Code, threads and the pool of reads exist before it is measured.
+            let first = try await Self.attack(place == .answersInOrder ? place : .requests, address)
+            await first.perform(.reset)
+            try await eventually("no connection") { server.connectionCount == 0 }
+            echoes.withLockedValue { $0 = 0 }
+            returnFreeMemory()
+            let (before, heldBefore) = (residentBytes(), server.heldBytes)
+            var clients: [HostileClient] = []
+            for _ in 0..<(place == .unreadAnswers || place == .items || place == .unfinishedItems ? 8 : 1) {
+                clients.append(try await Self.attack(place, address))
+            }
+            if place == .answersInOrder {
+                try await eventually("all requests have come") { echoes.current == Self.kept(place).count }
+            }
+            returnFreeMemory()
+            let (growth, held) = (residentBytes() - before, server.heldBytes - heldBefore)
+            print("pinned slices, \(place): \(growth >> 10) KiB were gained, and \(held >> 10) KiB held")
+            #expect(growth <= 2 * held + Self.allowance, "\(place): \(growth >> 20) MiB, \(held >> 20) MiB held")
+            #expect(server.connectionCount == clients.count)
+            for client in clients { await client.perform(.reset) }
+            try await eventually("nothing is held") { server.heldBytes == 0 }
+        }
+    }
+
+    @Test(arguments: Place.allCases)
+    func memoryIsAccountedFor(place: Place) async throws {
+        await #expect(processExitsWith: .success) { [name = place.rawValue as String] in
+            try await Self.run(try #require(Place(rawValue: name)))
+        }
+    }
+}
+#endif

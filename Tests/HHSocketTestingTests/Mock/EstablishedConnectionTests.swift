@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#if os(Linux)
+import Dispatch
+import HHSocket
+import TestSupport
+import Testing
+
+@testable import HHSocketTesting
+
+/// Reactions for every open connection, where the system has established one that the mock has not accepted yet.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct EstablishedConnectionTests {
+    /// Connects a client while the mock's loop stands still, begins `perform`, and lets the loop go on.
+    ///
+    /// - Returns: The first bytes that the client receives.
+    private func firstBytes(
+        _ count: Int,
+        from port: MockPort,
+        _ perform: @escaping @Sendable () async -> Void
+    ) async throws -> [UInt8] {
+        let standstill = DispatchSemaphore(value: 0)
+        port.loop.execute { standstill.wait() }
+        let client = try BlockingClient(port: port.endpoint.port)
+        let hasBegun = Gate()
+        let performing = Task {
+            hasBegun.open()
+            await perform()
+        }
+        try await hasBegun.wait()
+        for _ in 0..<100 { await Task.yield() }
+        standstill.signal()
+        await performing.value
+        return try client.receive(count)
+    }
+
+    @Test func aMockServerPerformsOnThem() async throws {
+        let server = try await MockServer()
+        let type = try await self.firstBytes(4, from: server.core.port) { await server.perform(.push(2001, "news")) }
+        #expect(type == [0, 0, 0x07, 0xD1])
+        #expect(server.acceptedCount == 1)
+        #expect(server.connections.map(\.number) == [0])
+        await server.shutdown()
+    }
+
+    @Test func aLineServerPerformsOnThem() async throws {
+        let server = try await LineServer()
+        let line = try await self.firstBytes(5, from: server.core.port) { await server.perform(.line("news")) }
+        #expect(line == Array("news\n".utf8))
+        #expect(server.connections.map(\.number) == [0])
+        await server.shutdown()
+    }
+
+    @Test func aBrokerPerformsOnThem() async throws {
+        let broker = try await MockBroker()
+        let end = try await self.firstBytes(1, from: broker.core.port) { await broker.perform(.endsOfLines()) }
+        #expect(end == Array("\n".utf8))
+        #expect(broker.connections.map(\.number) == [0])
+        await broker.shutdown()
+    }
+
+    /// Nothing is waited for that cannot come, and nothing is counted that is no client.
+    @Test func aMockWithoutClientsPerformsAtOnce() async throws {
+        let server = try await MockServer()
+        for _ in 0..<10 { await server.perform(.push(2001, "news")) }
+        #expect(server.acceptedCount == 0)
+        try await server.refuseConnections()
+        await server.perform(.push(2001, "news"))
+        try await server.acceptConnections()
+        let client = try BlockingClient(port: server.endpoint.port)
+        await server.perform(.push(2001, "news"))
+        #expect(try client.receive(4) == [0, 0, 0x07, 0xD1])
+        #expect(server.acceptedCount == 1)
+        await server.shutdown()
+        await server.perform(.push(2001, "news"))
+    }
+}
+#endif

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+import NIOCore
+import Testing
+
+@testable import HHSocket
+
+/// Bytes that outlive the read of which they are a slice.
+@Suite struct DetachedBytesTests {
+    /// A slice of a buffer as large as the largest reads.
+    private func slice(_ length: Int, at start: Int = 0, of read: ByteBuffer? = nil) throws -> ByteBuffer {
+        let read = read ?? ByteBuffer(repeating: 7, count: 256 << 10)
+        return try #require(read.getSlice(at: start, length: length))
+    }
+
+    @Test(arguments: [0, 1, 1_000, 20_000, 100_000, 131_071, 131_072, 200_000, 262_144])
+    func detachedBytesKeepAtMostTwiceTheirLength(length: Int) throws {
+        let slice = try self.slice(length)
+        let detached = slice.detached
+        #expect(detached == slice)
+        #expect(detached.storageCapacity <= 2 * length)
+        #expect(slice.detachedCapacity >= detached.storageCapacity)
+        #expect(slice.detachedCapacity <= 2 * length)
+        // Once is enough.
+        #expect(detached.detached.storageCapacity == detached.storageCapacity)
+    }
+
+    // MARK: Bodies in a channel
+
+    @Test func bodiesForAPeerThatReadsAreNotCopied() throws {
+        var pinned = PinnedBytes()
+        let slice = try self.slice(20_000)
+        let left = pinned.leaving(slice, isSlow: false, bytesSent: 0)
+        #expect(left.storageCapacity == 256 << 10)
+        #expect(pinned.bytes == 256 << 10)
+        pinned.taken(19_999)
+        #expect(pinned.bytes == 256 << 10)
+        pinned.taken(20_000)
+        #expect(pinned.bytes == 0)
+        // Their own memory is not pinned.
+        let own = ByteBuffer(repeating: 1, count: 20_000)
+        let leftOwn = pinned.leaving(own, isSlow: true, bytesSent: 20_000)
+        #expect(leftOwn.storageCapacity == own.storageCapacity)
+        #expect(pinned.bytes == 0)
+    }
+
+    @Test func bodiesForASlowPeerAreCopied() throws {
+        var pinned = PinnedBytes()
+        for number in 0..<100 {
+            let left = pinned.leaving(try self.slice(20_000), isSlow: true, bytesSent: number * 20_000)
+            #expect(left.storageCapacity <= 40_000)
+        }
+        #expect(pinned.bytes == 0)
+    }
+
+    /// Copying them would cost more than the memory that they keep.
+    @Test func largeSlicesForASlowPeerAreNotCopiedAndTheirReadIsChargedOnce() throws {
+        var pinned = PinnedBytes()
+        let read = ByteBuffer(repeating: 7, count: 256 << 10)
+        for index in 0..<3 {
+            let slice = try self.slice(64 << 10, at: index * (64 << 10), of: read)
+            let left = pinned.leaving(slice, isSlow: true, bytesSent: index * (64 << 10))
+            #expect(left.storageCapacity == read.storageCapacity)
+        }
+        #expect(pinned.bytes == read.storageCapacity)
+        pinned.taken(192 << 10)
+        #expect(pinned.bytes == 0)
+    }
+
+    @Test func largeSlicesThatWaitAreChargedOnceForEachRead() throws {
+        var shared = SharedReads()
+        let reads = (0..<2).map { ByteBuffer(repeating: UInt8($0), count: 256 << 10) }
+        let slices = try (0..<6).map { try self.slice(64 << 10, at: $0 / 2 * (64 << 10), of: reads[$0 % 2]) }
+        for slice in slices { shared.add(slice) }
+        #expect(shared.bytes == 2 * (256 << 10))
+        for slice in slices.prefix(5) { shared.remove(slice) }
+        #expect(shared.bytes == 256 << 10)
+        // A stranger changes nothing.
+        shared.remove(slices[0])
+        #expect(shared.bytes == 256 << 10)
+        shared.remove(slices[5])
+        #expect(shared.bytes == 0)
+    }
+
+    @Test func slicesOfOneBodyAreChargedOnce() throws {
+        var pinned = PinnedBytes()
+        let (body, length) = (ByteBuffer(repeating: 7, count: 16 << 20), 64 << 10)
+        for index in 0..<64 {
+            let slice = try self.slice(length, at: index * length, of: body)
+            let left = pinned.leaving(slice, isSlow: true, bytesSent: index * length)
+            // They are not copied: the body is there as long as any of them waits.
+            #expect(left.storageCapacity == body.storageCapacity)
+        }
+        #expect(pinned.bytes == body.storageCapacity)
+        let other = try self.slice(20_000)
+        _ = pinned.leaving(other, isSlow: false, bytesSent: 64 * length)
+        #expect(pinned.bytes == body.storageCapacity + 256 << 10)
+        pinned.taken(64 * length)
+        #expect(pinned.bytes == 256 << 10)
+        pinned.taken(64 * length + 20_000)
+        #expect(pinned.bytes == 0)
+    }
+
+    /// A slow peer's answers would each keep a buffer as large as the largest turn's.
+    @Test func gatheredBytesThatAChannelKeepsAreOnlyAsLargeAsTheirContents() throws {
+        var bytes = SendBytes()
+        bytes.prepare()
+        bytes.gathered.writeRepeatingByte(1, count: 4_000)
+        var kept: [ByteBuffer] = []
+        for _ in 0..<1_000 {
+            let gathered = bytes.takeGathered()
+            kept.append(try #require(gathered))
+            bytes.recycle()
+            bytes.prepare()
+            bytes.gathered.writeRepeatingByte(1, count: 20)
+        }
+        #expect(kept.dropFirst().allSatisfy { $0.storageCapacity <= 64 })
+        // A peer that reads gives the buffer back.
+        kept = []
+        let capacity = bytes.gathered.capacity
+        _ = bytes.takeGathered()
+        bytes.prepare()
+        #expect(bytes.gathered.capacity == capacity)
+    }
+
+    // MARK: Places that keep bytes
+
+    @Test(arguments: [1, 20_000])
+    func unfinishedPayloadsKeepNoReads(length: Int) throws {
+        var server = ServerSide()
+        var client = ClientSide()
+        for serial in 50..<114 as Range<UInt32> {
+            for round in 1...2 {
+                let slice = try self.slice(length)
+                let piece = Frame(type: 1_000 | FrameType.continuesFlag, serial: serial, payload: slice)
+                server.receive(piece)
+                client.receive(piece, isAwaited: true)
+                let count = Int(serial) - 49
+                let least = (count - 1) * 2 * length + round * length
+                for memory in [server.streams.heldMemory, client.streams.heldMemory] {
+                    #expect(memory >= least)
+                    #expect(memory <= 4 * least + count * 512)
+                }
+            }
+        }
+        for serial in 50..<114 as Range<UInt32> { _ = server.streams.cancelled(serial: serial) }
+        #expect(server.streams.heldMemory == 0)
+    }
+
+    @Test func piecesThatAreDroppedAreCharged() {
+        var server = ServerSide(StreamTerms()) { $0.maximumPayloadLength = 100 }
+        for serial in 50..<60 as Range<UInt32> {
+            let piece = ByteBuffer(repeating: 1, count: 101)
+            server.receive(Frame(type: 1_000 | FrameType.continuesFlag, serial: serial, payload: piece))
+        }
+        #expect(server.streams.heldBytes == 0)
+        #expect(server.streams.heldMemory >= 10 * 128)
+    }
+
+    @Test func piecesOfItemsKeepNoReads() throws {
+        var server = ServerSide()
+        let id = try server.open(50)
+        let piece = FrameType.item | FrameType.continuesFlag
+        server.receive(Frame(type: piece, serial: 50, payload: try self.slice(1)))
+        #expect((1...1_024).contains(server.streams.heldMemory))
+        server.receive(Frame(type: FrameType.item, serial: 50, payload: try self.slice(20_000)))
+        let items = server.actions().items
+        #expect(items.map(\.payload.readableBytes) == [20_001])
+        #expect(items.allSatisfy { $0.payload.storageCapacity <= 40_002 })
+        #expect((20_001...40_002 + 256).contains(server.streams.heldMemory))
+        for item in items { server.streams.took(id, item.receipt, now: server.now) }
+        #expect(server.streams.heldMemory == 0)
+    }
+
+    /// Each takes a place in a queue, although it has no byte.
+    @Test func emptyItemsAreChargedForTheirPlaces() throws {
+        var server = ServerSide()
+        let id = try server.open(50)
+        for _ in 0..<1_000 { server.receive(Frame(type: FrameType.item, serial: 50)) }
+        #expect(server.streams.heldMemory >= 1_000 * 2 * UInt64(MemoryLayout<StreamItem>.stride))
+        server.streams.release(id)
+        #expect(server.streams.heldMemory == 0)
+    }
+
+    @Test func waitingUnitsOfAServerKeepNoReads() throws {
+        var (buffer, language) = (SendBuffer<FrameLanguage>(maximumBytes: 1 << 20), Self.frames)
+        buffer.detachesWaiting = true
+        for serial in 50..<60 as Range<UInt32> {
+            let answer = Frame(type: 1_000, serial: serial, status: .ok, payload: try self.slice(16_400))
+            let taken = buffer.append(answer, .default, isOpen: false, &language)
+            #expect(taken == .queued)
+        }
+        while case .unit(let unit, _) = buffer.pull(&language, limit: 1 << 16) {
+            #expect(unit.payload.storageCapacity <= 32_800)
+        }
+        // The part of a body that is sent piece by piece.
+        let joined = ByteBuffer(repeating: 7, count: 1 << 20)
+        let part = Frame(type: 1_000, serial: 60, status: .ok, payload: try self.slice(100_000, of: joined))
+        _ = buffer.append(part, .default, isOpen: true, &language)
+        buffer.detachCurrent()
+        guard case .piece(let outgoing) = buffer.pull(&language, limit: 1 << 16) else {
+            Issue.record("there is no piece")
+            return
+        }
+        #expect(outgoing.unit.payload.storageCapacity <= 200_000)
+    }
+
+    private static var frames: FrameLanguage {
+        FrameLanguage(
+            decoder: FrameDecoder(direction: .request),
+            encoder: FrameEncoder(direction: .response),
+            largestCopied: 16 << 10
+        )
+    }
+
+    @Test func itemsThatWaitForCreditKeepNoReads() throws {
+        var terms = StreamTerms()
+        terms.client = StreamWindows(stream: 1_000, connection: 1_000)
+        var server = ServerSide(terms)
+        let ids = try (50..<60 as Range<UInt32>).map { try server.open($0) }
+        for id in ids {
+            while server.streams.send(id, try self.slice(100)) == .goOn {}
+            server.streams.answer(id, payload: try self.slice(100))
+        }
+        server.streams.detachWaiting()
+        server.receive(StreamFrames.credit(serial: 0, .max))
+        for serial in 50..<60 as Range<UInt32> { server.receive(StreamFrames.credit(serial: serial, .max)) }
+        let frames = server.frames()
+        #expect(frames.count > 20)
+        #expect(frames.allSatisfy { $0.payload.storageCapacity <= 200 })
+    }
+
+    @Test func messagesThatWaitForTheirReaderKeepNoReads() async throws {
+        let inbox = WebSocketInbox {}
+        let reader = inbox.makeReader()
+        for _ in 0..<10 { inbox.append(WebSocketMessage(.binary, try self.slice(2_000))) }
+        for _ in 0..<10 {
+            let message = try #require(await reader.next(isolation: nil))
+            #expect(message.payload.storageCapacity <= 4_000)
+        }
+        inbox.append(WebSocketMessage(.binary, try self.slice(1)), isLast: true)
+        #expect(await reader.next(isolation: nil)?.payload.storageCapacity == 1)
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+import NIOConcurrencyHelpers
+import TestSupport
+import Testing
+
+@testable import HHSocket
+
+/// Lookups that block.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct AddressLookupTests {
+    /// A resolver that answers when the test says so.
+    private final class Resolver: Sendable {
+        let begun = Watched<[String]>([])
+        private let gates = NIOLockedValueBox<[String: ConditionLock<Bool>]>([:])
+
+        private func gate(_ host: String) -> ConditionLock<Bool> {
+            self.gates.withLockedValue { gates in
+                let gate = gates[host] ?? ConditionLock(value: false)
+                gates[host] = gate
+                return gate
+            }
+        }
+
+        func lookUp(_ host: String, _ families: AddressFamilies) throws(AddressLookupError) -> [String] {
+            self.begun.withLockedValue { $0.append(host) }
+            let gate = self.gate(host)
+            gate.lock(whenValue: true)
+            gate.unlock()
+            if host.hasSuffix(".invalid") { throw AddressLookupError(host, families, reason: "unknown") }
+            return ["192.0.2.\(host.count)"]
+        }
+
+        func answer(_ host: String) {
+            let gate = self.gate(host)
+            gate.lock()
+            gate.unlock(withValue: true)
+        }
+    }
+
+    private let resolver = Resolver()
+    private let lookup: AddressLookup
+    private let answers = Watched<[String]>([])
+
+    init() {
+        let resolver = self.resolver
+        self.lookup = AddressLookup { host, families throws(AddressLookupError) in
+            try resolver.lookUp(host, families)
+        }
+    }
+
+    private func ask(_ host: String, _ families: AddressFamilies = .any) {
+        let answers = self.answers
+        self.lookup.addresses(of: host, families) { result in
+            let text: String
+            do { text = "\(host) \(families): \(try result.get())" } catch { text = "\(error)" }
+            answers.withLockedValue { $0.append(text) }
+        }
+    }
+
+    @Test func nameThatTakesLongDelaysNoOther() async throws {
+        for number in 0..<200 { self.ask("slow-\(number)") }
+        self.ask("fast")
+        self.resolver.answer("fast")
+        try await self.answers.wait("the other answer") { $0 == [#"fast any: ["192.0.2.4"]"#] }
+        for number in 0..<200 { self.resolver.answer("slow-\(number)") }
+        try await self.answers.wait("all answers") { $0.count == 201 }
+    }
+
+    @Test func nameThatIsBeingLookedUpIsNotLookedUpAgain() async throws {
+        for _ in 0..<100 { self.ask("host") }
+        self.ask("host", .preferIPv6)
+        // Others are requested than for both families.
+        self.ask("host", .onlyIPv4)
+        try await self.resolver.begun.wait("the lookups") { $0.count == 2 }
+        self.resolver.answer("host")
+        try await self.answers.wait("all answers") { $0.count == 102 }
+        #expect(self.resolver.begun.current.count == 2)
+        // A later one is.
+        self.ask("host")
+        try await self.answers.wait("a later answer") { $0.count == 103 }
+        #expect(self.resolver.begun.current.count == 3)
+    }
+
+    @Test func eachErrorNamesTheFamiliesOfWhoAsked() async throws {
+        self.ask("no.invalid", .onlyIPv6)
+        self.ask("no.invalid")
+        self.resolver.answer("no.invalid")
+        try await self.answers.wait("both errors") { $0.count == 2 }
+        #expect(self.answers.current.contains { $0.hasPrefix("no.invalid has no IPv6 address (unknown)") })
+        #expect(self.answers.current.contains { $0.hasPrefix("no.invalid has no address (unknown)") })
+    }
+}

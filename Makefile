@@ -10,6 +10,13 @@ SWIFTFLAGS ?=
 common_options = --disable-build-manifest-caching $(SWIFTFLAGS)
 # One configuration for all targets, because other traits cause a full rebuild.
 swift_options = --traits Development $(common_options)
+# With BUILT=yes, targets use what `make build-tests` has built, and do not ask SwiftPM, which takes four seconds to find nothing to do.
+BUILT ?=
+# Builds the product that follows.
+product = $(if $(BUILT),@true,@swift build $(swift_options) --quiet --product)
+# What debug builds produce.
+built = .build/debug
+command = $(built)/hhsocket-cli
 # The folder of release builds. With a separate folder, release and debug builds need not wait for each other.
 RELEASE_FOLDER ?= .build
 # Benchmarks is a separate package whose builds share that folder. Its manifest enables the same traits.
@@ -66,17 +73,17 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/Notices Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Conformance/Package.swift Conformance/Sources/ConformanceProgram Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-guide test-first-server test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
+.PHONY: help demo test try nightly test-stalled test-histories peers build-benchmarks conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-guide test-first-server test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: dependencies ## build the command line tool and run its demonstration over real TCP
-	@echo 'Building hhsocket-cli; the first time takes some minutes.' >&2
-	@swift build $(swift_options) --quiet --product hhsocket-cli
-	@"$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli" demo
+	@$(if $(BUILT),,echo 'Building hhsocket-cli; the first time takes some minutes.' >&2)
+	$(product) hhsocket-cli
+	@$(command) demo
 
-test: build-tests ## build and run every test: most of them in parallel, then those that need the machine to themselves
+test: build-tests ## build everything and run the tests: most of them in parallel, then those that need the machine to themselves
 	@Scripts/test all
 
 test-fast: build-tests ## build everything, and run the tests that need no socket, process or clock
@@ -86,7 +93,10 @@ build-tests: programs = python3 openssl protoc:protobuf-compiler sqlite3.h:libsq
 # The product is named because --build-tests would build the generator a second time, for the plugins, on which no test depends.
 build-tests: dependencies ## build everything that make test runs, without running it
 	$(needs_python)
-	swift build --product hhsocketPackageTests $(swift_options)
+	$(if $(BUILT),@true,swift build --product hhsocketPackageTests $(swift_options))
+
+try: ## build what SUITES="NAME..." need, and run them: the quickest way from a changed line to its tests
+	@Scripts/try $(SUITES) -- $(swift_options)
 
 slowest-tests: ## print the slowest thirty tests of the last run
 	@Scripts/slowest-tests
@@ -104,7 +114,8 @@ test-activemq: build-tests ## test STOMP against a separate ActiveMQ, which need
 
 test-feed: programs = sqlite3.h:libsqlite3-dev
 test-feed: dependencies ## build Examples/Feed and compare its output with the expected one
-	sh Scripts/test-feed $(swift_options)
+	$(product) feed-example
+	@sh Scripts/test-feed $(built)/feed-example
 
 test-readme: dependencies ## run the session of README.md line by line, and compare what its program prints
 	$(needs_python)
@@ -117,12 +128,12 @@ test-guide: dependencies ## follow the guide of Docs/Codegen.md line by line, fr
 test-first-server: programs = python3 curl openssl haproxy
 test-first-server: dependencies ## make the server of FirstServer.md from an empty folder, and run the commands of the page
 	$(needs_python)
-	@swift build $(swift_options) --quiet --product hhsocket-cli
-	@Scripts/test-first-server "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli" $(common_options)
+	$(product) hhsocket-cli
+	@Scripts/test-first-server $(command) $(common_options)
 
 test-tutorials: programs = python3 protoc:protobuf-compiler
 test-tutorials: build-tests ## compile every step of the tutorials, and run their programs
-	@Scripts/test-tutorials "$$(swift build $(swift_options) --show-bin-path)" $(common_options)
+	@Scripts/test-tutorials $(built) $(common_options)
 
 test-app: dependencies ## build Examples/App, and run the tests of its model
 	sh Scripts/test-app $(SWIFTFLAGS)
@@ -132,7 +143,8 @@ check-apple: build-tests ## compile the sources with the branches of Apple's pla
 	Scripts/check-apple
 
 test-stomp: dependencies ## build Examples/STOMP; with rabbitmq-server, run it against one and compare its output with the expected one
-	sh Scripts/test-stomp $(swift_options)
+	$(product) stomp-example
+	@sh Scripts/test-stomp $(built)/stomp-example
 
 stomp-broker: programs = python3 rabbitmq-server
 stomp-broker: dependencies ## run a separate RabbitMQ on stomp://127.0.0.1:61613 and ws://127.0.0.1:15674/ws, until control-C
@@ -146,47 +158,59 @@ test-dissector: dependencies ## read recorded captures with Tools/wireshark/hhso
 
 test-deployment: programs = curl promtool:prometheus
 test-deployment: dependencies ## check the files of Examples/Deployment, as far as their checkers are installed, and run their servers
-	@swift build $(swift_options) --quiet --product hhsocket-cli
-	@Scripts/test-deployment "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
+	$(product) hhsocket-cli
+	@Scripts/test-deployment $(command)
 
 test-browser: programs = $(if $(BROWSER),node:nodejs chromium)
 test-browser: dependencies ## test the JavaScript client of Examples/browser in node, if it is installed; with BROWSER=1 its page in Chromium too
-	sh Scripts/test-browser $(swift_options)
+	$(if $(BROWSER),$(product) chat-example)
+	$(if $(BROWSER),$(product) hhsocket-cli)
+	@sh Scripts/test-browser $(built)
 
 conformance: dependencies ## run Autobahn's WebSocket cases (PyPI's kosoku) against the command: the brief selection, or CASES=all
 	$(needs_python)
-	@swift build $(swift_options) --quiet --product hhsocket-cli
-	@Scripts/conformance $(if $(filter all,$(CASES)),,--brief) --compress also \
-		--program "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
+	$(product) hhsocket-cli
+	@Scripts/conformance $(if $(filter all,$(CASES)),,--brief) --compress also --program $(command)
 
 conformance-protobuf: dependencies ## run protobuf's conformance cases against the messages: the recorded ones, or those of RUNNER, protobuf's runner
 	$(needs_python)
-	@swift build $(swift_options) --quiet --product protoc-gen-hhsocket
-	@Conformance/generate "$$(swift build $(swift_options) --show-bin-path)/protoc-gen-hhsocket"
-	@swift build $(conformance_options) --quiet --product ConformanceProgram
-	@Conformance/run --program "$$(swift build $(conformance_options) --show-bin-path)/ConformanceProgram" \
-		$(if $(RUNNER),--runner "$(RUNNER)") $(RECORD)
+	$(product) protoc-gen-hhsocket
+	@# 69: there is no protoc that knows editions, which it has said.
+	@status=0; Conformance/generate $(built)/protoc-gen-hhsocket || status=$$?; [ $$status -ne 69 ] || exit 0; [ $$status -eq 0 ] && \
+		swift build $(conformance_options) --quiet --product ConformanceProgram && \
+		Conformance/run --program $(built)/ConformanceProgram $(if $(RUNNER),--runner "$(RUNNER)") $(RECORD)
 
+# wscat stands for its package, node-ws, which contains the needed module.
+interop: programs = wscat:node-ws libwebsockets-test-server
 interop: dependencies ## exchange WebSocket messages with other implementations, in both directions
 	$(needs_python)
-	@swift build $(swift_options) --quiet --product hhsocket-cli
-	@Scripts/interop --program "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
+	$(product) hhsocket-cli
+	@Scripts/interop --program $(command)
 
-soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, a reconnect storm, ActiveMQ, the address sanitizer, and all tests in release with every check of exclusive access
-	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RandomHistoryTests ClientModelTests CacheModelTests \
-		WebSocketLinkModelTests StreamModelTests \
-		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
-		AbandonedCallsTests FrameSplittingTests PresetFrameTests FrameGarbageTests SwiftProtobufComparisonTests \
-		EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests HostileCrowdTests \
+# Suites that try random histories or inputs.
+histories = RandomHistoryTests ClientModelTests CacheModelTests WebSocketLinkModelTests StreamModelTests CacheTableTests \
+	TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests FrameSplittingTests PresetFrameTests FrameGarbageTests \
+	SwiftProtobufComparisonTests EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests
+test-histories: build-tests ## run the randomised tests with ten times the repetitions, or EFFORT times
+	HHSOCKET_EFFORT=$(or $(EFFORT),10) Scripts/test all $(histories) --jobs 2
+
+nightly: ## run every check, in an hour and a quarter, with a table at the end; FROM=STEP resumes
+	@Scripts/checks nightly $(if $(FROM),--from $(FROM))
+
+soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, a reconnect storm, ActiveMQ, the tests with stops and with delays, and all tests in release with every check of exclusive access
+	$(MAKE) test-histories EFFORT=50
+	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RollingRestartTests AbandonedCallsTests HostileCrowdTests \
 		DefaultConfigurationAttackTests AttackTests
-	@swift build $(swift_options) --quiet --product hhsocket-cli
-	Scripts/reconnect-storm "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
-	$(MAKE) conformance CASES=all
-	$(MAKE) interop
+	$(product) hhsocket-cli
+	Scripts/reconnect-storm $(command)
 	HHSOCKET_EFFORT=50 $(MAKE) test-browser BROWSER=1
 	$(MAKE) test-activemq
-	Scripts/test-sanitized address
+	$(MAKE) test-stalled
+	$(MAKE) test-delayed
 	$(MAKE) test-checked
+
+test-stalled: build-tests ## run the tests while their processes are stopped for 2 s again and again, as on a busy machine; SUITES="NAME..." for some
+	@Scripts/test stalled $(SUITES)
 
 test-delayed: build-tests ## run the tests with threads that are delayed at random where they yield, on Linux
 	cc -O2 -shared -fPIC -o .build/delays.so Tools/delays/delays.c -ldl
@@ -214,6 +238,10 @@ test-addresses: dependencies ## build the tests for the address sanitizer and ru
 
 build-command: dependencies ## build the command for release
 	swift build -c release $(benchmarks_options) --product hhsocket-cli
+
+build-benchmarks: programs = libdeflate.h:libdeflate-dev
+build-benchmarks: dependencies ## check that the benchmarks compile, without optimisation
+	swift build --package-path Benchmarks --scratch-path .build $(common_options)
 
 build-release: programs = libdeflate.h:libdeflate-dev
 build-release: build-command ## build the command and the benchmarks for release, without running them
@@ -274,7 +302,9 @@ api-diff: dependencies ## compare the public API with that of the commit BASE; f
 	swift package $(swift_options) diagnose-api-breaking-changes "$(BASE)" \
 		$(foreach product,$(library_products),--products $(product))
 
-test-tools: ## test the computations of the measuring scripts
+test-tools: ## test the computations of the scripts
+	Scripts/checks --self-test
+	Scripts/test --self-test
 	Scripts/bench-report --self-test
 	Scripts/bench-report --check
 	Scripts/bench-compare --self-test
@@ -301,8 +331,8 @@ fuzz: dependencies ## run the decoders on inputs of libFuzzer, for FUZZ_SECONDS 
 
 generate: programs = protoc:protobuf-compiler
 generate: dependencies ## regenerate the generated code that is committed, after a change to a .proto or the generator
-	swift build $(swift_options) --product protoc-gen-hhsocket
-	Scripts/generated-code $(CHECK) "$$(swift build $(swift_options) --show-bin-path)/protoc-gen-hhsocket"
+	$(product) protoc-gen-hhsocket
+	Scripts/generated-code $(CHECK) $(built)/protoc-gen-hhsocket
 
 descriptor-sets: ## regenerate the descriptor sets that the generator's tests read, after a change to Tests/CodegenTests/Protos
 	sh Scripts/descriptor-sets
@@ -323,20 +353,28 @@ install: dependencies ## install the command hhsocket into PREFIX/bin (PREFIX is
 docs: programs = python3 sqlite3.h:libsqlite3-dev
 docs: dependencies ## build the documentation site in .build-docs/site, and check its links
 	$(needs_python)
-	@for library in $(documented); do swift build $(swift_options) --quiet --target $$library || exit 1; done
-	@Scripts/docs --modules "$$(swift build $(swift_options) --show-bin-path)" $(DOCS)
+	$(if $(BUILT),,@for library in $(documented); do swift build $(swift_options) --quiet --target $$library || exit 1; done)
+	@Scripts/docs --modules $(built) $(DOCS)
 
 docs-serve: docs ## serve the documentation site at http://127.0.0.1:8080, or another PORT, until control-C
 	@echo 'http://127.0.0.1:$(PORT)/; control-C ends it'
 	@python3 -m http.server --bind 127.0.0.1 --directory .build-docs/site $(PORT)
 
 lint: ## check the format of the sources, the prose of their comments, and the licence headers
+	Scripts/test flakes
 	Scripts/lint-prose
 	Scripts/license-headers --check
 	swift format lint --strict --parallel --recursive $(FORMATTED)
 
 format: ## format the sources
 	swift format --in-place --parallel --recursive $(FORMATTED)
+
+# Where these cannot be installed, the tests that use them say so and are skipped.
+peers: programs = haproxy nginx tinyproxy danted:dante-server nft:nftables ip:iproute2 rabbitmq-server
+peers: dependencies ## install the programs that the framework is tested with, and Python packages whose results are compared
+	@[ -f /usr/lib/nginx/modules/ngx_stream_module.so ] || sh Scripts/install-dependencies ngx_stream_module:libnginx-mod-stream
+	@python3 -c 'import ensurepip' 2>/dev/null || sh Scripts/install-dependencies ensurepip:python3-venv
+	@Scripts/python-packages .build-python Scripts/comparison-requirements.txt
 
 dependencies: ## install the system libraries that are missing
 	@sh Scripts/install-dependencies $(programs)

@@ -7,8 +7,9 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
+
+import python_environments
 
 SCRIPTS = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(SCRIPTS)
@@ -18,29 +19,16 @@ ENVIRONMENT = os.path.join(ROOT, ".build-python-conformance")
 LISTENING = r"listening on (\S+:\d+)"
 
 
+Unavailable = python_environments.Unavailable
+
+
 class Failure(Exception):
     """The run itself failed: there is no result."""
 
 
 def environment(folder):
-    """Makes the virtual environment, unless one with the same requirements is there. Returns its folder of programs."""
-    programs, stamp = os.path.join(folder, "bin"), os.path.join(folder, "conformance-requirements.txt")
-    with open(REQUIREMENTS) as file:
-        wanted = file.read()
-    with contextlib.suppress(FileNotFoundError), open(stamp) as file:
-        if file.read() == wanted:
-            return programs
-    if os.path.exists(folder) and not os.path.exists(os.path.join(folder, "pyvenv.cfg")) and os.listdir(folder):
-        raise Failure(f"{folder} is there and is not a virtual environment")
-    try:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        pip = [os.path.join(programs, "python"), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-        subprocess.run([*pip, "--only-binary", ":all:", "--disable-pip-version-check", "-r", REQUIREMENTS], check=True)
-    except subprocess.CalledProcessError as error:
-        raise Failure(f"no virtual environment could be made in {folder}: {error}") from error
-    with open(stamp, "w") as file:
-        file.write(wanted)
-    return programs
+    """The folder of programs of the virtual environment with the other side."""
+    return python_environments.environment(folder, REQUIREMENTS, ("--require-hashes", "--only-binary", ":all:"))
 
 
 def program(name):

@@ -281,9 +281,10 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
-    /// Sends the response. Later writes belong to the WebSocket, and are not held.
+    /// Writes the response, which `end` sends: by then the connection is registered, so that the next one of a client
+    /// that has read the response is registered after it. Later writes belong to the WebSocket, and are not held.
     private func open(_ response: ByteBuffer, _ context: ChannelHandlerContext) {
-        context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
+        context.write(self.wrapOutboundOut(response), promise: nil)
         self.state = .done
     }
 
@@ -349,8 +350,9 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.end(context)
     }
 
-    /// Removes itself, and passes the bytes after the request to the next handlers.
+    /// Sends the response, passes the bytes after the request to the next handlers, and removes itself.
     private func end(_ context: ChannelHandlerContext) {
+        context.flush()
         let rest = self.reader.takeRest()
         if rest.readableBytes > 0 {
             context.fireChannelRead(NIOAny(rest))

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Foundation
 import HHSocket
 import HHSocketTesting
 import NIOCore
@@ -154,6 +155,25 @@ import Testing
                 await client.perform(.text("served"))
                 #expect(try await client.message().text == "served")
             }
+        }
+    }
+
+    /// Otherwise another of its connections could be taken for the older one.
+    @Test func connectionIsRegisteredBeforeItsClientReadsTheResponse() async throws {
+        var configuration = SocketServer.Configuration(listeners: [try ServerListener(url: "ws://127.0.0.1:0/rpc")])
+        configuration.connections.admit = { _ in .admitAs("ann") }
+        let isRegistered = Watched(false)
+        configuration.connections.onWebSocketConnect = { _ in
+            // Really waits, so that a response that was sent before would be read meanwhile.
+            Thread.sleep(forTimeInterval: 0.1)
+            isRegistered.withLockedValue { $0 = true }
+        }
+        try await withServer(configuration, .echo) { server in
+            try server.webSocket("/messages") { message, connection in connection.post(message) }
+        } _: { server in
+            let port = try #require(server.address?.port)
+            _ = try await HostileClient(to: try Endpoint(url: "ws://127.0.0.1:\(port)/messages"))
+            #expect(isRegistered.current)
         }
     }
 

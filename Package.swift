@@ -566,7 +566,7 @@ let memberImportVisibility = SwiftSetting.enableUpcomingFeature("MemberImportVis
 // of SwiftNIO's modules it loads first, so the import that this feature requires differs from build to build.
 let usersOfTheCLibrary: Set = [
     "HHSocket", "HHSocketCLI", "HHSocketOutbox", "HHSocketProtobufC", "HHSocketRPC", "HHSocketServer",
-    "HHSocketTesting",
+    "HHSocketTesting", "TestSupport", "chat-example",
 ]
 // swift-protobuf's generator wrote the reference messages.
 for target in package.targets where target.name != "ReferenceMessages" {

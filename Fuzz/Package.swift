@@ -126,6 +126,5 @@ for target in package.targets where target.name.hasPrefix("Instrumented") {
         (target.swiftSettings ?? []) + [
             .enableUpcomingFeature("ExistentialAny"),
             .enableUpcomingFeature("InternalImportsByDefault"),
-            .enableUpcomingFeature("MemberImportVisibility"),
         ]
 }

@@ -39,6 +39,8 @@ final class ScriptedStore: Sendable {
         var itemLength = 65_536
         /// Whether the store never answers.
         var isSilent = false
+        /// The number of the connection on which it never answers.
+        var silentConnection: Int?
         /// The reactions to the next gets, instead of the content.
         var answers: [MockServer.Reaction] = []
         /// The number of gets that are answered; for others the server is overloaded.
@@ -102,7 +104,7 @@ extension ScriptedStore.State {
     }
 
     mutating func take(_ received: MockServer.Received) -> Reaction {
-        guard !self.isSilent else { return .drop }
+        guard !self.isSilent, received.connection != self.silentConnection else { return .drop }
         if let part = TransferPart(item: received.body) { return self.take(part, received) }
         guard let message = try? Hhsocket_PutRequest(serializedBytes: received.body.readableBytesView) else {
             return .status(.illegalFormat)

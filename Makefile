@@ -315,6 +315,7 @@ test-tools: ## test the computations of the scripts
 	Scripts/attack-report --self-test
 	Scripts/link-report --self-test
 	Scripts/transfer-report --self-test
+	Scripts/shape --self-test
 	Scripts/lint-prose --self-test
 	Scripts/docs --self-test
 	Scripts/pictures --check
@@ -360,10 +361,11 @@ docs-serve: docs ## serve the documentation site at http://127.0.0.1:8080, or an
 	@echo 'http://127.0.0.1:$(PORT)/; control-C ends it'
 	@python3 -m http.server --bind 127.0.0.1 --directory .build-docs/site $(PORT)
 
-lint: ## check the format of the sources, the prose of their comments, and the licence headers
+lint: ## check the format of the sources, their shape, the prose of their comments, and the licence headers
 	Scripts/test flakes
 	Scripts/lint-prose
 	Scripts/license-headers --check
+	Scripts/shape --check
 	swift format lint --strict --parallel --recursive $(FORMATTED)
 
 format: ## format the sources

@@ -43,14 +43,6 @@ public struct MessageError: Error, Sendable, Hashable {
     }
 }
 
-extension MessageError {
-    /// The error of a message that lacks a required field. Used by generated code.
-    @_documentation(visibility: internal)
-    public init(missing field: String, in message: (some ProtobufMessage).Type) {
-        self.init(.missingRequiredField(field: field), in: message.protoMessageName)
-    }
-}
-
 extension MessageError: CustomStringConvertible {
     public var description: String {
         let place = self.offset.map { " (at byte \($0))" } ?? ""

@@ -206,3 +206,11 @@ extension ProtobufMessage {
         }
     }
 }
+
+extension MessageError {
+    /// The error of a message that lacks a required field. Used by generated code.
+    @_documentation(visibility: internal)
+    public init(missing field: String, in message: (some ProtobufMessage).Type) {
+        self.init(.missingRequiredField(field: field), in: message.protoMessageName)
+    }
+}

@@ -74,19 +74,16 @@ public struct MessageDecoder: ~Copyable {
     @usableFromInline
     @inline(never)
     mutating func attribute(to descriptor: MessageDescriptor) {
-        guard let failure = self.failure, failure.error.message.isEmpty else { return }
-        failure.error.message = descriptor.name
-        guard case .invalidUTF8 = failure.error.reason else { return }
-        let name = descriptor.fields.first { $0.number == failure.field }?.name
-        failure.error.reason = .invalidUTF8(field: name ?? "")
+        guard let failure = self.failure, failure.hasNoMessage else { return }
+        failure.attribute(to: descriptor)
     }
 
     /// Records the field that contains an error: for a map's entry, the map.
     mutating func attribute(toFieldAt field: UnsafePointer<UInt8>) {
-        guard let failure = self.failure, failure.error.message.isEmpty else { return }
+        guard let failure = self.failure, failure.hasNoMessage else { return }
         // Its tag was read before, so it exists.
         var tag = WireReader(UnsafeRawBufferPointer(start: field, count: self.end - field))
-        failure.field = (try? tag.tag())?.number ?? 0
+        failure.attribute(toField: (try? tag.tag())?.number ?? 0)
     }
 
     /// Charges memory that is about to be allocated.

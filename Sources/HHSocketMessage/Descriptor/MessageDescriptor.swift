@@ -70,10 +70,6 @@ public final class MessageDescriptor: Sendable {
         set { self.lastLength.store(newValue, ordering: .relaxed) }
     }
 
-    /// Whether messages of this type are expected to be short, and are encoded on the stack first.
-    @usableFromInline
-    var expectsShortMessages: Bool { self.expectedLength <= MessageEncoding.shortLength }
-
     /// Records that a message was not short.
     ///
     /// - Parameter length: The number of bytes that it takes.

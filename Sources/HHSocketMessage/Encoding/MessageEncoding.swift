@@ -80,3 +80,9 @@ struct MessageEncoding {
         if attempt.length > MessageLimits.length { throw MessageError(.tooLarge, in: self.descriptor.name) }
     }
 }
+
+extension MessageDescriptor {
+    /// Whether messages of this type are expected to be short, and are encoded on the stack first.
+    @usableFromInline
+    var expectsShortMessages: Bool { self.expectedLength <= MessageEncoding.shortLength }
+}

@@ -14,11 +14,6 @@ final class MockPort: Sendable {
     struct Held {
         var line: MockLine
         var proceed: () -> Void
-
-        init(line: MockLine, proceed: @escaping () -> Void) {
-            self.line = line
-            self.proceed = proceed
-        }
     }
 
     private struct LoopState {
@@ -220,11 +215,7 @@ final class MockPort: Sendable {
         self.state.value.held[key, default: []].append(held)
         guard var group = self.state.value.held[key], group.count >= gate.count else { return }
         self.state.value.held[key] = nil
-        switch gate.order {
-        case .inOrder: break
-        case .reversed: group.reverse()
-        case .shuffled: self.generator.withLockedValue { group.shuffle(using: &$0) }
-        }
+        self.generator.withLockedValue { gate.order.arrange(&group, using: &$0) }
         for held in group { held.proceed() }
         for held in group { held.line.flush() }
     }

@@ -7,12 +7,17 @@ struct Dribble: Sendable {
     var interval: Duration
 }
 
+/// The order in which held requests are answered, which are given in the order in which they arrived.
+protocol MockGateOrder: Sendable {
+    func arrange<Element>(_ held: inout [Element], using generator: inout SplitMix)
+}
+
 /// A gate at which held requests wait for each other.
 final class MockGate: Sendable {
     let count: Int
-    let order: MockServer.ReleaseOrder
+    let order: any MockGateOrder
 
-    init(count: Int, order: MockServer.ReleaseOrder) {
+    init(count: Int, order: any MockGateOrder) {
         self.count = count
         self.order = order
     }

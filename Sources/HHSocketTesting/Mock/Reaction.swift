@@ -271,13 +271,18 @@ extension MockServer {
     }
 
     /// The order in which held requests are answered.
-    public enum ReleaseOrder: Sendable, Hashable {
+    public enum ReleaseOrder: MockGateOrder, Sendable, Hashable {
         /// The order in which they arrived.
         case inOrder
         /// The last one first.
         case reversed
         /// A random order, by the server's seeded generator.
         case shuffled
+
+        func arrange<Element>(_ held: inout [Element], using generator: inout SplitMix) {
+            if self == .reversed { held.reverse() }
+            if self == .shuffled { held.shuffle(using: &generator) }
+        }
     }
 
     /// A frame received from a client.

@@ -18,25 +18,28 @@ public import NIOCore
 /// was accepted. There are never two connections at the same time. All methods may be called from any thread and in any
 /// state. When the last reference is released the connection is closed and the thread ends.
 public final class STOMPClient: ConnectionControl {
+    public typealias Configuration = STOMPConfiguration
+    public typealias Event = STOMPEvent
+
     /// The content type of texts.
     public static let textType = "text/plain"
     /// The number of unsettled messages of a subscription at which reading is suspended, by default.
     static let largestWindow = 65_536
 
-    private let core: STOMPCore
+    private let host: STOMPHost
     private let link: MessageLink<STOMPDialect>
     /// The number of the latest subscription.
     private let lastSubscription = NIOLockedValueBox(0)
 
-    public convenience init(configuration: Configuration) {
+    public convenience init(configuration: STOMPConfiguration) {
         self.init(configuration, in: nil)
     }
 
     /// - Parameter world: The clock, network and chance; nil: the system's.
-    package init(_ configuration: Configuration, in world: DriverWorld?) {
-        self.core = STOMPCore(configuration)
-        self.link = MessageLink(STOMPDialect(configuration, self.core), in: world)
-        self.core.attach(self.link.session, self.link.driver)
+    package init(_ configuration: STOMPConfiguration, in world: DriverWorld?) {
+        self.host = STOMPHost(configuration)
+        self.link = MessageLink(STOMPDialect(configuration, self.host), in: world)
+        self.host.attach(self.link.session, self.link.driver)
         self.link.session.delegation.setOwner(self)
     }
 
@@ -47,7 +50,7 @@ public final class STOMPClient: ConnectionControl {
     public var _driver: ControlledDriver { ControlledDriver(self.link.driver) }
 
     /// The number of the accepted connection; 0 if there is none.
-    package var connectionNumber: UInt64 { self.core.connectionNumber }
+    package var connectionNumber: UInt64 { self.host.connection.number }
 
     /// The executor of the client's thread, for Swift tasks and actors that run there.
     public var executor: SocketExecutor { self.link.driver.executor }
@@ -80,8 +83,8 @@ public final class STOMPClient: ConnectionControl {
     ///
     /// - Throws: ``/HHSocket/SocketError``. Its `delivery` says whether the message may have arrived. Codes:
     ///   `connectionLost`, with an `underlying` ``STOMPServerError`` if the broker has ended the connection by an ERROR
-    ///   that does not say what it refers to, as RabbitMQ's; `timeout` (``Configuration/timeout``); `queueFull` (too
-    ///   much waits); `brokerError` (the broker refuses it); `invalidArgument` (a header that the broker's version
+    ///   that does not say what it refers to, as RabbitMQ's; `timeout` (``STOMPConfiguration/timeout``); `queueFull`
+    ///   (too much waits); `brokerError` (the broker refuses it); `invalidArgument` (a header that the broker's version
     ///   cannot carry); `cancelled`; `notConnected` after ``disconnect()``; and the code with which attempts stopped.
     public func send(
         _ body: ByteBuffer,
@@ -94,9 +97,10 @@ public final class STOMPClient: ConnectionControl {
     }
 
     private func send(_ frame: STOMPFrame, _ receipt: Bool) async throws(SocketError) {
-        try self.core.check(frame)
-        try await self.core.run { core, turn, completion in
-            core.send(frame, awaitsReceipt: receipt, isOfOneConnection: false, in: &turn, completion)
+        let sender = self.host.sender
+        try sender.check(frame)
+        try await sender.operations.run { turn, completion in
+            sender.send(frame, awaitsReceipt: receipt, isOfOneConnection: false, in: &turn, completion)
         }
     }
 
@@ -110,7 +114,7 @@ public final class STOMPClient: ConnectionControl {
         contentType: String? = STOMPClient.textType,
         receipt: Bool = false
     ) async throws(SocketError) {
-        try await self.send(self.core.sending(text, to: destination, headers, contentType), receipt)
+        try await self.send(self.host.sender.sending(text, to: destination, headers, contentType), receipt)
     }
 
     /// Sends a message without waiting.
@@ -132,13 +136,14 @@ public final class STOMPClient: ConnectionControl {
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?
     ) {
         let frame = STOMPFrame.sending(body, to: destination, headers, contentType)
+        let sender = self.host.sender
         do throws(SocketError) {
-            try self.core.check(frame)
+            try sender.check(frame)
         } catch {
-            return self.core.tell(completion, .failure(error))
+            return sender.operations.port.tell(completion, .failure(error))
         }
-        self.core.run(completion) { core, turn, completion in
-            core.send(
+        sender.operations.run(completion) { turn, completion in
+            sender.send(
                 frame,
                 awaitsReceipt: receipt && completion != nil,
                 isOfOneConnection: false,
@@ -180,8 +185,9 @@ public final class STOMPClient: ConnectionControl {
                 (.delegate(delegation), nil)
             }
         }
-        return try self.subscribe(destination, ack, window, headers, isHeld: false) { [core] id in
-            let inbox = MessageInbox<STOMPMessage> { [weak core] in core?.fullnessChanged(id) }
+        let subscriptions = self.host.subscriptions
+        return try self.subscribe(destination, ack, window, headers, isHeld: false) { id in
+            let inbox = MessageInbox<STOMPMessage> { [weak subscriptions] in subscriptions?.fullnessChanged(id) }
             return (.inbox(inbox), inbox)
         }
     }
@@ -230,12 +236,14 @@ public final class STOMPClient: ConnectionControl {
         }
         var all: STOMPHeaders = ["id": id, "destination": destination]
         for (name, value) in headers { all.add(name: name, value: value) }
-        try self.core.check(STOMPFrame(.subscribe, all))
+        try self.host.sender.check(STOMPFrame(.subscribe, all))
         let (delivery, inbox) = makeDelivery(id)
         let route = STOMPRoute(id: id, ack, delivery, inbox: inbox)
-        let (core, further, limit) = (self.core, headers, window ?? Self.largestWindow)
-        core.perform { core.subscribe(route, to: destination, headers: further, window: limit, in: &$0) }
-        return STOMPSubscription(route, core, destination: destination, endsWhenReleased: !isHeld)
+        let (subscriptions, further, limit) = (self.host.subscriptions, headers, window ?? Self.largestWindow)
+        subscriptions.operations.port.perform {
+            subscriptions.subscribe(route, to: destination, headers: further, window: limit, in: &$0)
+        }
+        return STOMPSubscription(route, subscriptions, destination: destination, endsWhenReleased: !isHeld)
     }
 
     private func makeID() -> String {
@@ -261,24 +269,23 @@ public final class STOMPClient: ConnectionControl {
         isolation: isolated (any Actor)? = #isolation,
         _ body: (STOMPTransaction) async throws -> Value
     ) async throws -> Value {
-        try await self.core.run { core, turn, completion in core.whenConnected("BEGIN", in: &turn, completion) }
-        let begun = NIOLockedValueBox<Result<String, SocketError>>(.failure(STOMPCore.released))
-        try await self.core.run { core, turn, completion in
-            let result = core.beginTransaction(in: &turn)
+        let (operations, settler) = (self.host.operations, self.host.settler)
+        try await operations.run { turn, completion in operations.whenConnected("BEGIN", in: &turn, completion) }
+        let begun = NIOLockedValueBox<Result<String, SocketError>>(.failure(STOMPErrors.released))
+        try await operations.run { turn, completion in
+            let result = settler.beginTransaction(in: &turn)
             begun.withLockedValue { $0 = result }
             completion(.success(()))
         }
         let id = try begun.withLockedValue { $0 }.get()
         let value: Value
         do {
-            value = try await body(STOMPTransaction(id: id, core: self.core))
+            value = try await body(STOMPTransaction(id: id, self.host.sender, settler))
         } catch {
-            self.core.run(nil) { core, turn, _ in core.abort(id, in: &turn) }
+            operations.run(nil) { turn, _ in settler.abort(id, in: &turn) }
             throw error
         }
-        try await self.core.run { core, turn, completion in
-            core.commit(id, in: &turn, completion)
-        }
+        try await operations.run { turn, completion in settler.commit(id, in: &turn, completion) }
         return value
     }
 
@@ -291,14 +298,14 @@ public final class STOMPClient: ConnectionControl {
     /// RabbitMQ sends no receipts for DISCONNECT over a WebSocket: there its close frame counts.
     ///
     /// - Throws: ``/HHSocket/SocketError`` with code `timeout` if the broker does not confirm it within
-    ///   ``Configuration/disconnectTimeout``, or `connectionLost` if it does not before the connection ends: then it is
-    ///   unknown whether everything that was sent has been processed. The connection is closed in any case.
+    ///   ``STOMPConfiguration/disconnectTimeout``, or `connectionLost` if it does not before the connection ends: then
+    ///   it is unknown whether everything that was sent has been processed. The connection is closed in any case.
     public func disconnect() async throws(SocketError) {
-        let (core, driver) = (self.core, self.link.driver)
+        let (host, driver) = (self.host, self.link.driver)
         let wasConnected = await withCheckedContinuation { (waiter: CheckedContinuation<Bool, Never>) in
-            let isSubmitted = core.perform { turn in
-                let wasConnected = core.peer != nil
-                core.whenIdle(in: &turn) { turn in
+            let isSubmitted = host.operations.port.perform { turn in
+                let wasConnected = host.connection.peer != nil
+                host.operations.whenIdle(in: &turn) { turn in
                     driver.disconnect(in: &turn)
                     waiter.resume(returning: wasConnected)
                 }
@@ -307,8 +314,8 @@ public final class STOMPClient: ConnectionControl {
         }
         let began = driver.configuration.time.now()
         await self.link.waitUntilClosed()
-        guard wasConnected, !core.hasConfirmedDisconnect else { return }
-        let patience = core.configuration.disconnectTimeout
+        guard wasConnected, !host.connection.hasConfirmedDisconnect else { return }
+        let patience = host.configuration.disconnectTimeout
         let isLate = Duration(driver.configuration.time.now() - began) >= patience
         throw SocketError(
             isLate ? .timeout : .connectionLost,

@@ -7,12 +7,12 @@ public struct STOMPMessage: Sendable {
     private var frame: STOMPFrame
     /// Nil for a message that belongs to no subscription.
     let delivery: STOMPDelivery?
-    let core: STOMPCore
+    private let settler: STOMPSettler
 
-    init(_ frame: STOMPFrame, _ delivery: STOMPDelivery?, _ core: STOMPCore) {
+    init(_ frame: STOMPFrame, _ delivery: STOMPDelivery?, _ settler: STOMPSettler) {
         self.frame = frame
         self.delivery = delivery
-        self.core = core
+        self.settler = settler
     }
 
     /// All headers, in the broker's order.
@@ -81,8 +81,8 @@ public struct STOMPMessage: Sendable {
         transaction: String? = nil
     ) async throws(SocketError) {
         let delivery = try self.settled()
-        try await self.core.run { core, turn, completion in
-            core.settle(
+        try await self.settler.operations.run { [settler] turn, completion in
+            settler.settle(
                 delivery,
                 isAcknowledged: isAcknowledged,
                 transaction: transaction,
@@ -97,8 +97,8 @@ public struct STOMPMessage: Sendable {
     private func settle(isAcknowledged: Bool, _ completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
         do throws(SocketError) {
             let delivery = try self.settled()
-            self.core.run(completion) { core, turn, completion in
-                core.settle(
+            self.settler.operations.run(completion) { [settler] turn, completion in
+                settler.settle(
                     delivery,
                     isAcknowledged: isAcknowledged,
                     transaction: nil,
@@ -109,7 +109,7 @@ public struct STOMPMessage: Sendable {
                 )
             }
         } catch {
-            self.core.tell(completion, .failure(error))
+            self.settler.operations.port.tell(completion, .failure(error))
         }
     }
 

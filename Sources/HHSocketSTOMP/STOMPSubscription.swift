@@ -23,23 +23,25 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     public typealias Failure = SocketError
 
     let route: STOMPRoute
-    private let core: STOMPCore
+    private let subscriptions: STOMPSubscriptions
     /// The header `destination`.
     public let destination: String
     /// Whether it lives as long as this object.
     private let endsWhenReleased: Bool
 
-    init(_ route: STOMPRoute, _ core: STOMPCore, destination: String, endsWhenReleased: Bool) {
+    init(_ route: STOMPRoute, _ subscriptions: STOMPSubscriptions, destination: String, endsWhenReleased: Bool) {
         self.route = route
-        self.core = core
+        self.subscriptions = subscriptions
         self.destination = destination
         self.endsWhenReleased = endsWhenReleased
     }
 
     deinit {
         guard self.endsWhenReleased else { return }
-        let (route, core) = (self.route, self.core)
-        core.perform { core.unsubscribe(route, headers: STOMPHeaders(), in: &$0, nil) }
+        let (route, subscriptions) = (self.route, self.subscriptions)
+        subscriptions.operations.port.perform {
+            subscriptions.unsubscribe(route, headers: STOMPHeaders(), in: &$0, nil)
+        }
     }
 
     /// The header `id`.
@@ -53,8 +55,10 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     /// - Throws: ``/HHSocket/SocketError``. Codes: `brokerError` if the broker refuses it; `timeout` if nothing is
     ///   confirmed in time; `cancelled` if the subscription has ended.
     public func waitUntilConfirmed() async throws(SocketError) {
-        let route = self.route
-        try await self.core.run { core, turn, completion in core.whenSubscribed(route, in: &turn, completion) }
+        let (route, subscriptions) = (self.route, self.subscriptions)
+        try await subscriptions.operations.run { turn, completion in
+            subscriptions.whenSubscribed(route, in: &turn, completion)
+        }
     }
 
     /// Ends the subscription, and returns once the broker has confirmed that; immediately without a connection.
@@ -66,9 +70,9 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     /// - Throws: ``/HHSocket/SocketError`` with code `connectionLost`, `timeout` or `brokerError`: the subscription has
     ///   ended on this side in any case.
     public func unsubscribe(headers: STOMPHeaders = [:]) async throws(SocketError) {
-        let route = self.route
-        try await self.core.run { core, turn, completion in
-            core.unsubscribe(route, headers: headers, in: &turn, completion)
+        let (route, subscriptions) = (self.route, self.subscriptions)
+        try await subscriptions.operations.run { turn, completion in
+            subscriptions.unsubscribe(route, headers: headers, in: &turn, completion)
         }
     }
 
@@ -76,9 +80,9 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     ///
     /// - Parameter completion: Called once, on the callback queue; nil: there is no completion.
     public func unsubscribe(completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
-        let route = self.route
-        self.core.run(completion) { core, turn, completion in
-            core.unsubscribe(route, headers: STOMPHeaders(), in: &turn, completion)
+        let (route, subscriptions) = (self.route, self.subscriptions)
+        subscriptions.operations.run(completion) { turn, completion in
+            subscriptions.unsubscribe(route, headers: STOMPHeaders(), in: &turn, completion)
         }
     }
 
@@ -110,6 +114,6 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     /// Whether a message can still be acknowledged, where it has to be.
     private func isCurrent(_ message: STOMPMessage) -> Bool {
         guard let delivery = message.delivery, delivery.ackMode != .auto else { return true }
-        return self.core.isCurrent(delivery.connection)
+        return self.subscriptions.isCurrent(delivery.connection)
     }
 }

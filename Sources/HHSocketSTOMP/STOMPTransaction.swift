@@ -7,7 +7,14 @@ public import NIOCore
 public struct STOMPTransaction: Sendable {
     /// The header `transaction`.
     public let id: String
-    let core: STOMPCore
+    private let sender: STOMPSender
+    private let settler: STOMPSettler
+
+    init(id: String, _ sender: STOMPSender, _ settler: STOMPSettler) {
+        self.id = id
+        self.sender = sender
+        self.settler = settler
+    }
 
     /// Sends a message as part of the transaction, and returns when it was handed to the system.
     ///
@@ -30,9 +37,9 @@ public struct STOMPTransaction: Sendable {
     }
 
     private func send(_ frame: STOMPFrame) async throws(SocketError) {
-        try self.core.check(frame)
-        try await self.core.run { [id] core, turn, completion in
-            core.send(frame, inTransaction: id, in: &turn, completion)
+        try self.sender.check(frame)
+        try await self.settler.operations.run { [id, settler] turn, completion in
+            settler.send(frame, inTransaction: id, in: &turn, completion)
         }
     }
 
@@ -45,7 +52,7 @@ public struct STOMPTransaction: Sendable {
         headers: STOMPHeaders = [:],
         contentType: String? = STOMPClient.textType
     ) async throws(SocketError) {
-        try await self.send(self.core.sending(text, to: destination, headers, contentType))
+        try await self.send(self.sender.sending(text, to: destination, headers, contentType))
     }
 
     /// Acknowledges a message, if the transaction is committed.

@@ -7,16 +7,16 @@ package struct STOMPDialect: MessageDialect {
     package typealias Language = STOMPLanguage
     package typealias Peer = STOMPPeer
     package typealias Message = STOMPMessage
-    package typealias Event = STOMPClient.Event
+    package typealias Event = STOMPEvent
     package typealias Owner = STOMPClient
     package typealias Delegate = any STOMPClientDelegate
 
-    private let configuration: STOMPClient.Configuration
-    private let core: STOMPCore
+    private let configuration: STOMPConfiguration
+    private let host: STOMPHost
 
-    init(_ configuration: STOMPClient.Configuration, _ core: STOMPCore) {
+    init(_ configuration: STOMPConfiguration, _ host: STOMPHost) {
         self.configuration = configuration
-        self.core = core
+        self.host = host
     }
 
     package static var names: (messages: String, limit: String) { ("messages", "maximumWaitingMessages") }
@@ -58,8 +58,8 @@ package struct STOMPDialect: MessageDialect {
             // Waiting messages are bounded before they are sent.
             maximumQueuedBytes: .max,
             writeStallTimeout: TimeAmount(clamping: self.configuration.socket.writeStallTimeout)
-        ) { [core] _, now in
-            core.beats(now: now)
+        ) { [connection = self.host.connection] _, now in
+            connection.beats(now: now)
         } makeBeat: {
             .heartbeat
         }
@@ -71,9 +71,14 @@ package struct STOMPDialect: MessageDialect {
             settings: settings,
             host: connection.host
         )
-        let peer = STOMPPeer(link, connection.endpoint, self.core, farewell: farewell, ended: connection.ended)
-        peer.isOfAnotherOrigin = connection.agreement?.isOfAnotherOrigin ?? false
-        return peer
+        return STOMPPeer(
+            link,
+            to: connection.endpoint,
+            isOfAnotherOrigin: connection.agreement?.isOfAnotherOrigin ?? false,
+            host: self.host,
+            farewell: farewell,
+            ended: connection.ended
+        )
     }
 
     package func shakeHands(
@@ -82,35 +87,35 @@ package struct STOMPDialect: MessageDialect {
         in turn: inout Turn,
         _ completion: @escaping (GateRefusal?, inout Turn) -> Void
     ) {
-        self.core.connect(peer, in: &turn, completion)
+        self.host.connection.connect(peer, in: &turn, completion)
     }
 
     package func handshakeEnded(on peer: STOMPPeer) { peer.abandonHandshake() }
 
-    package mutating func restore(on peer: STOMPPeer, in turn: inout Turn) { self.core.restore(on: peer, in: &turn) }
+    package mutating func restore(on peer: STOMPPeer, in turn: inout Turn) { self.host.restore(in: &turn) }
 
     package func refusal(of unit: STOMPUnit) -> SocketError? { nil }
 
-    package func refusal(of unit: STOMPUnit, on peer: STOMPPeer) -> SocketError? { self.core.refusal(of: unit) }
+    package func refusal(of unit: STOMPUnit, on peer: STOMPPeer) -> SocketError? { self.host.sender.refusal(of: unit) }
 
-    package var isBehind: Bool { self.core.isBehind }
+    package var isBehind: Bool { self.host.reading.isBehind }
 
-    package func invalidated(in turn: inout Turn) { self.core.release(in: &turn) }
+    package func invalidated(in turn: inout Turn) { self.host.release(in: &turn) }
 
     // MARK: Events
 
-    package func opened(_ endpoint: Endpoint, _ agreement: OpeningAgreement?) -> STOMPClient.Event {
-        self.core.machine.agreement.map { .opened($0) } ?? .connection(.connected(endpoint))
+    package func opened(_ endpoint: Endpoint, _ agreement: OpeningAgreement?) -> STOMPEvent {
+        self.host.connection.agreement.map { .opened($0) } ?? .connection(.connected(endpoint))
     }
 
-    package func lost(_ peer: STOMPPeer, _ error: SocketError) -> STOMPClient.Event { .closed(error) }
+    package func lost(_ peer: STOMPPeer, _ error: SocketError) -> STOMPEvent { .closed(error) }
 
-    package func closedByUser() -> (STOMPPeer) -> STOMPClient.Event { { _ in .closed(nil) } }
+    package func closedByUser() -> (STOMPPeer) -> STOMPEvent { { _ in .closed(nil) } }
 
-    package func happened(_ event: SocketEvent) -> STOMPClient.Event {
+    package func happened(_ event: SocketEvent) -> STOMPEvent {
         switch event {
-        case .gaveUp(let error): self.core.gaveUp(error)
-        case .closed: self.core.closedByUser()
+        case .gaveUp(let error): self.host.gaveUp(error)
+        case .closed: self.host.closedByUser()
         default: break
         }
         return .connection(event)
@@ -124,7 +129,7 @@ package struct STOMPDialect: MessageDialect {
         delegate.stompClient(owner, didReceive: message)
     }
 
-    package static func notify(_ delegation: Delegation, of event: STOMPClient.Event, on loop: SocketLoop) {
+    package static func notify(_ delegation: Delegation, of event: STOMPEvent, on loop: SocketLoop) {
         switch event {
         case .opened(let agreement):
             delegation.notify(on: loop) { $0.stompClient($1, didConnect: agreement) }
@@ -141,3 +146,5 @@ package struct STOMPDialect: MessageDialect {
         }
     }
 }
+
+extension MessageSession: STOMPSession where Dialect == STOMPDialect {}

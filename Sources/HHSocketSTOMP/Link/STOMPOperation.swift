@@ -17,10 +17,8 @@ final class STOMPOperation: @unchecked Sendable {
     private let subject: Subject
     /// The receipt that its frame asks for; nil if none is awaited.
     let receipt: String?
-    /// The progress of its frame; nil if it has none.
-    var outcome: MessageOutcome?
-    /// Whether the frame has been handed to the system.
-    var hasLeft = false
+    private var sending: MessageOutcome?
+    private var isSent = false
     private var completion: Completion?
 
     init(_ subject: Subject, receipt: String?, _ completion: @escaping Completion) {
@@ -36,6 +34,18 @@ final class STOMPOperation: @unchecked Sendable {
         case .waiting(let name): name
         }
     }
+
+    /// The progress of its frame; nil if it has none.
+    var outcome: MessageOutcome? { self.sending }
+
+    /// Whether the frame has been handed to the system.
+    var hasLeft: Bool { self.isSent }
+
+    /// Its frame is about to be sent.
+    func begin(_ outcome: MessageOutcome) { self.sending = outcome }
+
+    /// The frame has been handed to the system, or cannot be.
+    func leave() { self.isSent = true }
 
     var isOpen: Bool { self.completion != nil }
 

@@ -8,7 +8,7 @@ final class STOMPRoute: @unchecked Sendable {
     // thread.
 
     /// The progress of SUBSCRIBE on the current connection.
-    enum State {
+    private enum State {
         case unsent
         case awaited(receipt: String)
         case confirmed
@@ -20,14 +20,11 @@ final class STOMPRoute: @unchecked Sendable {
     /// The messages that wait to be read; nil if a handler or a delegate receives them.
     let inbox: MessageInbox<STOMPMessage>?
     private let failure = NIOLockedValueBox<SocketError?>(nil)
-    var state = State.unsent
-    /// Whether the latest SUBSCRIBE was among the first frames of its connection.
-    var isRestored = false
-    /// The number of connections in succession that the broker has closed with a close frame while only this
-    /// subscription awaited confirmation.
-    var refusals = 0
+    private var state = State.unsent
+    private var isAmongFirst = false
+    private var refusals = 0
     /// The operations that wait for the subscription to be made.
-    var waiters: [STOMPOperation] = []
+    private var waiters: [STOMPOperation] = []
 
     init(
         id: String,
@@ -49,6 +46,60 @@ final class STOMPRoute: @unchecked Sendable {
     /// Whether SUBSCRIBE has been sent on the current connection.
     var isSent: Bool {
         if case .unsent = self.state { false } else { true }
+    }
+
+    /// Whether the broker has dealt with it.
+    var isConfirmed: Bool {
+        if case .confirmed = self.state { true } else { false }
+    }
+
+    /// Whether the latest SUBSCRIBE was among the first frames of its connection.
+    var isRestored: Bool { self.isAmongFirst }
+
+    // MARK: Progress
+
+    /// The subscription is among those that a connection begins with.
+    func restore() { self.isAmongFirst = true }
+
+    /// SUBSCRIBE is sent.
+    func send(receipt: String) { self.state = .awaited(receipt: receipt) }
+
+    /// The broker has dealt with SUBSCRIBE.
+    ///
+    /// - Returns: The operations that waited for that.
+    func confirm() -> [STOMPOperation] {
+        self.refusals = 0
+        self.state = .confirmed
+        return self.takeWaiters()
+    }
+
+    /// The connection has ended.
+    func reset() {
+        self.state = .unsent
+        self.isAmongFirst = false
+    }
+
+    /// The broker has closed a connection with a close frame while only this subscription awaited confirmation.
+    ///
+    /// - Returns: The number of those in succession.
+    func suspect() -> Int {
+        self.refusals += 1
+        return self.refusals
+    }
+
+    /// An operation waits for the subscription to be made.
+    func wait(_ operation: STOMPOperation) {
+        self.waiters.removeAll { !$0.isOpen }
+        self.waiters.append(operation)
+    }
+
+    /// The operations that wait for the subscription to be made.
+    var waiting: [STOMPOperation] { self.waiters }
+
+    /// Returns the operations that wait for the subscription to be made, which no longer do.
+    func takeWaiters() -> [STOMPOperation] {
+        defer { self.waiters = [] }
+        return self.waiters
     }
 
     /// The reason why no more messages arrive; nil if the user has ended the subscription.

@@ -14,7 +14,7 @@ import NIOCore
 public struct HelloPolicy: Sendable {
     /// The features offered to the server; all known ones by default, 64 at most.
     /// ``/HHSocket/ProtocolFeature/idempotency`` requires ``/HHSocket/ProtocolFeature/metadata``.
-    /// ``/HHSocket/ProtocolFeature/streams`` is offered if and only if ``SocketClient/Configuration/streams`` is set.
+    /// ``/HHSocket/ProtocolFeature/streams`` is offered if and only if ``ClientConfiguration/streams`` is set.
     public var features: Set<ProtocolFeature>
     /// The oldest version of the protocol that is accepted; 1 by default. A server that speaks only older ones is not
     /// used. If it is higher than the version of this client, 1, every attempt to connect and every call fails with

@@ -14,11 +14,13 @@ import NIOCore
 /// All methods may be called from any thread and return at once. When the last reference is released, calls in flight
 /// complete with `cancelled`, the connection is closed and its thread ends.
 public final class SocketClient: ConnectionControl {
+    public typealias Configuration = ClientConfiguration
+
     let core: ClientCore
     let driver: Driver
     private let lastIdentifier = ManagedAtomic(0)
 
-    public init(configuration: Configuration) {
+    public init(configuration: ClientConfiguration) {
         var socketConfiguration = configuration.socket
         var configuration = configuration
         if configuration.streams != nil, configuration.hello == nil { configuration.hello = HelloPolicy() }

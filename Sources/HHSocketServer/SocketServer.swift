@@ -26,6 +26,8 @@ public import ServiceLifecycle
 /// connection stays open. The server stops reading from a client that does not read its answers until it does.
 /// ``ServerLimits`` describes the other limits on clients.
 public final class SocketServer: Service {
+    public typealias Configuration = ServerConfiguration
+
     private struct Running {
         var listeners: [BoundListener]
         var core: ServerCore
@@ -57,10 +59,10 @@ public final class SocketServer: Service {
     }
 
     /// The configuration that the server was made with.
-    public let configuration: Configuration
+    public let configuration: ServerConfiguration
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
-    private let routes = NIOLockedValueBox<[WebSocketAcceptance.Route]>([])
+    private let routes = NIOLockedValueBox<[OpeningRoute]>([])
     /// The first error of a listener that the system has closed.
     private let lostListeners = AsyncStream<SocketError>.makeStream(bufferingPolicy: .bufferingOldest(1))
     private let tls: ServerTLSReload
@@ -68,7 +70,7 @@ public final class SocketServer: Service {
     /// - Parameters:
     ///   - configuration: Where to listen, and the limits.
     ///   - router: Which code answers which request.
-    public init(configuration: Configuration = Configuration(), router: Router) {
+    public init(configuration: ServerConfiguration = ServerConfiguration(), router: Router) {
         self.configuration = configuration
         self.router = router
         self.tls = ServerTLSReload(configuration)
@@ -82,10 +84,10 @@ public final class SocketServer: Service {
         running.kill()
         running.metrics?.end()
         running.sweepClock.end()
-        running.core.ledger.end()
+        running.core.books.ledger.end()
         running.outage.end()
         self.tls.end()
-        running.core.peerLog.end()
+        running.core.books.peerLog.end()
         guard let ownGroup = running.ownGroup else { return }
         // Only then: a job that is submitted to an event loop after its end is lost.
         EventLoopFuture.andAllComplete(drained, on: ownGroup.any()).whenComplete { _ in
@@ -125,7 +127,7 @@ public final class SocketServer: Service {
         try self.add(options.route(path, WebSocketRoute(.synchronous(handler), options)))
     }
 
-    private func add(_ route: WebSocketAcceptance.Route) throws(SocketError) {
+    private func add(_ route: OpeningRoute) throws(SocketError) {
         self.routes.withLockedValue { routes in
             // A route without a path is asked last.
             let index = route.rules.path == nil ? routes.count : routes.firstIndex { $0.rules.path == nil }
@@ -136,7 +138,7 @@ public final class SocketServer: Service {
     // MARK: Life
 
     /// Serves until the task's graceful shutdown, for example by SIGTERM in a `ServiceGroup`, and then shuts down as
-    /// ``Configuration/shutdown`` describes. When the task is cancelled everything is closed immediately.
+    /// ``ServerConfiguration/shutdown`` describes. When the task is cancelled everything is closed immediately.
     ///
     /// - Throws: The errors of ``start()``. Also, after it has shut down, ``/HHSocket/SocketError`` with code
     ///   `bindFailed` if the system has closed a listener: the server should then be started again.
@@ -255,8 +257,8 @@ public final class SocketServer: Service {
         let quota = ConnectionQuota.Limits(limits, descriptors: descriptors, loops: loops.count)
         let core = ServerCore(self.configuration, self.router, quota, loopCount: loops.count)
         self.warn(of: quota, descriptors)
-        let outage = DescriptorOutage(core: core, DescriptorOutage.Descriptors(limit: descriptors ?? 0)) {
-            loops[0].counters.count(\.acceptFailures)
+        let outage = DescriptorOutage(core.books, DescriptorOutage.Descriptors(limit: descriptors ?? 0)) {
+            loops[0].counters.count(.acceptFailures)
         }
         let shortage = ConnectionShortage(loops, minimumSilence: limits.minimumSilence, time: self.configuration.time)
         var bound: [BoundListener] = []
@@ -283,7 +285,7 @@ public final class SocketServer: Service {
         } catch {
             for listener in bound { await listener.close() }
             outage.end()
-            core.peerLog.end()
+            core.books.peerLog.end()
             self.tls.end()
             try? await ownGroup?.shutdownGracefully()
             throw error
@@ -301,13 +303,13 @@ public final class SocketServer: Service {
             ownGroup: ownGroup,
             metrics: metrics,
             sweepClock: SweepClock(loops, every: self.sweepInterval, time: self.configuration.time) {
-                core.ledger.setStandingBytes(core.idempotentAnswers.kept.bytes)
-                core.ledger.look()
-                core.idempotentAnswers.forgetExpired(now: core.time.now())
+                core.books.ledger.setStandingBytes(core.services.idempotentAnswers.kept.bytes)
+                core.books.ledger.look()
+                core.services.idempotentAnswers.forgetExpired(now: core.books.time.now())
                 outage.look()
                 // No connection need come for others to get what they need.
                 if outage.isUnderWay { _ = shortage.makeRoom() }
-                shortage.closeExcess(core.quota.excess)
+                shortage.closeExcess(core.books.quota.excess)
             },
             outage: outage
         )
@@ -347,7 +349,7 @@ public final class SocketServer: Service {
     /// on a server that does not run, and a server that is starting is shut down once it has started.
     ///
     /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything immediately; nil, the
-    ///   default: the grace period of ``Configuration/shutdown``.
+    ///   default: the grace period of ``ServerConfiguration/shutdown``.
     public func shutdown(gracePeriod: Duration? = nil) async {
         await self.waitWhileStarting()
         let grace = TimeAmount(clamping: gracePeriod ?? self.configuration.shutdown.gracePeriod)
@@ -394,10 +396,10 @@ public final class SocketServer: Service {
         self.state.withLockedValue { $0 = .stopped(statistics) }
         running.metrics?.end()
         running.sweepClock.end()
-        running.core.ledger.end()
+        running.core.books.ledger.end()
         running.outage.end()
-        running.core.peerLog.end()
-        running.core.threads.shutdown()
+        running.core.books.peerLog.end()
+        running.core.services.threads.shutdown()
         try? await running.ownGroup?.shutdownGracefully()
     }
 
@@ -457,26 +459,26 @@ public final class SocketServer: Service {
     public var connectionsByLoop: [Int] { self.loops.map(\.counters.connectionCount) }
 
     /// The requests in flight now; those are not counted that are answered on the event loop.
-    public var requestsInFlight: Int { self.core?.ledger.requestsInFlight ?? 0 }
+    public var requestsInFlight: Int { self.core?.books.ledger.requestsInFlight ?? 0 }
 
     /// The bytes held now for arriving frames, for requests in flight, and for answers and pushes that are not taken,
     /// at their cost in memory. The cost of connections themselves and kept answers are not included; see
     /// ``heldBytes``.
     public var bufferedBytes: Int {
-        guard let ledger = self.core?.ledger else { return 0 }
+        guard let ledger = self.core?.books.ledger else { return 0 }
         return ledger.bytes - ledger.connectionBytes
     }
 
     /// The bytes held now: ``bufferedBytes`` plus the cost of connections themselves and of answers that are kept for
     /// idempotency keys. ``ServerLimits/maximumBufferedBytes`` bounds this number. The resident memory of the process
     /// grows by at most twice this number plus 64 MiB.
-    public var heldBytes: Int { self.core?.ledger.bytes ?? 0 }
+    public var heldBytes: Int { self.core?.books.ledger.bytes ?? 0 }
 
     /// Returns the largest number of bytes that were held since the last call, nearly. For tests.
-    func takePeakOfHeldBytes() -> Int { self.core?.ledger.takePeak() ?? 0 }
+    func takePeakOfHeldBytes() -> Int { self.core?.books.ledger.takePeak() ?? 0 }
 
     /// The authentications that run, and those that wait.
-    var authentications: (running: Int, waiting: Int) { self.core?.authentications.counts ?? (0, 0) }
+    var authentications: (running: Int, waiting: Int) { self.core?.services.authentications.counts ?? (0, 0) }
 
     /// The counts since it started.
     public var statistics: ServerStatistics {
@@ -510,7 +512,7 @@ public final class SocketServer: Service {
     ///
     /// - Parameter identity: As in ``ServerSession/authenticate(as:)``.
     public func sessions(of identity: String) -> [ServerSession] {
-        self.core?.registry.sessions(of: identity) ?? []
+        self.core?.books.registry.connections(of: identity).compactMap { $0 as? ServerSession } ?? []
     }
 
     /// The clients that are connected now, in no order: all but WebSockets that carry messages. Empty unless the server
@@ -518,10 +520,10 @@ public final class SocketServer: Service {
     ///
     /// The property creates an array, and blocks no event loop. ``ConnectionPolicy/onConnect`` and
     /// ``ConnectionPolicy/onClose`` report changes.
-    public var sessions: [ServerSession] { self.core?.sessions.all ?? [] }
+    public var sessions: [ServerSession] { self.core?.books.sessions.all ?? [] }
 
     /// The WebSockets that carry messages now, as ``sessions``.
-    public var webSockets: [WebSocketConnection] { self.core?.webSockets.all ?? [] }
+    public var webSockets: [WebSocketConnection] { self.core?.books.webSockets.all ?? [] }
 
     /// Sends a push to every connection of one client.
     ///
@@ -551,7 +553,7 @@ public final class SocketServer: Service {
         let pushes = running.settings.map { settings in
             settings.push(type: type, body: body).map { push in
                 var push = push
-                push.share = SharedCharge(running.core.ledger, bytes: push.bytes.storageCapacity)
+                push.share = SharedCharge(running.core.books.ledger, bytes: push.bytes.storageCapacity)
                 return push
             }
         }

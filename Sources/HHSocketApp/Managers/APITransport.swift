@@ -27,7 +27,7 @@ extension APITransport {
 }
 
 extension SocketClient: APITransport {
-    /// The client's ``/HHSocketRPC/SocketClient/Configuration/timeout``.
+    /// The client's ``/HHSocketRPC/ClientConfiguration/timeout``.
     public var defaultTimeout: Duration { self.configuredTimeout }
 
     /// Runs `body` on the configuration's callback queue, and not before this function has returned.

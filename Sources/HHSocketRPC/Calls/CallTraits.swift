@@ -28,7 +28,7 @@ struct CallTraits: Sendable {
     let isUnderThreadSanitizer = ThreadSanitizer.isRunning
 
     init(
-        _ configuration: SocketClient.Configuration,
+        _ configuration: ClientConfiguration,
         _ rules: FrameRules,
         callbackQueue: CallbackQueue,
         isObserved: Bool

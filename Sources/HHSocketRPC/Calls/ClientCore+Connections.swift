@@ -103,7 +103,7 @@ extension ClientCore: DriverHost {
         default: break
         }
         self.streams.yield(event)
-        self.transfers.happened(event)
+        self.followers.happened(event)
         guard let (delegate, client) = self.audience else { return }
         turn.callBack(.closure { delegate.client(client, didReceive: event) })
     }

@@ -21,7 +21,7 @@ final class ClientCore: @unchecked Sendable {
     let driver: any ConnectionDriver
     let loop: SocketLoop
     let connector: FrameConnector
-    let configuration: SocketClient.Configuration
+    let configuration: ClientConfiguration
     let traits: CallTraits
     let format: WireFormat
     let streams = EventStreams()
@@ -42,8 +42,8 @@ final class ClientCore: @unchecked Sendable {
     var pushes = PushDelivery()
     /// The streams that wait until another has ended.
     var streamLine: StreamLine
-    /// The transfers in progress.
-    var transfers = TransferList()
+    /// The work that follows the connection.
+    var followers = ConnectionFollowers()
     private var observers: Observers
     private var timer: SocketLoop.TimerID?
     var life = Life()
@@ -102,7 +102,7 @@ final class ClientCore: @unchecked Sendable {
     ///   - connector: Makes the driver's links.
     ///   - driver: Makes connections, and must notify this object of their changes.
     init(
-        configuration: SocketClient.Configuration,
+        configuration: ClientConfiguration,
         connector: FrameConnector,
         driver: any ConnectionDriver,
         loop: SocketLoop
@@ -259,7 +259,7 @@ final class ClientCore: @unchecked Sendable {
         for connection in self.left.values { connection.streams?.abandon() }
         // Tasks that the user keeps retain this object, but no longer need the connection.
         self.connection = nil
-        self.transfers.clientIsGone()
+        self.followers.clientIsGone()
         self.pushes.router.finish()
         self.streams.finish()
     }

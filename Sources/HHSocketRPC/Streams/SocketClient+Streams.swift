@@ -7,7 +7,7 @@ extension SocketClient {
     /// ``/HHSocket/StreamPolicy/maximumStreams`` are open.
     ///
     /// Streams require a connection that has agreed on ``/HHSocket/ProtocolFeature/streams`` by hello, which the client
-    /// requests if ``Configuration/streams`` is set. A deadline covers the whole stream if the request sets one
+    /// requests if ``ClientConfiguration/streams`` is set. A deadline covers the whole stream if the request sets one
     /// (``CallOptions/timeout``, ``CallOptions/deadline``); otherwise there is none, and the client's timeout limits
     /// the opening. Interceptors see a stream as one call, whose answer is its end. Cancelling the Swift task cancels
     /// the stream.

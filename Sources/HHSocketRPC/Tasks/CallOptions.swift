@@ -38,7 +38,7 @@ public struct CallOptions: Sendable, Hashable {
     }
 
     /// The time that the whole call may take, from ``SocketTask/resume()`` on, including the wait for a connection; nil
-    /// for the client's ``SocketClient/Configuration/timeout``.
+    /// for the client's ``ClientConfiguration/timeout``.
     public var timeout: Duration?
     /// The priority among calls that wait for a connection or behind a peer that does not read. It has no effect among
     /// calls that can be sent at once. `.default` by default.
@@ -67,7 +67,7 @@ public struct CallOptions: Sendable, Hashable {
 
     /// Whether the call waits, within its timeout, even if no attempt to connect is in progress: before `connect()`,
     /// between attempts, and without a network. It fails once no reconnect follows, as after `disconnect()`. Nil, the
-    /// default, for the client's ``SocketClient/Configuration/waitsForConnectivity``.
+    /// default, for the client's ``ClientConfiguration/waitsForConnectivity``.
     public var waitsForConnectivity: Bool? {
         get { self.rare?.values.waitsForConnectivity }
         set { self.setOption(\.waitsForConnectivity, newValue) }
@@ -75,14 +75,14 @@ public struct CallOptions: Sendable, Hashable {
 
     /// The time within which the first byte of the answer must arrive after the request was sent; otherwise the attempt
     /// fails with `timeout`, and is repeated if ``retryPolicy`` allows. Nil, the default, for the client's
-    /// ``SocketClient/Configuration/firstResponseTimeout``.
+    /// ``ClientConfiguration/firstResponseTimeout``.
     public var firstResponseTimeout: Duration? {
         get { self.rare?.values.firstResponseTimeout }
         set { self.setOption(\.firstResponseTimeout, newValue) }
     }
 
     /// The policy for sending the call again when it fails; nil, the default, for the client's
-    /// ``SocketClient/Configuration/retryPolicy``, which by default is none.
+    /// ``ClientConfiguration/retryPolicy``, which by default is none.
     public var retryPolicy: RetryPolicy? {
         get { self.rare?.values.retryPolicy }
         set { self.setOption(\.retryPolicy, newValue) }
@@ -104,7 +104,7 @@ public struct CallOptions: Sendable, Hashable {
     /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~`, 1 to 128 bytes long. There
     /// may be 64 of them, and 16 KiB in total; otherwise the call fails with `invalidArgument`. Tracing adds its own if
     /// there is room. Metadata requires a connection that has agreed on ``/HHSocket/ProtocolFeature/metadata`` by hello
-    /// (``SocketClient/Configuration/hello``); on another the attempt fails with `featureNotAgreed`, not sent.
+    /// (``ClientConfiguration/hello``); on another the attempt fails with `featureNotAgreed`, not sent.
     public var metadata: [String: String] {
         get { self.rare?.values.metadata ?? [:] }
         set { self.setOption(\.metadata, newValue) }
@@ -136,7 +136,7 @@ public struct CallOptions: Sendable, Hashable {
     }
 
     /// Whether the body is compressed before it is sent. Nil, the default, for the client's
-    /// ``SocketClient/Configuration/compression``.
+    /// ``ClientConfiguration/compression``.
     ///
     /// True compresses a body of any length that becomes smaller by it, and requires a connection that has agreed on
     /// ``/HHSocket/ProtocolFeature/compression`` by hello; on another the attempt fails with `featureNotAgreed`, not

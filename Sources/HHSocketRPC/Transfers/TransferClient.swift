@@ -15,7 +15,7 @@ import NIOPosix
 /// same file. Files are read and written in pieces, so their size does not affect memory, and their SHA-256 is verified
 /// at the end. Transfers are sent after other calls, and share the connection among themselves.
 ///
-/// The client needs streams (``SocketClient/Configuration/streams``). It is connected if it is not.
+/// The client needs streams (``ClientConfiguration/streams``). It is connected if it is not.
 public struct TransferClient: Sendable {
     /// The options of transfers.
     public struct Options: Sendable {

@@ -91,6 +91,9 @@ final class Ledger: Sendable {
         withExtendedLifetime(removed) {}
     }
 
+    /// The base cost of an account has changed.
+    func baseCostChanged(by change: Int, shard: Int) { self.baseCosts.add(change, shard: shard) }
+
     private var accounts: [LedgerAccount] {
         self.shards.flatMap { shard in shard.withLockedValue { Array($0.accounts.values) } }
     }

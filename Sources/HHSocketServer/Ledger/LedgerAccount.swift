@@ -27,12 +27,12 @@ final class LedgerAccount: LinkAccount, Sendable {
         var holder: (any LedgerHolder)?
         var isCondemned = false
         var isOpen = false
+        /// The cost of the connection by itself.
+        var baseCost: Int
     }
 
     private let ledger: Ledger
     private let shard: Int
-    /// The cost of the connection by itself.
-    private let baseCost: Int
     /// The sum of the held bytes.
     private let sum = ManagedAtomic(0)
     /// The number of bytes that were passed on to the sums above, readable without the lock.
@@ -46,9 +46,8 @@ final class LedgerAccount: LinkAccount, Sendable {
     init(_ ledger: Ledger, shard: Int, baseCost: Int) {
         self.ledger = ledger
         self.shard = shard
-        self.baseCost = baseCost
         self.progressedAt = ManagedAtomic(ledger.time.now().uptimeNanoseconds)
-        self.state = NIOLockedValueBox(State())
+        self.state = NIOLockedValueBox(State(baseCost: baseCost))
     }
 
     deinit {
@@ -67,26 +66,37 @@ final class LedgerAccount: LinkAccount, Sendable {
     ///   - address: The client's address, if it has one.
     ///   - holder: Closes the connection.
     func open(from address: ClientAddress?, holder: any LedgerHolder) {
-        let address = address.map { self.ledger.principals.enter(.address($0)) }
-        self.state.withLockedValue { state in
-            state.address = address
+        let baseCost = self.state.withLockedValue { state in
             state.holder = holder
             state.isOpen = true
-            address?.add(state.passed)
+            return state.baseCost
         }
-        self.ledger.opened(self, shard: self.shard, baseCost: self.baseCost)
-        self.held(self.baseCost)
+        self.setAddress(address)
+        self.ledger.opened(self, shard: self.shard, baseCost: baseCost)
+        self.held(baseCost)
+    }
+
+    /// The connection costs this number of bytes by itself from now on.
+    func changeBaseCost(to baseCost: Int) {
+        let change = self.state.withLockedValue { state in
+            guard state.isOpen else { return 0 }
+            defer { state.baseCost = baseCost }
+            return baseCost - state.baseCost
+        }
+        guard change != 0 else { return }
+        self.ledger.baseCostChanged(by: change, shard: self.shard)
+        self.held(change)
     }
 
     /// The connection has ended. Memory of its handlers stays charged until they release it.
     func close() {
-        let isFirst = self.state.withLockedValue { state in
+        let baseCost: Int? = self.state.withLockedValue { state in
             defer { (state.isOpen, state.holder) = (false, nil) }
-            return state.isOpen
+            return state.isOpen ? state.baseCost : nil
         }
-        guard isFirst else { return }
-        self.ledger.closed(self, shard: self.shard, baseCost: self.baseCost)
-        self.held(-self.baseCost)
+        guard let baseCost else { return }
+        self.ledger.closed(self, shard: self.shard, baseCost: baseCost)
+        self.held(-baseCost)
         self.settle()
     }
 
@@ -132,14 +142,20 @@ final class LedgerAccount: LinkAccount, Sendable {
 
     // MARK: Principals
 
+    /// From now on the connection belongs to this address; nil for none.
+    func setAddress(_ address: ClientAddress?) { self.replace(\.address, by: address.map { .address($0) }) }
+
     /// From now on the connection belongs to this identity, too.
-    func setIdentity(_ identity: String?) {
-        let new = identity.map { self.ledger.principals.enter(.identity($0)) }
+    func setIdentity(_ identity: String?) { self.replace(\.identity, by: identity.map { .identity($0) }) }
+
+    private func replace(_ principal: WritableKeyPath<State, Principal?>, by key: Principal.Key?) {
+        let new = key.map { self.ledger.principals.enter($0) }
         let old: Principal? = self.state.withLockedValue { state in
-            defer { state.identity = new }
-            state.identity?.add(-state.passed)
+            let old = state[keyPath: principal]
+            state[keyPath: principal] = new
+            old?.add(-state.passed)
             new?.add(state.passed)
-            return state.identity
+            return old
         }
         if let old { self.ledger.principals.leave(old) }
     }

@@ -15,7 +15,7 @@ struct Acceptor: Sendable {
     private let settings: ListenerSettings
     private let tls: NIOLockedValueBox<TLSService?>
     /// The settings for opening WebSockets; nil without WebSockets.
-    private let webSocket: WebSocketAcceptance.Settings?
+    private let webSocket: OpeningSettings?
 
     init(
         core: ServerCore,
@@ -25,7 +25,7 @@ struct Acceptor: Sendable {
         socketCount: Int,
         settings: ListenerSettings,
         tls: NIOLockedValueBox<TLSService?>,
-        webSocket: WebSocketAcceptance.Settings? = nil
+        webSocket: OpeningSettings? = nil
     ) {
         self.core = core
         self.loops = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
@@ -50,8 +50,12 @@ struct Acceptor: Sendable {
         guard peer != nil || proxies.isEmpty || self.settings.endpoint.unixPath != nil else {
             throw ChannelError.ioOnClosedChannel
         }
-        let place = ConnectionPlace(in: self.core.quota)
-        channel.closeFuture.assumeIsolated().whenComplete { _ in place.leave() }
+        let place = ConnectionPlace(in: self.core.books.quota)
+        let connection = ServerPeer(on: channel, loop, core: self.core, listener: self.settings)
+        channel.closeFuture.assumeIsolated().whenComplete { _ in
+            place.leave()
+            connection.channelClosed()
+        }
         let arrival = Arrival(
             from: peer,
             through: proxies,
@@ -62,15 +66,12 @@ struct Acceptor: Sendable {
         let operations = channel.pipeline.syncOperations
         guard arrival.expectsHeader else {
             try arrival.identify()
-            _ = try self.secure(on: operations, .last, loop, arrival)
+            _ = try self.secure(on: operations, .last, connection, arrival)
             return
         }
-        let acceptance = ProxyAcceptance(loop: loop, core: self.core, listener: self.settings) {
-            header,
-            context,
-            handler in
+        let acceptance = ProxyAcceptance(connection) { header, context, handler in
             try arrival.identify(by: header)
-            return try self.secure(on: context.pipeline.syncOperations, .after(handler), loop, arrival)
+            return try self.secure(on: context.pipeline.syncOperations, .after(handler), connection, arrival)
         }
         try operations.addHandler(acceptance)
     }
@@ -87,28 +88,24 @@ struct Acceptor: Sendable {
         channel.closeFuture.assumeIsolated().whenComplete { _ in withExtendedLifetime(buffers) {} }
     }
 
-    /// Begins a connection whose channel is connected already.
-    typealias Begin = (inout Turn) -> Void
-
     private var hasTLS: Bool { self.tls.withLockedValue { $0 } != nil }
 
     /// Adds TLS, if configured, when it is its turn, and then the next stage.
     private func secure(
         on operations: ChannelPipeline.SynchronousOperations,
         _ position: ChannelPipeline.SynchronousOperations.Position,
-        _ loop: ServerLoop,
+        _ peer: ServerPeer,
         _ arrival: Arrival
-    ) throws -> Begin? {
+    ) throws -> ServerPeer.Begin? {
         guard let timeout = self.tls.withLockedValue({ $0?.handshakeTimeout }) else {
-            return try self.install(on: operations, position, loop, arrival)
+            return try self.install(on: operations, position, peer, arrival)
         }
         let wait = HandshakeWait(
-            loop,
-            self.core,
-            ClientAddress(arrival.address),
+            peer,
+            arrival.address,
             timeout: timeout,
             log: { self.logFailure($0, of: arrival) },
-            begin: { try self.secure($0, .after($1), loop, arrival, number: $2) }
+            begin: { try self.secure($0, .after($1), peer, arrival, number: $2) }
         )
         try operations.addHandler(wait, position: position)
         return nil
@@ -116,7 +113,7 @@ struct Acceptor: Sendable {
 
     private func logFailure(_ reason: String, of arrival: Arrival) {
         // Health checks that only connect cause it, too.
-        self.core.peerLog.write(
+        self.core.books.peerLog.write(
             .debug,
             "a TLS handshake has failed",
             [
@@ -124,7 +121,7 @@ struct Acceptor: Sendable {
                 "listener": "\(self.settings.endpoint)",
                 "reason": .string(reason),
             ],
-            by: self.core.logger
+            by: self.core.books.logger
         )
     }
 
@@ -132,19 +129,18 @@ struct Acceptor: Sendable {
     private func secure(
         _ operations: ChannelPipeline.SynchronousOperations,
         _ position: ChannelPipeline.SynchronousOperations.Position,
-        _ loop: ServerLoop,
+        _ peer: ServerPeer,
         _ arrival: Arrival,
         number: UInt64
     ) throws {
         guard let tls = self.tls.withLockedValue({ $0 }) else { throw ChannelError.operationUnsupported }
         let handlers = tls.handlers(
-            loop,
+            peer,
             number: number,
-            core: self.core,
-            address: ClientAddress(arrival.address),
+            address: arrival.address,
             log: { self.logFailure($0, of: arrival) }
         ) { context, handler in
-            try self.install(on: context.pipeline.syncOperations, .after(handler), loop, arrival)
+            try self.install(on: context.pipeline.syncOperations, .after(handler), peer, arrival)
         }
         try operations.addHandlers(handlers, position: position)
     }
@@ -153,43 +149,18 @@ struct Acceptor: Sendable {
     private func install(
         on operations: ChannelPipeline.SynchronousOperations,
         _ position: ChannelPipeline.SynchronousOperations.Position,
-        _ loop: ServerLoop,
+        _ peer: ServerPeer,
         _ arrival: Arrival
-    ) throws -> Begin? {
-        let (core, settings) = (self.core, self.settings)
-        func connection() -> ServerConnection {
-            ServerConnection(
-                loop: loop,
-                core: core,
-                listener: settings,
-                remoteAddress: arrival.address,
-                refusal: arrival.refusal
-            )
-        }
+    ) throws -> ServerPeer.Begin? {
         guard let webSocket = self.webSocket else {
-            let connection = connection()
-            try connection.add(to: operations, position: position)
-            return { connection.begin(in: &$0) }
+            try peer.add(FrameSession(peer, arrival).link, to: operations, position: position)
+            return { peer.begin(in: &$0) }
         }
-        let acceptance = WebSocketAcceptance(
-            webSocket,
-            loop,
-            core,
-            arrival,
-            listener: settings.endpoint,
-            connectionCost: settings.connectionCost,
-            connection
-        )
-        // As long as the client's address is unknown, the link does not exist.
-        guard webSocket.sharesPort, arrival.isAdmitted else {
-            try operations.addHandler(acceptance, position: position)
-            return nil
-        }
+        let acceptance = WebSocketAcceptance(webSocket, peer, arrival)
         try operations.addHandler(acceptance, position: position)
-        let shared = connection()
-        acceptance.linkIsThere(shared)
-        try shared.add(to: operations, position: .after(acceptance))
-        return { shared.begin(in: &$0) }
+        // As long as the client's address is unknown, the link does not exist.
+        guard webSocket.sharesPort, arrival.isAdmitted else { return nil }
+        return try acceptance.installFrames(on: operations)
     }
 
     /// - Returns: The go-away for a client beyond a limit; nil if it is served.
@@ -201,20 +172,20 @@ struct Acceptor: Sendable {
         _ address: ClientAddress?
     ) throws -> GoAway? {
         let reason: String
-        switch place.admit(address, now: self.core.time.now(), makingRoom: self.shortage.makeRoom) {
+        switch place.admit(address, now: self.core.books.time.now(), makingRoom: self.shortage.makeRoom) {
         case nil:
             return nil
         case .tooMany:
-            loop.counters.count(\.connectionsRefused)
+            loop.counters.count(.connectionsRefused)
             reason = "there are too many connections"
         case .tooManyFromOneAddress:
-            loop.counters.count(\.connectionsRefusedByAddress)
+            loop.counters.count(.connectionsRefusedByAddress)
             reason = "there are too many connections from your address"
         case .tooOftenFromOneAddress:
-            loop.counters.count(\.connectionsRefusedByRate)
+            loop.counters.count(.connectionsRefusedByRate)
             reason = "there are too many new connections from your address"
         }
-        let quota = self.core.quota
+        let quota = self.core.books.quota
         var maximum = quota.limits.maximumRefusals
         if self.hasTLS {
             // Sending a go-away costs a handshake, which must not delay clients that are served.
@@ -222,6 +193,6 @@ struct Acceptor: Sendable {
         }
         guard quota.beginRefusal(maximum: maximum) else { throw ChannelError.operationUnsupported }
         channel.closeFuture.whenComplete { _ in quota.refusalIsOver() }
-        return GoAway(reason: reason, retryAfter: ServerConnection.randomAbsence)
+        return GoAway(reason: reason, retryAfter: Farewell.randomAbsence)
     }
 }

@@ -51,7 +51,7 @@ final class DescriptorOutage: Sendable {
     private static let maximumAcceptsInTurn = 64
 
     private let descriptors: Descriptors
-    private let core: ServerCore
+    private let books: ServerBooks
     private let state = NIOLockedValueBox(State())
     private let isUnderWayNow = ManagedAtomic(false)
     /// The number of descriptors that were free when they were last counted, less those accepted since.
@@ -59,8 +59,8 @@ final class DescriptorOutage: Sendable {
     /// Called when one begins.
     private let begins: @Sendable () -> Void
 
-    init(core: ServerCore, _ descriptors: Descriptors, begins: @escaping @Sendable () -> Void) {
-        self.core = core
+    init(_ books: ServerBooks, _ descriptors: Descriptors, begins: @escaping @Sendable () -> Void) {
+        self.books = books
         self.descriptors = descriptors
         self.begins = begins
         self.state.withLockedValue { self.acquire(&$0) }
@@ -103,7 +103,7 @@ final class DescriptorOutage: Sendable {
             guard !state.isOver, !self.isUnderWay else { return false }
             self.isUnderWayNow.store(true, ordering: .relaxed)
             Self.give(&state.spares)
-            let now = self.core.time.now()
+            let now = self.books.time.now()
             state.isAnnounced = state.announced.map { now - $0 >= Self.quietTime } ?? true
             if state.isAnnounced { state.announced = now }
             return true
@@ -111,7 +111,7 @@ final class DescriptorOutage: Sendable {
         guard begins else { return }
         self.begins()
         guard self.state.withLockedValue({ $0.isAnnounced }) else { return }
-        self.core.peerLog.announce(
+        self.books.peerLog.announce(
             .error,
             "a connection cannot be accepted",
             [
@@ -120,7 +120,7 @@ final class DescriptorOutage: Sendable {
                 raise the limit of open files (ulimit -n, LimitNOFILE=), or lower ServerLimits.maximumConnections
                 """,
             ],
-            by: self.core.logger
+            by: self.books.logger
         )
     }
 
@@ -142,7 +142,7 @@ final class DescriptorOutage: Sendable {
             return state.isAnnounced
         }
         if isAnnounced {
-            self.core.peerLog.announce(.notice, "connections are accepted again", [:], by: self.core.logger)
+            self.books.peerLog.announce(.notice, "connections are accepted again", [:], by: self.books.logger)
         }
         return !self.isUnderWay
     }

@@ -36,4 +36,15 @@ enum KeepAlive {
         #endif
         return options.map { (NIOBSDSocket.Option(rawValue: $0.0), $0.1) }
     }
+
+    /// Makes the system find out soon whether a client that has closed its direction still waits for its answers: a
+    /// client that has closed both looks the same until data is sent to it.
+    static func probe(_ channel: any Channel) {
+        guard let options = channel.syncOptions else { return }
+        // They fail where it is no TCP connection.
+        try? options.setOption(.socketOption(.so_keepalive), value: 1)
+        for (option, value) in self.options(after: .seconds(5), every: .seconds(5), count: 3) {
+            try? options.setOption(.tcpOption(option), value: value)
+        }
+    }
 }

@@ -10,24 +10,6 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// The settings of a listener.
-    struct Settings: Sendable {
-        /// The first whose path is the request's, or that has none, answers.
-        var routes: [Route]
-        var sharesPort: Bool
-        var timeout: Duration
-    }
-
-    /// The WebSockets at one path.
-    struct Route: Sendable {
-        var rules: OpeningRules
-        var authenticate: (@Sendable (WebSocketListening.Request) async -> WebSocketListening.Admission)?
-        /// The settings of the compression of frames.
-        var compression: WebSocketCompression?
-        /// Speaks in messages; nil: frames.
-        var messages: WebSocketRoute?
-    }
-
     private enum State {
         /// No byte has arrived on a shared port.
         case undecided
@@ -41,87 +23,60 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     /// The time within which a client must read a rejection.
     private static let lingerTime = TimeAmount.seconds(5)
 
-    private let settings: Settings
-    private let loop: ServerLoop
-    private let core: ServerCore
+    private let settings: OpeningSettings
+    private var peer: ServerPeer
     private let arrival: Arrival
-    private let listener: Endpoint
-    /// The memory that a connection costs by itself, in bytes.
-    private let connectionCost: Int
-    private let makeConnection: () -> ServerConnection
-    /// On a shared port, where it already exists.
-    private var connection: ServerConnection?
+    /// On a shared port, where the client is taken for one that sends frames until it sends a request.
+    private var frames: FrameSession?
     private var state: State
     private var reader = OpeningRequestReader()
     /// Output of the link, until the WebSocket is open.
     private var held: [ByteBuffer] = []
-    private var timer: SocketLoop.TimerID?
     private var context: ChannelHandlerContext?
     private var authentication: Authentication?
 
-    init(
-        _ settings: Settings,
-        _ loop: ServerLoop,
-        _ core: ServerCore,
-        _ arrival: Arrival,
-        listener: Endpoint,
-        connectionCost: Int,
-        _ makeConnection: @escaping () -> ServerConnection
-    ) {
+    init(_ settings: OpeningSettings, _ peer: ServerPeer, _ arrival: Arrival) {
         self.settings = settings
-        self.loop = loop
-        self.core = core
+        self.peer = peer
         self.arrival = arrival
-        self.listener = listener
-        self.connectionCost = connectionCost
-        self.makeConnection = makeConnection
         self.state = settings.sharesPort ? .undecided : .request
     }
 
-    /// The connection has been made, on a shared port.
-    func linkIsThere(_ connection: ServerConnection) {
-        self.connection = connection
+    private var core: ServerCore { self.peer.core }
+    private var loop: ServerLoop { self.peer.loop }
+
+    /// Adds a link after this handler, on a shared port.
+    ///
+    /// - Returns: Begins it.
+    func installFrames(on operations: ChannelPipeline.SynchronousOperations) throws -> ServerPeer.Begin {
+        let (peer, frames) = (self.peer, FrameSession(self.peer, self.arrival))
+        self.frames = frames
+        try peer.add(frames.link, to: operations, position: .after(self))
+        return { peer.begin(in: &$0) }
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
         // A link after it has its own time limits.
         guard self.state == .request || !self.arrival.isAdmitted else { return }
-        guard self.loop.draining == nil else { return context.channel.close(promise: nil) }
-        self.loop.addHandshake(
-            on: context.channel,
-            self.connectionCost,
-            from: ClientAddress(self.arrival.address),
-            self.core
-        )
-        self.limit(TimeAmount(clamping: self.settings.timeout))
+        let time = TimeAmount(clamping: self.settings.timeout)
+        self.peer.enter(.opening, from: self.arrival.address, within: time) { self.timeIsOver() }
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
         self.context = nil
-        self.connection = nil
+        self.frames = nil
         self.state = .done
         self.authentication?.cancel()
-        self.removeTimer()
-        self.loop.removeHandshake(on: context.channel)
     }
 
-    private func limit(_ time: TimeAmount) {
-        self.removeTimer()
-        self.loop.socketLoop.enter { turn in
-            guard self.context != nil else { return }
-            self.timer = self.loop.socketLoop.setTimer(turn.now.advanced(clamping: time)) { _ in
-                self.timer = nil
-                guard let context = self.context else { return }
-                guard self.state == .undecided else { return context.close(promise: nil) }
-                // A client that is silent for so long does not use HTTP.
-                self.stepAside(context)
-            }
-        }
-    }
+    private func limit(_ time: TimeAmount) { self.peer.limit(to: time) { self.timeIsOver() } }
 
-    private func removeTimer() {
-        if let timer = self.timer.take() { self.loop.socketLoop.removeTimer(timer) }
+    private func timeIsOver() {
+        guard let context = self.context else { return }
+        guard self.state == .undecided else { return context.close(promise: nil) }
+        // A client that is silent for so long does not use HTTP.
+        self.stepAside(context)
     }
 
     // MARK: Received bytes
@@ -153,13 +108,11 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     /// The client carries its frames over no WebSocket.
     private func stepAside(_ context: ChannelHandlerContext, with data: NIOAny? = nil) {
         self.state = .done
-        self.removeTimer()
-        if self.connection == nil {
+        self.peer.leaveStage()
+        if self.frames == nil {
             do {
                 try self.arrival.admit()
-                let connection = self.makeConnection()
-                try connection.add(to: context.pipeline.syncOperations, position: .after(self))
-                self.loop.socketLoop.enter { connection.begin(in: &$0) }
+                self.loop.socketLoop.enter(try self.installFrames(on: context.pipeline.syncOperations))
             } catch {
                 return context.close(promise: nil)
             }
@@ -176,11 +129,11 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         do {
             let malformed = try self.arrival.identify(byForwardedFor: head.headers.values("X-Forwarded-For"))
             guard let malformed else { return true }
-            self.core.peerLog.write(
+            self.core.books.peerLog.write(
                 .warning,
                 "an X-Forwarded-For field is malformed",
                 ["remote": "\(proxy.map { "\($0)" } ?? "unknown")", "value": "\(malformed)"],
-                by: self.core.logger
+                by: self.core.books.logger
             )
             return true
         } catch {
@@ -215,7 +168,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         let rules = route.rules
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let eventLoop = context.eventLoop
-        self.authentication = self.core.authentications.begin(from: .init(self.arrival.address)) {
+        self.authentication = self.core.services.authentications.begin(from: .init(self.arrival.address)) {
             let permission = await authenticate(WebSocketListening.Request(head)).permission
             var rules = rules
             rules.permission = { _ in permission }
@@ -229,19 +182,19 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// Whether the client is not sent away whoever it is: then it is not authenticated either. Where the route carries
     /// frames, the connection sends it away by a go-away.
-    private func mayBeServed(by route: Route) -> Bool {
+    private func mayBeServed(by route: OpeningRoute) -> Bool {
         self.arrival.refusal == nil && (route.messages == nil || self.loop.draining == nil)
     }
 
     /// Too many authentications wait.
-    private func refuseAuthentication(_ route: Route, _ head: OpeningRequestHead) {
+    private func refuseAuthentication(_ route: OpeningRoute, _ head: OpeningRequestHead) {
         guard self.state == .authenticating else { return }
-        self.loop.counters.count(\.authenticationsRefused)
+        self.loop.counters.count(.authenticationsRefused)
         let rejection = Self.busy("Authentication is not available.", retryAfter: .random(in: 1...5))
         self.wasAuthenticated(.reject(rejection), route, head)
     }
 
-    private func wasAuthenticated(_ decision: OpeningDecision, _ route: Route, _ head: OpeningRequestHead) {
+    private func wasAuthenticated(_ decision: OpeningDecision, _ route: OpeningRoute, _ head: OpeningRequestHead) {
         guard self.state == .authenticating, let context = self.context else { return }
         // First: a link that receives the bytes which came early may suspend reading.
         self.setReading(true, context)
@@ -250,7 +203,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func carryOut(
         _ decision: OpeningDecision,
-        _ route: Route,
+        _ route: OpeningRoute,
         _ head: OpeningRequestHead,
         _ context: ChannelHandlerContext
     ) {
@@ -263,16 +216,12 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
                 guard self.mayBeServed(by: route) else {
                     return self.reject(Self.busy("The server takes no more connections.", retryAfter: 5), context)
                 }
-                var identity: String?
-                let client = ConnectingClient(self.arrival.address, context, listener: self.listener)
-                switch self.core.connections.admit?(client) {
-                case nil, .admit: break
-                case .admitAs(let name): identity = name
-                case .refuse(let reason, _):
-                    self.loop.counters.count(\.connectionsRefusedByAdmission)
-                    return self.reject(.application(status: 403, headers: HTTPFields([]), text: reason), context)
+                self.peer.arrived(from: self.arrival.address, refusal: nil)
+                let decision = self.peer.decide(context)
+                if case .refuse(let notice) = decision {
+                    return self.reject(.application(status: 403, headers: HTTPFields([]), text: notice.reason), context)
                 }
-                try self.carry(messages, agreement, head, response, identity: identity, context)
+                try self.carry(messages, agreement, head, response, decision, context)
             case .reject(let rejection):
                 self.reject(rejection, context)
             }
@@ -313,15 +262,13 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             time: self.loop.time
         )
         try operations.addHandler(carriage, position: .after(self))
-        if let connection = self.connection {
-            connection.carriage = carriage
-            connection.greeting.isCompressed = deflate != nil
+        let frames = self.frames ?? FrameSession(self.peer, self.arrival)
+        frames.use(carriage, isCompressed: deflate != nil)
+        if self.frames == nil {
+            try self.peer.add(frames.link, to: operations, position: .after(carriage))
+            self.loop.socketLoop.enter { self.peer.begin(in: &$0) }
         } else {
-            let connection = self.makeConnection()
-            connection.carriage = carriage
-            connection.greeting.isCompressed = deflate != nil
-            try connection.add(to: operations, position: .after(carriage))
-            self.loop.socketLoop.enter { connection.begin(in: &$0) }
+            self.peer.leaveStage()
         }
         carriage.send(self.held)
         self.end(context)
@@ -332,21 +279,19 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ agreement: OpeningAgreement,
         _ head: OpeningRequestHead,
         _ response: ByteBuffer,
-        identity: String?,
+        _ decision: ServerPeer.Decision,
         _ context: ChannelHandlerContext
     ) throws {
         self.open(response, context)
         let operations = context.pipeline.syncOperations
-        if let connection = self.connection {
-            // It has sent nothing, and is replaced now.
-            connection.leavePipeline(operations)
+        if let frames = self.frames {
+            // It has sent nothing, and another peer begins on its channel.
+            self.peer.leave(frames.link, operations)
+            self.peer = ServerPeer(on: context.channel, self.loop, core: self.core, listener: self.peer.listener)
+            self.peer.arrived(from: self.arrival.address, refusal: nil)
         }
-        let session = MessageSession(route, agreement.deflate, self.loop, self.core, cost: self.connectionCost)
-        try operations.addHandler(session.link, position: .after(self))
-        let address = self.arrival.address
-        self.loop.socketLoop.enter {
-            session.begin(head, subprotocol: agreement.subprotocol, address, identity: identity, in: &$0)
-        }
+        try WebSocketSession(self.peer, route, opening: head, agreement)
+            .begin(operations, after: self, decision)
         self.end(context)
     }
 
@@ -372,7 +317,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// Whether it precedes a link that handles everything.
     private var isTransparent: Bool {
-        self.state == .done || (self.state == .undecided && self.connection != nil)
+        self.state == .done || (self.state == .undecided && self.frames != nil)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {

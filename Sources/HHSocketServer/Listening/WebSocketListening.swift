@@ -69,8 +69,8 @@ public struct WebSocketListening: Sendable {
     /// - Parameter routes: The routes for messages.
     func settings(
         for format: WireFormat,
-        _ routes: [WebSocketAcceptance.Route] = []
-    ) throws(SocketError) -> WebSocketAcceptance.Settings {
+        _ routes: [OpeningRoute] = []
+    ) throws(SocketError) -> OpeningSettings {
         var routes = routes
         if let path = self.path { routes.insert(try self.route(of: format, path), at: 0) }
         guard !self.sharesPort || !format.mayBeginWithLetter else {
@@ -82,11 +82,11 @@ public struct WebSocketListening: Sendable {
                     """
             )
         }
-        return WebSocketAcceptance.Settings(routes: routes, sharesPort: self.sharesPort, timeout: self.timeout)
+        return OpeningSettings(routes: routes, sharesPort: self.sharesPort, timeout: self.timeout)
     }
 
     /// The route of frames.
-    private func route(of format: WireFormat, _ path: String) throws(SocketError) -> WebSocketAcceptance.Route {
+    private func route(of format: WireFormat, _ path: String) throws(SocketError) -> OpeningRoute {
         guard let subprotocol = self.subprotocol ?? format.subprotocol else {
             throw SocketError(
                 .invalidArgument,
@@ -104,7 +104,7 @@ public struct WebSocketListening: Sendable {
                 deflate: self.compression?.policy
             )
             rules.origins = self.origins.rule
-            return WebSocketAcceptance.Route(
+            return OpeningRoute(
                 rules: rules,
                 authenticate: self.authenticate,
                 compression: self.compression

@@ -10,7 +10,7 @@ final class MonitoringHandler: ChannelInboundHandler {
     private let answers: MonitoringAnswers
     /// Nil once it is being answered. What follows it is ignored.
     private var head: HTTPRequestHead?
-    private(set) var isAnswered = false
+    private var hasAnswered = false
     private let channel: any Channel
     private let connections: MonitoringConnections
     private var timeout: Scheduled<Void>?
@@ -20,6 +20,9 @@ final class MonitoringHandler: ChannelInboundHandler {
         self.channel = channel
         self.connections = connections
     }
+
+    /// Whether the request has come.
+    var isAnswered: Bool { self.hasAnswered }
 
     func close() { self.channel.close(promise: nil) }
 
@@ -37,20 +40,20 @@ final class MonitoringHandler: ChannelInboundHandler {
 
     /// A client that has sent its request waits for the answer.
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case .inputClosed? = event as? ChannelEvent, !self.isAnswered { context.close(promise: nil) }
+        if case .inputClosed? = event as? ChannelEvent, !self.hasAnswered { context.close(promise: nil) }
         context.fireUserInboundEventTriggered(event)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch self.unwrapInboundIn(data) {
         case .head(let head):
-            if !self.isAnswered { self.head = head }
+            if !self.hasAnswered { self.head = head }
         case .body:
             break
         case .end:
             guard let head = self.head else { return }
             self.head = nil
-            self.isAnswered = true
+            self.hasAnswered = true
             Self.respond(to: head, self.answers, on: context.channel)
         }
     }

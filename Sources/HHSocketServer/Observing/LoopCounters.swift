@@ -19,8 +19,8 @@ final class LoopCounters: Sendable {
     var statistics: ServerStatistics { self.state.withLockedValue { $0.statistics } }
     var connectionCount: Int { self.state.withLockedValue { $0.connections } }
 
-    func count(_ number: WritableKeyPath<ServerStatistics, Int>, by increment: Int = 1) {
-        self.state.withLockedValue { $0.statistics[keyPath: number] += increment }
+    func count(_ counter: ServerCounter, by increment: Int = 1) {
+        self.state.withLockedValue { $0.statistics[counter] += increment }
     }
 
     /// Calls `submit`, inside the lock, if there is a connection and no sweep is in progress.
@@ -38,9 +38,9 @@ final class LoopCounters: Sendable {
 
     // MARK: On the event loop
 
-    /// Takes the counts of a connection, before it flushes: a client that has its answer may read the statistics next.
-    func take(_ statistics: inout ServerStatistics) {
-        self.state.withLockedValue { statistics.move(to: &$0.statistics) }
+    /// Takes the counts of the sessions, before one flushes: a client that has its answer may read the statistics next.
+    func take(_ counts: SessionCounts) {
+        self.state.withLockedValue { counts.move(to: &$0.statistics) }
     }
 
     func connectionBegan() {

@@ -15,7 +15,7 @@ final class ServerMetrics: Sendable {
 
     private let core: ServerCore
     private let loops: [ServerLoop]
-    private let counters: [(path: any WritableKeyPath<ServerStatistics, Int> & Sendable, counter: Counter)]
+    private let counters: [(number: ServerCounter, counter: Counter)]
     private let connections: Gauge
     private let connectionsByLoop: [Gauge]
     private let waitingHandshakes: Gauge
@@ -33,8 +33,8 @@ final class ServerMetrics: Sendable {
         guard !(factory is NOOPMetricsHandler) else { return nil }
         self.core = core
         self.loops = loops
-        self.counters = ServerStatistics.all.map {
-            ($0.path, Counter(label: "hhsocket.server.\($0.name)", factory: factory))
+        self.counters = ServerCounter.allCases.map {
+            ($0, Counter(label: "hhsocket.server.\($0.name)", factory: factory))
         }
         self.connections = Gauge(label: "hhsocket.server.connections", factory: factory)
         self.connectionsByLoop = loops.indices.map {
@@ -47,7 +47,7 @@ final class ServerMetrics: Sendable {
         self.principals = Gauge(label: "hhsocket.server.principals", factory: factory)
         self.keptAnswers = Gauge(label: "hhsocket.server.idempotent_answers", factory: factory)
         self.keptAnswerBytes = Gauge(label: "hhsocket.server.idempotent_answer_bytes", factory: factory)
-        let limiters = core.routes.sorted { $0.key < $1.key }.compactMap { type, route in
+        let limiters = core.rules.routes.sorted { $0.key < $1.key }.compactMap { type, route in
             route.rules.limiter.map { (type, $0) }
         }
         // Only for the number of types with their own figures.
@@ -78,18 +78,18 @@ final class ServerMetrics: Sendable {
             return (before, state.written)
         }
         // Outside the lock: these are the application's objects.
-        for (path, counter) in self.counters {
-            let change = now[keyPath: path] - before[keyPath: path]
+        for (number, counter) in self.counters {
+            let change = now[number] - before[number]
             if change > 0 { counter.increment(by: change) }
         }
         self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
         for (gauge, loop) in zip(self.connectionsByLoop, self.loops) { gauge.record(loop.counters.connectionCount) }
         self.waitingHandshakes.record(self.loops.reduce(0) { $0 + $1.handshakes.waitingCount })
-        self.inFlight.record(self.core.ledger.requestsInFlight)
-        self.bufferedBytes.record(self.core.ledger.bytes - self.core.ledger.connectionBytes)
-        self.heldBytes.record(self.core.ledger.bytes)
-        self.principals.record(self.core.ledger.principals.count)
-        let kept = self.core.idempotentAnswers.kept
+        self.inFlight.record(self.core.books.ledger.requestsInFlight)
+        self.bufferedBytes.record(self.core.books.ledger.bytes - self.core.books.ledger.connectionBytes)
+        self.heldBytes.record(self.core.books.ledger.bytes)
+        self.principals.record(self.core.books.ledger.principals.count)
+        let kept = self.core.services.idempotentAnswers.kept
         self.keptAnswers.record(kept.count)
         self.keptAnswerBytes.record(kept.bytes)
         for (limiter, gauge) in self.concurrencyLimits { gauge.record(limiter.limit) }

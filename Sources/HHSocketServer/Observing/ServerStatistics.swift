@@ -55,7 +55,7 @@ public struct ServerStatistics: Hashable, Sendable {
     /// (``ServerLimits/maximumInFlightPerIdentity``).
     public var overloadsOfIdentity = 0
     /// Overloads because the maximum number of streams was open on the connection
-    /// (``SocketServer/Configuration/streams``).
+    /// (``ServerConfiguration/streams``).
     public var overloadsOfStreams = 0
     /// Requests answered 408 because their deadline had passed before they were begun, or passed while their handler
     /// ran.
@@ -126,81 +126,30 @@ public struct ServerStatistics: Hashable, Sendable {
 
     public init() {}
 
-    /// Each number, with the name of its metric.
-    static let all: [(path: any WritableKeyPath<ServerStatistics, Int> & Sendable, name: String)] = [
-        (\.connectionsAccepted, "connections_accepted"),
-        (\.connectionsRefused, "connections_refused"),
-        (\.connectionsRefusedByAddress, "connections_refused_by_address"),
-        (\.connectionsRefusedByRate, "connections_refused_by_rate"),
-        (\.silentEvictions, "silent_evictions"),
-        (\.connectionsRefusedByAdmission, "connections_refused_by_admission"),
-        (\.acceptFailures, "accept_failures"),
-        (\.proxyHeaderFailures, "proxy_header_failures"),
-        (\.tlsFailures, "tls_failures"),
-        (\.clientCertificatesRevoked, "client_certificates_revoked"),
-        (\.requests, "requests"),
-        (\.unknownTypes, "unknown_types"),
-        (\.badChecksums, "bad_checksums"),
-        (\.illegalRequests, "illegal_requests"),
-        (\.refusedByAdmission, "refused_by_admission"),
-        (\.protocolErrors, "protocol_errors"),
-        (\.overloads, "overloads"),
-        (\.overloadsOfMemory, "overloads_of_memory"),
-        (\.overloadsOfRate, "overloads_of_rate"),
-        (\.overloadsOfConcurrency, "overloads_of_concurrency"),
-        (\.overloadsOfType, "overloads_of_type"),
-        (\.overloadsOfIdentity, "overloads_of_identity"),
-        (\.overloadsOfStreams, "overloads_of_streams"),
-        (\.deadlinesExceeded, "deadlines_exceeded"),
-        (\.handlerTimeouts, "handler_timeouts"),
-        (\.handlerErrors, "handler_errors"),
-        (\.refusedWhileDraining, "refused_while_draining"),
-        (\.streamsOpened, "streams_opened"),
-        (\.idleStreams, "idle_streams"),
-        (\.cancelledRequests, "cancelled_requests"),
-        (\.ignoredControlFrames, "ignored_control_frames"),
-        (\.heartbeatsAnswered, "heartbeats_answered"),
-        (\.pingsSent, "pings_sent"),
-        (\.deadPeers, "dead_peers"),
-        (\.idleEvictions, "idle_evictions"),
-        (\.firstFrameTimeouts, "first_frame_timeouts"),
-        (\.strangerTimeouts, "stranger_timeouts"),
-        (\.frameFloods, "frame_floods"),
-        (\.readStalls, "read_stalls"),
-        (\.writeStalls, "write_stalls"),
-        (\.memoryEvictions, "memory_evictions"),
-        (\.slowClientsClosed, "slow_clients_closed"),
-        (\.cancelFloods, "cancel_floods"),
-        (\.sessionsDismissed, "sessions_dismissed"),
-        (\.hellos, "hellos"),
-        (\.authenticationsRefused, "authentications_refused"),
-        (\.idempotentRepeats, "idempotent_repeats"),
-        (\.idempotentAnswersForgotten, "idempotent_answers_forgotten"),
-        (\.idempotentAnswersTooLarge, "idempotent_answers_too_large"),
-        (\.goAwaysSent, "go_aways_sent"),
-        (\.errorsNotSent, "errors_not_sent"),
-        (\.pushesSent, "pushes_sent"),
-        (\.pushesDropped, "pushes_dropped"),
-    ]
-
-    static func += (sum: inout Self, other: Self) {
-        var other = other
-        other.move(to: &sum)
-    }
-
-    /// Adds these counts to `sum`, and sets them to zero.
-    ///
-    /// It copies nothing, and wraps: 64 bits do not overflow in the lifetime of a server, and additions that cannot
-    /// fail are vectorised.
-    mutating func move(to sum: inout Self) {
-        // Nothing but counters is stored here; a test holds it to that.
-        withUnsafeMutableBytes(of: &self) { own in
-            withUnsafeMutableBytes(of: &sum) { total in
-                let counts = own.bindMemory(to: Int.self)
-                let sums = total.bindMemory(to: Int.self)
-                for index in counts.indices { sums[index] &+= counts[index] }
+    /// The number of a counter.
+    subscript(_ counter: ServerCounter) -> Int {
+        get {
+            // Nothing but the counters is stored here, in their order; a test holds it to that.
+            withUnsafeBytes(of: self) {
+                $0.load(fromByteOffset: counter.rawValue * MemoryLayout<Int>.stride, as: Int.self)
             }
         }
-        self = Self()
+        set {
+            withUnsafeMutableBytes(of: &self) { $0.bindMemory(to: Int.self)[counter.rawValue] = newValue }
+        }
+    }
+
+    static func += (sum: inout Self, other: Self) {
+        withUnsafeBytes(of: other) { sum.add($0.bindMemory(to: Int.self)) }
+    }
+
+    /// Adds counts in the order of ``ServerCounter``.
+    ///
+    /// It wraps: 64 bits do not overflow in the lifetime of a server, and additions that cannot fail are vectorised.
+    mutating func add(_ counts: UnsafeBufferPointer<Int>) {
+        withUnsafeMutableBytes(of: &self) { own in
+            let sums = own.bindMemory(to: Int.self)
+            for index in sums.indices { sums[index] &+= counts[index] }
+        }
     }
 }

@@ -157,7 +157,7 @@ public struct Router: Sendable {
 
     /// Answers requests of `type` on a thread that may block, for example in a library that waits for a database.
     ///
-    /// There are ``SocketServer/Configuration/blockingThreads`` such threads. Further requests wait, bounded by
+    /// There are ``ServerConfiguration/blockingThreads`` such threads. Further requests wait, bounded by
     /// ``ServerLimits/maximumInFlightPerConnection`` and ``ServerLimits/maximumInFlight``. Connections take turns:
     /// requests of one connection run in order, and however many of them wait, a request of another connection waits
     /// for at most one of them. Blocking work cannot be cancelled: a request that is cancelled while it waits for a

@@ -79,15 +79,17 @@ public struct ReceivedHello: Sendable {
 }
 
 extension ConnectingClient {
-    /// Creates a description of the client of a channel that is connected, after the TLS handshake if there is one. -
-    /// Parameter address: The client's address; nil if it is unknown.
+    /// Creates a description of the client of a channel that is connected, after the TLS handshake if there is one.
+    ///
+    /// - Parameter address: The client's address; nil if it is unknown.
     init(_ address: SocketAddress?, _ context: ChannelHandlerContext, listener: Endpoint?) {
+        self.init(address: address, listener: listener, certificate: Self.certificate(context))
+    }
+
+    /// Returns the certificate of the client of a channel, in DER; nil if it has none.
+    static func certificate(_ context: ChannelHandlerContext) -> [UInt8]? {
         let handler = try? context.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self)
-        self.init(
-            address: address,
-            listener: listener,
-            certificate: handler?.peerCertificate.flatMap { try? $0.toDERBytes() }
-        )
+        return handler?.peerCertificate.flatMap { try? $0.toDERBytes() }
     }
 }
 

@@ -32,6 +32,46 @@ struct HandlerRun: Sendable {
     /// The stream that the request has opened.
     let exchange: StreamExchange?
 
+    /// - Parameters:
+    ///   - handling: The handler of the route.
+    ///   - answer: An empty answer.
+    ///   - cost: The number of bytes that are charged for the request.
+    init(
+        _ handling: Router.Route.Handling,
+        for request: ServerRequest,
+        _ arrival: ReceivedRequest,
+        of session: ServerSession,
+        answer: Frame,
+        number: UInt64,
+        cost: Int,
+        agreement: Agreement?,
+        peer: ServerPeer,
+        place: RequestPlace,
+        exchange: StreamExchange?
+    ) {
+        switch handling {
+        case .asynchronous(let handler, let executor), .stream(let handler, let executor, _):
+            (self.handler, self.executor) = (handler, executor)
+        case .synchronous(let handler, _):
+            (self.handler, self.executor) = ({ try handler($0, $1) }, .connection)
+        }
+        self.request = request
+        self.requestCost = cost
+        self.isCompressed = arrival.isCompressed
+        self.hasHandler = arrival.hasHandler
+        var context = ServerContext(session: session, extras: arrival.extras)
+        if let exchange { context[ServedStream.self] = exchange }
+        self.context = context
+        self.emptyAnswer = answer
+        self.number = number
+        self.agreement = agreement
+        self.load = peer.account
+        self.core = peer.core
+        self.counters = peer.loop.counters
+        self.place = place
+        self.exchange = exchange
+    }
+
     /// Runs the handler and returns the answer to be sent. Called in its own task, which is cancelled when the answer
     /// is no longer needed.
     func run() async -> CompletionQueue.Completion {
@@ -56,7 +96,7 @@ struct HandlerRun: Sendable {
         if isStatusOnly, kept.body.readableBytes > 0 { self.logDroppedBody(kept) }
         answer.payload = isStatusOnly ? ByteBuffer() : kept.body
         // Compressed here, because it is slow.
-        if answer.payload.readableBytes > ServerConnection.largestBodyCompressedOnLoop,
+        if answer.payload.readableBytes > AnswerSeal.largestBodyCompressedOnLoop,
             self.agreement?.has(.compression) == true
         {
             answer = await self.executor.elsewhere { [answer] in self.sealed(answer, kept.metadata) }
@@ -79,7 +119,7 @@ struct HandlerRun: Sendable {
 
     private func sealed(_ answer: Frame, _ metadata: [String: String]) -> Frame {
         var answer = answer
-        ServerConnection.seal(&answer, metadata, self.agreement, self.core.hello.compression)
+        AnswerSeal.seal(&answer, metadata: metadata, by: self.agreement, self.core.rules.hello.compression)
         return answer
     }
 
@@ -103,7 +143,7 @@ struct HandlerRun: Sendable {
 
     /// The request as its handler gets it, if it should.
     private func readableRequest() async throws(Refusal) -> ServerRequest {
-        if let deadline = self.context.deadline, deadline <= self.core.time.now() {
+        if let deadline = self.context.deadline, deadline <= self.core.books.time.now() {
             throw Refusal(status: .deadlineExceeded, kind: .late)
         }
         guard self.isCompressed else { return self.request }
@@ -111,7 +151,7 @@ struct HandlerRun: Sendable {
     }
 
     private func decompressedRequest() async throws(Refusal) -> ServerRequest {
-        let limit = min(self.core.limits.maximumPayloadLength, self.place.rules.maximumBodyLength ?? .max)
+        let limit = min(self.core.rules.limits.maximumPayloadLength, self.place.rules.maximumBodyLength ?? .max)
         var request = self.request
         do throws(ChargedInflation.Failure) {
             request.body = try await ChargedInflation.inflate(request.body, limit: limit, chargedTo: self.load)
@@ -142,15 +182,15 @@ struct HandlerRun: Sendable {
             return await self.handle(request, &kind, &hasReturned)
         }
         let identity = self.context.session.identity
-        let outcome = await self.core.idempotentAnswers.answer(
+        let outcome = await self.core.services.idempotentAnswers.answer(
             IdempotencyKey(identity: identity, key: key),
             RequestFingerprint(type: request.type, body: request.body),
             of: self.owner(identity),
             { await self.handle(request, &kind, &hasReturned) },
             isKept: { $0.status.isKept && (hasReturned || !Task.isCancelled) }
         )
-        if outcome.isTooLarge { self.counters.count(\.idempotentAnswersTooLarge) }
-        if outcome.forgotten > 0 { self.counters.count(\.idempotentAnswersForgotten, by: outcome.forgotten) }
+        if outcome.isTooLarge { self.counters.count(.idempotentAnswersTooLarge) }
+        if outcome.forgotten > 0 { self.counters.count(.idempotentAnswersForgotten, by: outcome.forgotten) }
         switch outcome.source {
         case .handler: isRun = true
         case .repeat: kind = .repeated
@@ -176,7 +216,7 @@ struct HandlerRun: Sendable {
         do {
             body = try await self.handler(request, self.context)
             hasReturned = true
-            if !self.core.takes(answerOf: body.readableBytes, type: request.type, self.context.session) {
+            if !self.core.rules.takes(answerOf: body.readableBytes, type: request.type, self.context.session) {
                 (status, body, kind) = (.illegalLength, ByteBuffer(), .failed)
             }
         } catch let error as StatusError {
@@ -188,14 +228,14 @@ struct HandlerRun: Sendable {
             // first.
             if !Task.isCancelled, !(error is CancellationError && self.exchange?.isOver == true) {
                 kind = .failed
-                Self.log(error, request, self.context, self.core)
+                Self.log(error, request, self.context)
             }
         }
         return KeptAnswer(status: status, body: body, metadata: self.context.answerMetadata)
     }
 
     private func logDroppedBody(_ answer: KeptAnswer) {
-        self.core.peerLog.write(
+        self.core.books.peerLog.write(
             .warning,
             "the body of a stream's end was dropped",
             ["type": "\(self.request.type)", "status": "\(answer.status)", "bytes": "\(answer.body.readableBytes)"],
@@ -203,8 +243,8 @@ struct HandlerRun: Sendable {
         )
     }
 
-    static func log(_ error: any Error, _ request: ServerRequest, _ context: ServerContext, _ core: ServerCore) {
-        core.peerLog.write(
+    static func log(_ error: any Error, _ request: ServerRequest, _ context: ServerContext) {
+        context.session.peerLog.write(
             .error,
             "a handler failed",
             ["type": "\(request.type)", "serial": "\(request.serial)", "error": "\(error)"],

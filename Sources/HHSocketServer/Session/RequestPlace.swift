@@ -13,12 +13,12 @@ struct RequestPlace: Sendable {
 
     /// - Throws: The first limit that is reached; then it counts nowhere.
     init(
-        _ core: ServerCore,
+        _ limits: ServerLimits,
         _ account: LedgerAccount,
         _ rules: RouteRules,
         _ session: ServerSession
     ) throws(Refusal) {
-        let identity = core.limits.maximumInFlightPerIdentity == nil ? nil : session.identityLoad
+        let identity = limits.maximumInFlightPerIdentity == nil ? nil : session.identityLoad
         guard account.startRequest() else { throw .inFlight }
         guard rules.inFlight?.start() ?? true else {
             account.finishedRequest()

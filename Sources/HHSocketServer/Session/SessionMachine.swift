@@ -114,19 +114,29 @@ struct SessionMachine<Work> {
     private(set) var awaitsClientClose = false
     private(set) var inputIsClosed = false
     private(set) var isClosed = false
-    /// The counts since they were last taken.
-    var statistics = ServerStatistics()
+    private let counts: SessionCounts
     /// The number of frames since it was last taken that request nothing or cannot be answered usefully.
     private(set) var unproductiveFrames = 0
 
-    /// - Parameter numbersAll: Whether requests that are answered without a run have a number too.
-    init(maximumInFlight: Int, format: WireFormat = .standard, numbersAll: Bool = false) {
+    /// - Parameters:
+    ///   - numbersAll: Whether requests that are answered without a run have a number too.
+    ///   - counts: The counts of the event loop.
+    init(
+        maximumInFlight: Int,
+        format: WireFormat = .standard,
+        numbersAll: Bool = false,
+        counts: SessionCounts = SessionCounts()
+    ) {
+        self.counts = counts
         self.maximumInFlight = maximumInFlight
         self.numbersAll = numbersAll
         self.format = format
         self.requestSerials = format.layout.requestSerials
         self.heartbeat = format.layout.heartbeat
     }
+
+    /// The counts since they were last taken.
+    var statistics: ServerStatistics { self.counts.statistics }
 
     /// Whether the maximum number of requests is in flight.
     var isAtLimit: Bool { self.slots.count >= self.maximumInFlight }
@@ -149,23 +159,23 @@ struct SessionMachine<Work> {
         }
         let number = self.nextNumber()
         guard !isCorrupt else {
-            self.statistics.badChecksums += 1
+            self.counts.count(.badChecksums)
             self.unproductiveFrames += 1
             return .answer(.lostPacket, number)
         }
-        self.statistics.requests += 1
+        self.counts.count(.requests)
         guard self.requestSerials.contains(serial), self.slots.isEmpty || self.slots[serial] == nil else {
-            self.statistics.illegalRequests += 1
+            self.counts.count(.illegalRequests)
             self.unproductiveFrames += 1
             return .answer(.illegalFormat, number)
         }
         guard !self.isDraining else {
-            self.statistics.refusedWhileDraining += 1
+            self.counts.count(.refusedWhileDraining)
             return .answer(.draining, number)
         }
         switch handling {
         case .none:
-            self.statistics.unknownTypes += 1
+            self.counts.count(.unknownTypes)
             self.unproductiveFrames += 1
             return .answer(.undefinedType, number)
         case .synchronous:
@@ -202,31 +212,31 @@ struct SessionMachine<Work> {
     private mutating func status(of refusal: Refusal) -> Status {
         switch refusal {
         case .deadline:
-            self.statistics.deadlinesExceeded += 1
+            self.counts.count(.deadlinesExceeded)
             return .deadlineExceeded
         case .noHello, .noStreams, .opening:
-            self.statistics.illegalRequests += 1
+            self.counts.count(.illegalRequests)
             self.unproductiveFrames += 1
             return .illegalFormat
         case .compression:
-            self.statistics.illegalRequests += 1
+            self.counts.count(.illegalRequests)
             self.unproductiveFrames += 1
             return .noPermission
         case .admission(let status):
-            self.statistics.refusedByAdmission += 1
+            self.counts.count(.refusedByAdmission)
             return status
         case .bodyLength:
-            self.statistics.illegalRequests += 1
+            self.counts.count(.illegalRequests)
             return .illegalLength
         case .inFlight: break
-        case .type: self.statistics.overloadsOfType += 1
-        case .identity: self.statistics.overloadsOfIdentity += 1
-        case .bytes: self.statistics.overloadsOfMemory += 1
-        case .rate: self.statistics.overloadsOfRate += 1
-        case .concurrency: self.statistics.overloadsOfConcurrency += 1
-        case .streams: self.statistics.overloadsOfStreams += 1
+        case .type: self.counts.count(.overloadsOfType)
+        case .identity: self.counts.count(.overloadsOfIdentity)
+        case .bytes: self.counts.count(.overloadsOfMemory)
+        case .rate: self.counts.count(.overloadsOfRate)
+        case .concurrency: self.counts.count(.overloadsOfConcurrency)
+        case .streams: self.counts.count(.overloadsOfStreams)
         }
-        self.statistics.overloads += 1
+        self.counts.count(.overloads)
         return .overloaded
     }
 
@@ -234,8 +244,8 @@ struct SessionMachine<Work> {
     ///
     /// - Returns: Its number where answers are kept in order.
     mutating func receivedIllegal() -> RunID? {
-        self.statistics.requests += 1
-        self.statistics.illegalRequests += 1
+        self.counts.count(.requests)
+        self.counts.count(.illegalRequests)
         self.unproductiveFrames += 1
         return self.nextNumber()
     }
@@ -247,7 +257,7 @@ struct SessionMachine<Work> {
         guard let slot = self.slots[serial], slot.run == run else { return nil }
         self.slots[serial] = nil
         self.stopped += 1
-        if isOurs { self.statistics.handlerTimeouts += 1 } else { self.statistics.deadlinesExceeded += 1 }
+        if isOurs { self.counts.count(.handlerTimeouts) } else { self.counts.count(.deadlinesExceeded) }
         return Expired(work: slot.work)
     }
 
@@ -271,7 +281,7 @@ struct SessionMachine<Work> {
 
     /// Records valid requests that are answered immediately.
     mutating func receivedOnFastPath(_ count: Int = 1) {
-        self.statistics.requests += count
+        self.counts.count(.requests, by: count)
     }
 
     /// Counts an unproductive frame that is not counted as such here.
@@ -286,7 +296,7 @@ struct SessionMachine<Work> {
     }
 
     private mutating func receivedCorruptControl(type: UInt32, serial: UInt32) -> Reception {
-        self.statistics.badChecksums += 1
+        self.counts.count(.badChecksums)
         self.unproductiveFrames += 1
         // Control frames other than a heartbeat are never answered; nor is a frame that looks like an answer to our
         // ping.
@@ -302,7 +312,7 @@ struct SessionMachine<Work> {
     ///   that is not in flight.
     mutating func receivedMalformed(type: UInt32?, serial: UInt32?) -> Bool {
         guard !self.isClosed else { return false }
-        self.statistics.illegalRequests += 1
+        self.counts.count(.illegalRequests)
         self.unproductiveFrames += 1
         guard let type, let serial, self.format.isCallType(type), self.requestSerials.contains(serial) else {
             return false
@@ -323,21 +333,21 @@ struct SessionMachine<Work> {
             self.unproductiveFrames += 1
             // Where only the server pings, an answer would be answered in turn, without end.
             guard self.heartbeat?.pingedBy != .server else { return .ignore }
-            self.statistics.heartbeatsAnswered += 1
+            self.counts.count(.heartbeatsAnswered)
             return .answer(.ok, nil)
         }
         switch type {
         case self.format.layout.cancel?.type:
             guard let slot = self.slots.removeValue(forKey: serial) else {
-                self.statistics.ignoredControlFrames += 1
+                self.counts.count(.ignoredControlFrames)
                 self.unproductiveFrames += 1
                 return .ignore
             }
             self.stopped += 1
-            self.statistics.cancelledRequests += 1
+            self.counts.count(.cancelledRequests)
             return .stop(slot.work, slot.run)
         default:
-            self.statistics.ignoredControlFrames += 1
+            self.counts.count(.ignoredControlFrames)
             self.unproductiveFrames += 1
             return .ignore
         }
@@ -349,7 +359,7 @@ struct SessionMachine<Work> {
 
     /// Records that the bytes can no longer be split into frames.
     mutating func lostFraming() {
-        self.statistics.protocolErrors += 1
+        self.counts.count(.protocolErrors)
     }
 
     /// The client will send nothing more, but may still read.
@@ -382,7 +392,7 @@ struct SessionMachine<Work> {
     /// Records that a ping is about to be sent, with the format's serial for a server's ping.
     mutating func pinged() {
         self.outstandingPings += 1
-        self.statistics.pingsSent += 1
+        self.counts.count(.pingsSent)
     }
 
     /// Refuses requests from now on; those in flight are finished.

@@ -80,10 +80,9 @@ final class SessionRegistry: Sendable {
         if client.load?.hasRequests != true { clients[identity] = nil }
     }
 
-    /// Returns the connections that carry frames, in the order in which they were added.
-    func sessions(of identity: String) -> [ServerSession] {
+    /// Returns the connections of an identity, in the order in which they were made.
+    func connections(of identity: String) -> [any IdentifiedConnection] {
         self.shard(of: identity).withLockedValue { Array(($0[identity]?.sessions ?? [:]).values) }
-            .compactMap { $0 as? ServerSession }
             .sorted { $0.id < $1.id }
     }
 }

@@ -25,7 +25,7 @@ extension Router {
     /// and traces see a stream as one call that lasts as long as its handler runs. There is no deadline unless the
     /// client, or a timeout here or of the server, sets one.
     ///
-    /// A client has streams if its hello asks for them and ``SocketServer/Configuration/streams`` allows them;
+    /// A client has streams if its hello asks for them and ``ServerConfiguration/streams`` allows them;
     /// otherwise the request is answered ``/HHSocket/Status/illegalFormat`` (303). Repeats are not recognised: an
     /// idempotency key on a stream is answered 303, too.
     ///

@@ -14,7 +14,7 @@ public import NIOCore
 /// ```
 ///
 /// A slow handler slows down its client, and a slow client its handler: the windows of hello
-/// (``SocketServer/Configuration/streams``) bound the items that wait between them. A handle: copies refer to the same
+/// (``ServerConfiguration/streams``) bound the items that wait between them. A handle: copies refer to the same
 /// stream. Once its handler has returned, it neither receives nor sends.
 public struct ServerStream: Sendable {
     /// The opening: its type, its serial, and where the client sends one message that message.

@@ -8,7 +8,7 @@ import NIOCore
 /// to be sent.
 ///
 /// The handler takes and sends on any thread. The connection is notified once for everything that happens until it
-/// calls ``ServerConnection/visit(_:in:)``.
+/// calls ``StreamHost/visit(_:in:)``.
 final class StreamExchange: StreamParty, Sendable {
     /// An item on its way to the connection.
     private struct Outgoing {
@@ -60,7 +60,7 @@ final class StreamExchange: StreamParty, Sendable {
     let run: UInt64
     let kind: StreamKind
     private let session: ServerSession
-    private let core: ServerCore
+    private let rules: RequestRules
     /// The compression of items; nil if they are not compressed.
     private let compression: CompressionPolicy?
     private let agreement: Agreement?
@@ -77,7 +77,7 @@ final class StreamExchange: StreamParty, Sendable {
         run: UInt64,
         kind: StreamKind,
         session: ServerSession,
-        core: ServerCore,
+        rules: RequestRules,
         agreement: Agreement?,
         executor: HandlerExecutor,
         load: LedgerAccount,
@@ -88,10 +88,10 @@ final class StreamExchange: StreamParty, Sendable {
         self.run = run
         self.kind = kind
         self.session = session
-        self.core = core
-        self.compression = agreement?.has(.compression) ?? false ? core.hello.compression : nil
+        self.rules = rules
+        self.compression = agreement?.has(.compression) ?? false ? rules.hello.compression : nil
         self.agreement = agreement
-        self.largestCompressed = executor == .connection ? ServerConnection.largestBodyCompressedOnLoop : .max
+        self.largestCompressed = executor == .connection ? AnswerSeal.largestBodyCompressedOnLoop : .max
         self.executor = executor
         self.load = load
         var state = State(hasInputEnded: !kind.clientStreams)
@@ -177,7 +177,9 @@ final class StreamExchange: StreamParty, Sendable {
     }
 
     /// Prepares the connection for a file.
-    func carryContent(window: UInt64) { self.session.onLoop { $0.carryContent(self.id, window: window, in: &$1) } }
+    func carryContent(window: UInt64) {
+        self.session.port.onLoop { $0.streamHost?.carryContent(self.id, window: window, in: &$1) }
+    }
 
     /// Whether the next item need not be waited for.
     var hasItem: Bool { self.state.withLockedValue { !$0.batch.isEmpty || !$0.inbox.isEmpty } }
@@ -204,7 +206,7 @@ final class StreamExchange: StreamParty, Sendable {
     }
 
     private func inflated(_ body: ByteBuffer) async throws(StatusError) -> ByteBuffer {
-        let (limit, load) = (self.core.limits.maximumPayloadLength, self.load)
+        let (limit, load) = (self.rules.limits.maximumPayloadLength, self.load)
         do throws(ChargedInflation.Failure) {
             let item = try await self.executor.elsewhere { () async throws(ChargedInflation.Failure) in
                 try await ChargedInflation.inflate(body, limit: limit, chargedTo: load)
@@ -217,7 +219,9 @@ final class StreamExchange: StreamParty, Sendable {
             if error == .cancelled {
                 throw self.state.withLockedValue { $0.end } ?? StatusError(.cancelledByServer)
             }
-            self.session.onLoop { [status = error.status] in $0.failStream(self.id, status, in: &$1) }
+            self.session.port.onLoop { [status = error.status] in
+                $0.streamHost?.failStream(self.id, status, in: &$1)
+            }
             throw StatusError(error.status)
         }
     }
@@ -236,7 +240,7 @@ final class StreamExchange: StreamParty, Sendable {
     /// - Throws: `CancellationError` once the stream is over, or if the task is cancelled while it waits;
     ///   ``StatusError`` if the item is too long.
     nonisolated(nonsending) func send(_ body: ByteBuffer, type: UInt32, mayCompress: Bool = true) async throws {
-        guard self.core.takes(answerOf: body.readableBytes, type: type, self.session) else {
+        guard self.rules.takes(answerOf: body.readableBytes, type: type, self.session) else {
             throw StatusError(.illegalLength)
         }
         let (payload, isCompressed) = mayCompress ? self.compressed(body) : (body, false)
@@ -255,7 +259,7 @@ final class StreamExchange: StreamParty, Sendable {
             body.readableBytes <= self.largestCompressed
         else { return (body, false) }
         var frame = Frame(type: 0, serial: self.serial, payload: body)
-        ServerConnection.seal(&frame, [:], self.agreement, compression)
+        AnswerSeal.seal(&frame, metadata: [:], by: self.agreement, compression)
         return (frame.payload, frame.type & FrameType.compressionFlag != 0)
     }
 
@@ -327,7 +331,9 @@ final class StreamExchange: StreamParty, Sendable {
         sender?.continuation.resume(returning: false)
     }
 
-    private func requestVisit() { self.session.onLoop { $0.visit(self, in: &$1) } }
+    private func requestVisit() {
+        self.session.port.onLoop { $0.streamHost?.visit(self, in: &$1) }
+    }
 
     // MARK: On the event loop
 

@@ -26,3 +26,13 @@ protocol StreamParty: AnyObject {
     /// - Parameter error: The status that it was ended by.
     func ended(_ error: StatusError)
 }
+
+/// The session of streams, as its handlers' sides use it. On the event loop.
+protocol StreamHost: AnyObject {
+    /// A handler has taken items or sends some.
+    func visit(_ party: some StreamParty, in turn: inout Turn)
+    /// A stream carries a file.
+    func carryContent(_ id: StreamID, window: UInt64, in turn: inout Turn)
+    /// An item of a stream could not be read.
+    func failStream(_ id: StreamID, _ status: Status, in turn: inout Turn)
+}

@@ -3,18 +3,14 @@ public import HHSocket
 import NIOConcurrencyHelpers
 public import NIOCore
 
-extension WebSocketConnection: LedgerHolder {
-    func evict() {
-        let session = self.session
-        self.loop.socketLoop.submit(.closure { session.value.evict(in: &$0) })
-    }
+extension WebSocketConnection: IdentifiedConnection {
+    func dismiss() { self.port.onLoop { $0.evict(.tooManySessions, in: &$1) } }
 }
 
-extension WebSocketConnection: IdentifiedConnection {
-    func dismiss() {
-        let session = self.session
-        self.loop.socketLoop.submit(.closure { session.value.dismiss(in: &$0) })
-    }
+/// The session of a connection's handle. On its event loop.
+protocol WebSocketSender: AnyObject {
+    func send(_ unit: WebSocketUnit, in turn: inout Turn)
+    func close(_ close: WebSocketClose, in turn: inout Turn)
 }
 
 /// One client of ``SocketServer/webSocket(_:options:_:)``. All methods may be called from any thread.
@@ -26,33 +22,32 @@ public final class WebSocketConnection: Sendable {
     public let remoteAddress: SocketAddress?
     /// The client's identity, if ``ConnectionPolicy/admit`` returned one. The connection counts for
     /// ``ServerLimits/maximumSessionsPerIdentity``: the oldest one beyond is closed, a WebSocket with 1008.
-    public let identity: String?
+    public var identity: String? { self.port.identity }
     /// The request by which the client opened the WebSocket.
     public var request: WebSocketListening.Request { self.kept.request }
     /// The subprotocol that was selected; nil for none.
     public let subprotocol: String?
     let kept: KeptRequest
     private let inbox: WebSocketInbox
-    private let loop: ServerLoop
-    private let session: NIOLoopBound<MessageSession>
+    private let port: PeerPort
+    private let sender: NIOLoopBound<any WebSocketSender>
 
     init(
         id: UInt64,
         _ remoteAddress: SocketAddress?,
-        identity: String?,
         _ request: KeptRequest,
         subprotocol: String?,
         _ inbox: WebSocketInbox,
-        _ session: MessageSession
+        _ port: PeerPort,
+        _ sender: any WebSocketSender
     ) {
         self.id = id
         self.remoteAddress = remoteAddress
-        self.identity = identity
         self.kept = request
         self.subprotocol = subprotocol
         self.inbox = inbox
-        self.loop = session.loop
-        self.session = NIOLoopBound(session, eventLoop: session.loop.eventLoop)
+        self.port = port
+        self.sender = NIOLoopBound(sender, eventLoop: port.loop.eventLoop)
     }
 
     /// The client's messages, in order; the sequence ends when the connection does. A close frame of the client is
@@ -79,13 +74,13 @@ public final class WebSocketConnection: Sendable {
     private func submit(_ message: WebSocketMessage, _ outcome: MessageOutcome?) {
         let unit = WebSocketUnit(.message(message.kind == .text ? .text : .binary), message.payload, outcome)
         // A handler on the connection's thread sends at once.
-        let isSent = self.loop.socketLoop.ifHandlersRun { turn in
-            self.session.value.send(unit, in: &turn)
+        let isSent = self.port.loop.ifHandlersRun { turn in
+            self.sender.value.send(unit, in: &turn)
             return true
         }
         guard !isSent else { return }
-        let session = self.session
-        guard !self.loop.socketLoop.submit(.closure { session.value.send(unit, in: &$0) }) else { return }
+        let sender = self.sender
+        guard !self.port.loop.submit(.closure { sender.value.send(unit, in: &$0) }) else { return }
         outcome?.complete(.failure(SocketError(.connectionLost, message: "the server has shut down")))
     }
 
@@ -96,7 +91,7 @@ public final class WebSocketConnection: Sendable {
     ///   - reason: The reason, as text for people, cut to 123 bytes of UTF-8.
     public func close(code: UInt16 = 1_000, reason: String = "") {
         let close = WebSocketClose(code: WebSocketClose.isValid(code: code) ? code : 1_000, reason: reason)
-        let session = self.session
-        self.loop.socketLoop.submit(.closure { session.value.close(close, in: &$0) })
+        let sender = self.sender
+        self.port.loop.submit(.closure { sender.value.close(close, in: &$0) })
     }
 }

@@ -25,7 +25,7 @@ public struct WebSocketRouteOptions: Sendable {
 
     public init() {}
 
-    func route(_ path: String?, _ messages: WebSocketRoute) throws(SocketError) -> WebSocketAcceptance.Route {
+    func route(_ path: String?, _ messages: WebSocketRoute) throws(SocketError) -> OpeningRoute {
         if let path { try WebSocketListening.check(path: path) }
         do throws(OpeningError) {
             var rules = try OpeningRules(
@@ -37,7 +37,7 @@ public struct WebSocketRouteOptions: Sendable {
             if let mayCompress = self.mayCompress {
                 rules.mayCompress = { mayCompress(WebSocketListening.Request($0)) }
             }
-            return WebSocketAcceptance.Route(rules: rules, authenticate: self.authenticate, messages: messages)
+            return OpeningRoute(rules: rules, authenticate: self.authenticate, messages: messages)
         } catch {
             throw SocketError(.invalidArgument, message: "\(error)")
         }

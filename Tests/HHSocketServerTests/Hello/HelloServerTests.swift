@@ -239,7 +239,7 @@ private func withGreeter(
     @Test func aLargeAnswerIsNotCompressedOnTheEventLoop() async throws {
         try await withGreeter { greeter, _ in
             _ = try await greeter.greet()
-            let body = ByteBuffer(repeating: 1, count: ServerConnection.largestBodyCompressedOnLoop + 1)
+            let body = ByteBuffer(repeating: 1, count: AnswerSeal.largestBodyCompressedOnLoop + 1)
             for (type, answered) in [(Call.echo, Call.echo), (Call.metadata, Call.metadata | FrameType.allFlags)] {
                 try await greeter.call(type, body)
                 let raw = try await greeter.client.response()

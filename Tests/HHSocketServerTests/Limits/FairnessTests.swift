@@ -31,10 +31,10 @@ private let quick: UInt32 = 102
             let greedy = try await HostileClient.connect(to: server.address)
             for serial in 50..<150 as Range<UInt32> { await greedy.perform(.request(block, serial: serial, "greedy")) }
             // A request is in flight before its handler has come to the threads.
-            try await eventually("all but one wait") { server.core?.threads.waitingCount == 99 }
+            try await eventually("all but one wait") { server.core?.services.threads.waitingCount == 99 }
             let modest = try await HostileClient.connect(to: server.address)
             await modest.perform(.request(block, serial: 50, "modest"))
-            try await eventually("one more") { server.core?.threads.waitingCount == 100 }
+            try await eventually("one more") { server.core?.services.threads.waitingCount == 100 }
             for _ in 0..<101 { release.signal() }
             #expect(try await modest.response().status == .ok)
             _ = try await greedy.responses(100)

@@ -19,29 +19,30 @@ import Testing
             session.withLockedValue { $0 = context.session }
             return ByteBuffer(repeating: 0, count: 64 << 10)
         }
-        try await withServer(.init(), router) { server in
+        let time = ManualTime()
+        var configuration = SocketServer.Configuration()
+        configuration.time = SocketTime(time)
+        try await withServer(configuration, router) { server in
             let client = try await HostileClient.connect(to: server.address, reads: false)
             let serials = 50..<450 as Range<UInt32>
             let requests = serials.map { HostileClient.Act.request(200, serial: $0) }
             await client.perform(requests.dropFirst().reduce(requests[0]) { $0.then($1) })
-            let state = NIOLockedValueBox((isPaused: false, isWaiting: false))
-            @Sendable func look() {
-                session.withLockedValue { $0 }?.onLoop { connection, _ in
-                    state.withLockedValue {
-                        $0 = (connection.link.isPaused, connection.hot.watching.watch.hasPartialFrame)
-                    }
-                }
-            }
+            let isPaused = NIOLockedValueBox(false)
             try await eventually("the pause") {
-                look()
-                return state.withLockedValue { $0.isPaused }
+                session.withLockedValue { $0 }?.port.onLoop { peer, _ in
+                    let isHeld = (peer as? ServerPeer)?.isReadingHeld
+                    isPaused.withLockedValue { $0 = isHeld ?? false }
+                }
+                return isPaused.withLockedValue { $0 }
             }
+            // Its state is looked at meanwhile.
+            await time.advance(by: .seconds(3))
             await client.perform(.startReading)
             _ = try await client.responses(serials.count)
-            try await eventually("the end of the wait", within: .seconds(10)) {
-                look()
-                return state.withLockedValue { !$0.isPaused && !$0.isWaiting }
-            }
+            await time.advance(by: .seconds(100))
+            #expect(server.statistics.readStalls == 0)
+            await client.perform(.ping())
+            _ = try await client.response()
         }
     }
 }

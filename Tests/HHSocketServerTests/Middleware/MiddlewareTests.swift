@@ -214,9 +214,9 @@ private struct Failure: Error {}
         #expect(try metrics.expectCounter("hhsocket.server.requests").totalValue == 5)
         #expect(try metrics.expectCounter("hhsocket.server.unknown_types").totalValue == 1)
         #expect(try metrics.expectCounter("hhsocket.server.connections_accepted").totalValue == 1)
-        for (path, name) in ServerStatistics.all where statistics[keyPath: path] > 0 {
-            let total = try metrics.expectCounter("hhsocket.server.\(name)").totalValue
-            #expect(total >= Int64(statistics[keyPath: path]), "\(name)")
+        for counter in ServerCounter.allCases where statistics[counter] > 0 {
+            let total = try metrics.expectCounter("hhsocket.server.\(counter.name)").totalValue
+            #expect(total >= Int64(statistics[counter]), "\(counter)")
         }
     }
 }

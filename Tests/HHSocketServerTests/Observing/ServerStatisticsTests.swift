@@ -4,30 +4,32 @@ import Testing
 @testable import HHSocketServer
 
 @Suite struct ServerStatisticsTests {
-    /// Returns statistics with a different number for each counter, so that a confusion is detected.
-    private func counted(from first: Int) -> ServerStatistics {
-        var statistics = ServerStatistics()
-        for (offset, counter) in ServerStatistics.all.enumerated() {
-            statistics[keyPath: counter.path] = first + offset
-        }
-        return statistics
-    }
-
     @Test func countsAreMovedCounterByCounter() {
-        var sum = self.counted(from: 1_000)
-        var counted = self.counted(from: 1)
-        counted.move(to: &sum)
-        #expect(counted == ServerStatistics())
-        for (offset, counter) in ServerStatistics.all.enumerated() {
-            #expect(sum[keyPath: counter.path] == 1_001 + 2 * offset, "\(counter.name)")
+        var sum = ServerStatistics()
+        let counts = SessionCounts()
+        for counter in ServerCounter.allCases {
+            sum[counter] = 1_000 + counter.rawValue
+            counts.count(counter, by: 1 + counter.rawValue)
         }
-        sum += self.counted(from: 1)
+        let other = counts.statistics
+        counts.move(to: &sum)
+        #expect(counts.statistics == ServerStatistics())
+        for counter in ServerCounter.allCases {
+            #expect(sum[counter] == 1_001 + 2 * counter.rawValue, "\(counter)")
+        }
+        sum += other
         #expect(sum.connectionsAccepted == 1_002)
     }
 
-    @Test func countersAreAllThatIsStored() {
-        let children = Mirror(reflecting: ServerStatistics()).children
-        #expect(children.allSatisfy { $0.value is Int })
-        #expect(MemoryLayout<ServerStatistics>.size == children.count * MemoryLayout<Int>.size)
+    /// The properties are stored in the order of the counters.
+    @Test func propertiesAreThoseOfTheCounters() {
+        var statistics = ServerStatistics()
+        for counter in ServerCounter.allCases { statistics[counter] = 1 + counter.rawValue }
+        let children = Mirror(reflecting: statistics).children
+        #expect(children.map(\.label) == ServerCounter.allCases.map { "\($0)" })
+        #expect(children.compactMap { $0.value as? Int } == ServerCounter.allCases.map { 1 + $0.rawValue })
+        #expect(MemoryLayout<ServerStatistics>.size == ServerCounter.allCases.count * MemoryLayout<Int>.size)
+        statistics.requests += 1
+        #expect(statistics[.requests] == 2 + ServerCounter.requests.rawValue)
     }
 }

@@ -75,7 +75,7 @@ import Testing
     @Test func piecesMayBecomeLonger() throws {
         _ = self.write(1, 50_000)
         self.channel.flush()
-        try self.channel.pipeline.syncOperations.handler(type: TLSPieces.self).length = TLSPieces.contentLength
+        try self.channel.pipeline.syncOperations.handler(type: TLSPieces.self).carryContent()
         _ = self.write(2, 200_000)
         self.channel.flush()
         #expect(self.recorder.bytes == Array(repeating: 1, count: 50_000) + Array(repeating: 2, count: 200_000))

@@ -8,7 +8,7 @@ import NIOCore
 ///
 /// Everything happens on the socket thread, except the work on files, which is submitted to ``work`` and reported by
 /// ``post(_:)``.
-class TransferRun: @unchecked Sendable {
+class TransferRun: ConnectionFollower, @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable, the variables are accessed only on the socket thread.
 
     /// The surroundings of a transfer.
@@ -66,7 +66,7 @@ class TransferRun: @unchecked Sendable {
                 guard !self.core.isInvalidated, !self.core.isFinishing else {
                     return self.over(.failure(Self.clientIsGone))
                 }
-                self.core.transfers.add(self)
+                self.core.followers.add(self)
                 self.begin(in: &turn)
                 self.armTimer()
             }
@@ -203,7 +203,7 @@ class TransferRun: @unchecked Sendable {
         guard !self.isOver else { return }
         self.isOver = true
         self.isUnwanted.store(true, ordering: .relaxed)
-        self.core.transfers.remove(self)
+        self.core.followers.remove(self)
         self.armTimer()
         let (state, work) = (self.setting.state, self.setting.work)
         work.submit {
@@ -217,7 +217,18 @@ class TransferRun: @unchecked Sendable {
         self.setting.state.end(outcome)
     }
 
-    /// The client was released.
+    // MARK: The connection
+
+    func happened(_ event: SocketEvent) {
+        switch event {
+        case .connected, .switched, .switchFailed, .disconnected:
+            self.post { $0.connectionChanged(in: &$1) }
+        case .gaveUp(let error):
+            self.post { $0.clientGaveUp(error, in: &$1) }
+        default: break
+        }
+    }
+
     func clientIsGone() {
         // Its stream has been ended with it.
         self.stream = nil

@@ -13,9 +13,9 @@ final class Arrival {
     /// Nil once it was called.
     private var admission: ((SocketAddress?) throws -> GoAway?)?
     /// The client's address, as far as it is known: initially that of the socket's peer.
-    private(set) var address: SocketAddress?
+    private var known: SocketAddress?
     /// The go-away for a client beyond a limit; nil if it is served, or not admitted yet.
-    private(set) var refusal: GoAway?
+    private var farewell: GoAway?
     /// Whether the connection must begin with a PROXY header.
     let expectsHeader: Bool
 
@@ -30,7 +30,7 @@ final class Arrival {
         opensWebSockets: Bool,
         admission: @escaping (SocketAddress?) throws -> GoAway?
     ) {
-        self.address = peer
+        self.known = peer
         self.proxies = proxies
         self.opensWebSockets = opensWebSockets
         self.admission = admission
@@ -38,13 +38,15 @@ final class Arrival {
     }
 
     var isAdmitted: Bool { self.admission == nil }
+    var address: SocketAddress? { self.known }
+    var refusal: GoAway? { self.farewell }
 
     /// Admits the client unless an opening request may name another.
     ///
     /// - Parameter header: The content of the PROXY header, if there was one.
     func identify(by header: ProxyHeader? = nil) throws {
-        if case .client(let address) = header { self.address = address }
-        guard !self.opensWebSockets || !self.proxies.forwardedFor.contains(self.address) else { return }
+        if case .client(let address) = header { self.known = address }
+        guard !self.opensWebSockets || !self.proxies.forwardedFor.contains(self.known) else { return }
         try self.admit()
     }
 
@@ -55,7 +57,7 @@ final class Arrival {
     func identify(byForwardedFor values: [String]) throws -> String? {
         guard !self.isAdmitted else { return nil }
         let forwarded = ForwardedFor(values, through: self.proxies.forwardedFor)
-        if let client = forwarded.client { self.address = client }
+        if let client = forwarded.client { self.known = client }
         try self.admit()
         return forwarded.malformed
     }
@@ -64,7 +66,7 @@ final class Arrival {
     func admit() throws {
         guard let admission = self.admission.take() else { return }
         let isProxy =
-            self.proxies.proxyProtocol.contains(self.address) || self.proxies.forwardedFor.contains(self.address)
-        self.refusal = try admission(isProxy ? nil : self.address)
+            self.proxies.proxyProtocol.contains(self.known) || self.proxies.forwardedFor.contains(self.known)
+        self.farewell = try admission(isProxy ? nil : self.known)
     }
 }

@@ -7,38 +7,24 @@ import NIOCore
 final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
-    private let loop: ServerLoop
-    private let core: ServerCore
-    private let listener: ListenerSettings
-    private let install: (ProxyHeader, ChannelHandlerContext, ProxyAcceptance) throws -> Acceptor.Begin?
+    private let peer: ServerPeer
+    private let install: (ProxyHeader, ChannelHandlerContext, ProxyAcceptance) throws -> ServerPeer.Begin?
     private var reader = ProxyHeaderReader()
-    private var timer: SocketLoop.TimerID?
     private var isOver = false
 
     /// - Parameter install: Adds the next stage after this one, and returns a closure that begins it.
     init(
-        loop: ServerLoop,
-        core: ServerCore,
-        listener: ListenerSettings,
-        install: @escaping (ProxyHeader, ChannelHandlerContext, ProxyAcceptance) throws -> Acceptor.Begin?
+        _ peer: ServerPeer,
+        install: @escaping (ProxyHeader, ChannelHandlerContext, ProxyAcceptance) throws -> ServerPeer.Begin?
     ) {
-        self.loop = loop
-        self.core = core
-        self.listener = listener
+        self.peer = peer
         self.install = install
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        guard self.loop.draining == nil else { return context.channel.close(promise: nil) }
-        self.loop.addHandshake(on: context.channel, ConnectionCost.waitingHandshake, from: nil, self.core)
-        let time = self.listener.proxies.headerTimeout
-        self.loop.socketLoop.enter { turn in
-            guard !self.isOver else { return }
-            self.timer = self.loop.socketLoop.setTimer(turn.now.advanced(clamping: TimeAmount(clamping: time))) { _ in
-                self.timer = nil
-                self.fail(.timeout(time), context)
-            }
-        }
+        let time = self.peer.listener.proxies.headerTimeout
+        // Until the header has come, it belongs to nobody.
+        self.peer.enter(.header, from: nil, within: TimeAmount(clamping: time)) { self.fail(.timeout(time), context) }
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
@@ -49,8 +35,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private func end(_ context: ChannelHandlerContext) {
         guard !self.isOver else { return }
         self.isOver = true
-        if let timer = self.timer.take() { self.loop.socketLoop.removeTimer(timer) }
-        self.loop.removeHandshake(on: context.channel)
+        self.peer.leaveStage()
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -68,7 +53,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         self.end(context)
         do {
             let begin = try self.install(header, context, self)
-            if let begin { self.loop.socketLoop.enter(begin) }
+            if let begin { self.peer.loop.socketLoop.enter(begin) }
         } catch {
             return context.close(promise: nil)
         }
@@ -83,16 +68,16 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private func fail(_ fault: ProxyHeaderFault, _ context: ChannelHandlerContext) {
         guard !self.isOver else { return }
         self.end(context)
-        self.loop.counters.count(\.proxyHeaderFailures)
-        self.core.peerLog.write(
+        self.peer.loop.counters.count(.proxyHeaderFailures)
+        self.peer.core.books.peerLog.write(
             .warning,
             "a proxy sent no valid PROXY header",
             [
                 "remote": "\(context.remoteAddress.map { "\($0)" } ?? "unknown")",
-                "listener": "\(self.listener.endpoint)",
+                "listener": "\(self.peer.listener.endpoint)",
                 "reason": "\(fault)",
             ],
-            by: self.core.logger
+            by: self.peer.core.books.logger
         )
         context.close(promise: nil)
     }
@@ -101,7 +86,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     /// server's availability.
     private func ended(_ context: ChannelHandlerContext) {
         guard !self.isOver else { return }
-        guard self.reader.isEmpty || self.loop.draining != nil else { return self.fail(.incomplete, context) }
+        guard self.reader.isEmpty || self.peer.loop.draining != nil else { return self.fail(.incomplete, context) }
         self.end(context)
         context.close(promise: nil)
     }

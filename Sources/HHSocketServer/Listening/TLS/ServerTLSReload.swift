@@ -17,7 +17,7 @@ final class ServerTLSReload: Sendable {
         var watch: TLSFileWatch?
     }
 
-    init(_ configuration: SocketServer.Configuration) {
+    init(_ configuration: ServerConfiguration) {
         self.listeners = configuration.listeners
         self.logger = configuration.logger
         self.services = configuration.listeners.map { _ in NIOLockedValueBox(nil) }

@@ -8,36 +8,31 @@ import NIOTLS
 final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
-    private let loop: ServerLoop
+    private let peer: ServerPeer
     private let service: TLSService
     /// The number of its handshake among those of the event loop.
     private let number: UInt64
-    private let core: ServerCore
-    private let address: ClientAddress?
+    /// The client's address, as far as it is known.
+    private let address: SocketAddress?
     private let log: (String) -> Void
-    private let install: (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
-    private var timer: SocketLoop.TimerID?
+    private let install: (ChannelHandlerContext, TLSAcceptance) throws -> ServerPeer.Begin?
     private var isOver = false
-    /// Whether the connection is the next stage's.
-    private var hasPassed = false
     private var isRejected = false
 
     /// - Parameters:
     ///   - log: Logs why a handshake has failed.
     ///   - install: Adds the next stage after this one, and returns a closure that begins it.
     init(
-        loop: ServerLoop,
+        _ peer: ServerPeer,
         service: TLSService,
         number: UInt64,
-        core: ServerCore,
-        address: ClientAddress?,
+        address: SocketAddress?,
         log: @escaping (String) -> Void,
-        install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
+        install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> ServerPeer.Begin?
     ) {
-        self.loop = loop
+        self.peer = peer
         self.service = service
         self.number = number
-        self.core = core
         self.address = address
         self.log = log
         self.install = install
@@ -45,32 +40,27 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         let channel = context.channel
-        guard self.loop.draining == nil else { return channel.close(promise: nil) }
-        self.loop.addHandshake(on: channel, ConnectionCost.handshake, from: self.address, self.core)
-        self.loop.socketLoop.enter { turn in
-            guard !self.isOver else { return }
-            self.timer = self.loop.socketLoop.setTimer(turn.now + self.service.handshakeTimeout) { _ in
-                self.end("it was not over within \(Duration(self.service.handshakeTimeout))")
-                channel.close(promise: nil)
-            }
+        let time = self.service.handshakeTimeout
+        self.peer.enter(.handshake, from: self.address, within: time) {
+            self.end("it was not over within \(Duration(time))")
+            channel.close(promise: nil)
         }
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
         self.end("the client has closed the connection")
-        if !self.hasPassed { self.loop.removeHandshake(on: context.channel) }
     }
 
     /// - Parameter failure: Why it has failed; nil if it has not.
     private func end(_ failure: String?) {
         guard !self.isOver else { return }
         self.isOver = true
-        if let timer = self.timer { self.loop.socketLoop.removeTimer(timer) }
+        self.peer.leaveStage()
         if let failure {
-            self.loop.counters.count(\.tlsFailures)
+            self.peer.loop.counters.count(.tlsFailures)
             self.log(failure)
         }
-        self.loop.handshakes.leave(self.number)
+        self.peer.loop.handshakes.leave(self.number)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -82,13 +72,10 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
             return context.close(promise: nil)
         }
         self.end(nil)
-        // Before the next stage is added, which may have its own time limit for the client.
-        self.hasPassed = true
-        self.loop.removeHandshake(on: context.channel)
         do {
             let begin = try self.install(context, self)
             context.pipeline.syncOperations.removeHandler(self, promise: nil)
-            if let begin { self.loop.socketLoop.enter(begin) }
+            if let begin { self.peer.loop.socketLoop.enter(begin) }
         } catch {
             context.close(promise: nil)
         }
@@ -103,7 +90,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
             let certificate = handler.peerCertificate
         else { return true }
         guard !revocations.refuses(certificate) else {
-            self.loop.counters.count(\.clientCertificatesRevoked)
+            self.peer.loop.counters.count(.clientCertificatesRevoked)
             return false
         }
         return true

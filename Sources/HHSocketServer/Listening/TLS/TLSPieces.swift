@@ -23,7 +23,7 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
     }
 
     /// The greatest number of bytes in a piece.
-    var length = TLSPieces.length
+    private var length = TLSPieces.length
     /// The number of bytes passed to TLS since the last flush.
     private var unflushed = 0
     /// Writes that exceed the size of one piece.
@@ -31,6 +31,9 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
     /// The number of these that were flushed.
     private var flushed = 0
     private var isFlushing = false
+
+    /// The connection carries files from now on.
+    func carryContent() { self.length = Self.contentLength }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         let bytes = self.unwrapOutboundIn(data)

@@ -165,12 +165,11 @@ final class TLSService: Sendable {
     ///   - number: The number of the handshake among those of the event loop.
     ///   - log: As for ``TLSAcceptance``, and so is `install`.
     func handlers(
-        _ loop: ServerLoop,
+        _ peer: ServerPeer,
         number: UInt64,
-        core: ServerCore,
-        address: ClientAddress?,
+        address: SocketAddress?,
         log: @escaping (String) -> Void,
-        _ install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
+        _ install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> ServerPeer.Begin?
     ) -> [any ChannelHandler] {
         var handlers: [any ChannelHandler] = []
         if self.requiresProtocol { handlers.append(ApplicationProtocolGate(self.protocols)) }
@@ -178,10 +177,9 @@ final class TLSService: Sendable {
         handlers.append(TLSPieces())
         handlers.append(
             TLSAcceptance(
-                loop: loop,
+                peer,
                 service: self,
                 number: number,
-                core: core,
                 address: address,
                 log: log,
                 install: install

@@ -14,7 +14,7 @@ import NIOCore
 /// ```
 ///
 /// Files may be of any size, and a transfer resumes where it was interrupted, also after a restart of either process. A
-/// client needs streams (``SocketServer/Configuration/streams``).
+/// client needs streams (``ServerConfiguration/streams``).
 public struct TransferService: Sendable {
     /// Decides whether a client may perform a request; returns if it may.
     ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-extension SocketServer.Configuration {
+extension ServerConfiguration {
     /// Checks for settings that cannot work, before anything is opened.
     ///
     /// - Throws: ``/HHSocket/SocketError/Code/invalidArgument``.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The connections of an event loop, in an order in which they can be iterated a few at a time, while others are added
 /// and removed.
-struct SessionList<Session: AnyObject> {
+///
+/// They are objects, also where the type is a protocol's.
+struct SessionList<Session> {
     private var sessions: [Session] = []
     private var places: [ObjectIdentifier: Int] = [:]
 
@@ -11,19 +13,21 @@ struct SessionList<Session: AnyObject> {
     var all: [Session] { self.sessions }
 
     mutating func append(_ session: Session) {
-        guard self.places.updateValue(self.sessions.count, forKey: ObjectIdentifier(session)) == nil else { return }
+        guard self.places.updateValue(self.sessions.count, forKey: ObjectIdentifier(session as AnyObject)) == nil else {
+            return
+        }
         self.sessions.append(session)
     }
 
     /// - Returns: Whether the list contained it.
     @discardableResult
     mutating func remove(_ session: Session) -> Bool {
-        guard let place = self.places.removeValue(forKey: ObjectIdentifier(session)) else { return false }
+        guard let place = self.places.removeValue(forKey: ObjectIdentifier(session as AnyObject)) else { return false }
         // The last one takes its place.
         let last = self.sessions.removeLast()
         if place < self.sessions.count {
             self.sessions[place] = last
-            self.places[ObjectIdentifier(last)] = place
+            self.places[ObjectIdentifier(last as AnyObject)] = place
         }
         return true
     }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+import HHSocket
+import NIOCore
+
+/// A language that a peer speaks: it tells ``ServerPeer`` its state, and carries out the decisions of that. On the
+/// peer's event loop.
+///
+/// No member has a default: a language that is silent about one of the rules does not compile.
+protocol PeerSession: AnyObject {
+    /// The state by which the peer is judged.
+    func state(now: NIODeadline) -> PeerState
+    /// The peer is admitted and registered, and may be served.
+    func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn)
+    /// The peer sends nothing more, and may still read.
+    func inputClosed(in turn: inout Turn)
+    /// A ping was sent.
+    func beatSent(in turn: inout Turn)
+    /// The peer has ended: handlers end, and everything is released. Called once.
+    func ended(_ reason: ServerCloseReason)
+    /// The identity of the peer has changed.
+    func identityChanged(in turn: inout Turn)
+    /// Tells the peer why it is closed, and closes the link once that has been sent.
+    ///
+    /// - Returns: False if it cannot be told: it is closed at once.
+    func say(_ farewell: Farewell, in turn: inout Turn) -> Bool
+    /// Finishes the work in progress, and then closes.
+    func drain(_ policy: ShutdownPolicy, in turn: inout Turn)
+    /// The shutdown's patience is over: handlers end.
+    ///
+    /// - Returns: False if nothing remains to be said: it is closed at once.
+    func stop(in turn: inout Turn) -> Bool
+    /// The incomplete unit is not awaited any longer, as its length may be wrong.
+    ///
+    /// - Returns: False if the language has no way to continue.
+    func giveUpPartial(in turn: inout Turn) -> Bool
+    /// The session's streams; nil for a language that has none.
+    var streamHost: (any StreamHost)? { get }
+    /// Sends a push, or lets it wait for a slow peer.
+    ///
+    /// - Returns: Whether it was accepted.
+    func push(_ push: SharedPush, in turn: inout Turn) -> Bool
+    /// Releases memory that is kept for a peer with almost no traffic.
+    func rest()
+}

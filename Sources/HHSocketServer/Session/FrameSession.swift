@@ -1,0 +1,911 @@
+// SPDX-License-Identifier: Apache-2.0
+import HHSocket
+import NIOCore
+
+/// A peer that speaks frames: hello, requests up to the start of their handlers, and the fast path of those that are
+/// answered at once. ``RequestGate`` refuses requests, ``HandlerRuns`` runs handlers, ``AnswerWriter`` sends, and
+/// ``ServerStreamSide`` has the streams.
+final class FrameSession: LinkReceiver {
+    typealias Language = FrameLanguage
+    private typealias Machine = SessionMachine<Task<Void, Never>>
+
+    /// Larger bodies are written without copying, between their header and trailer; smaller ones are copied together,
+    /// which is cheaper than vectored writes.
+    static let largestCopiedBody = 16 << 10
+    /// The time that a client whose bytes could not be decoded may take to read the last answer.
+    private static let protocolErrorTime = TimeAmount.seconds(5)
+    /// The time for which nothing more is read of a frame that is read slowly.
+    private static let pauseWhenNearlyFull = TimeAmount.milliseconds(50)
+    /// The number of requests after which the duration of the turn is checked, on the fast path and on the slow one.
+    private static let requestsBetweenLooks = 32
+    private static let slowRequestsBetweenLooks: UInt8 = 8
+
+    private enum Phase {
+        case open
+        /// The last answers are being sent; input is discarded.
+        case finishing
+        case closed
+    }
+
+    /// State that every request touches.
+    private struct Hot {
+        var phase = Phase.open
+        var machine: Machine
+        var serverContext: ServerContext?
+        var cachedRoute: CachedRoute
+        var fastPath: FastPath
+        /// The number of bytes that are charged for the requests in flight.
+        var charged = 0
+        /// The number of requests on the slow path, up to the number at which the turn is checked.
+        var slowRequests: UInt8 = 0
+    }
+
+    private let peer: ServerPeer
+    private let rules: RequestRules
+    private let books: ServerBooks
+    private let listener: ListenerSettings
+    let link: Link<FrameLanguage>
+    // Not looked up in the peer's loop and the books, as every read uses them.
+    private let counts: SessionCounts
+    private let counters: LoopCounters
+    private let ledger: Ledger
+    private let runs: HandlerRuns
+    private let writer: AnswerWriter
+    private let greeting: ClientGreeting
+    // Unchecked: a request accesses it some five times, only on the event loop, and every access ends before any other
+    // code is called.
+    #if !DEBUG && !CHECKED_EXCLUSIVITY
+    @exclusivity(unchecked)
+    #endif
+    private var hot: Hot
+    private var gate: RequestGate
+    /// The WebSocket that carries the frames.
+    private var carriage: WebSocketCarriage?
+    /// The requests that the client may still cancel; nil before the first, and if there is no limit.
+    private var cancels: TokenBucket?
+    /// The streams, once hello has agreed on them.
+    private var streams: ServerStreamSide?
+
+    init(_ peer: ServerPeer, _ arrival: Arrival) {
+        peer.arrived(from: arrival.address, refusal: arrival.refusal)
+        let (rules, listener) = (peer.core.rules, peer.listener)
+        self.peer = peer
+        self.rules = rules
+        self.books = peer.core.books
+        self.listener = listener
+        self.counts = peer.loop.sessionCounts
+        self.counters = peer.loop.counters
+        self.ledger = peer.core.books.ledger
+        let limits = rules.limits
+        let isStranger = rules.hasStrangers
+        var decoder = FrameDecoder(
+            direction: .request,
+            format: listener.format,
+            maximumPayloadLength: limits.maximumPayloadLength(ofStranger: isStranger),
+            copyLimit: 0,
+            maximumCorruptRun: limits.maximumCorruptRun
+        )
+        if listener.supportsHello { decoder.accept(hellosUpTo: HelloLimits.maximumLength) }
+        self.link = peer.makeLink(
+            // Slices of the read buffer: a synchronous handler's request costs no allocation. Asynchronous ones get a
+            // copy of a small body instead, see `begin`.
+            FrameLanguage(decoder: decoder, encoder: listener.encoder, largestCopied: Self.largestCopiedBody),
+            listener.linkSettings
+        )
+        self.runs = HandlerRuns(peer)
+        self.writer = AnswerWriter(self.link, peer)
+        self.greeting = ClientGreeting(self.link, peer)
+        self.gate = RequestGate(rules, listener, now: peer.core.books.time.now())
+        self.hot = Hot(
+            machine: SessionMachine(
+                maximumInFlight: limits.maximumInFlight(ofStranger: isStranger),
+                format: listener.format,
+                numbersAll: rules.answersInOrder,
+                counts: self.counts
+            ),
+            // Applications may have that type, in some formats.
+            cachedRoute: CachedRoute(type: 0, route: rules.routes[0]),
+            fastPath: FastPath(rules: rules, listener: listener)
+        )
+        self.link.receiver = self
+        self.link.tellsOfReads = true
+        peer.serve(self, over: self.link, isStranger: isStranger)
+    }
+
+    /// A WebSocket carries the frames.
+    func use(_ carriage: WebSocketCarriage, isCompressed: Bool) {
+        let account = self.peer.account
+        carriage.contextsChanged = { account.held($0) }
+        self.carriage = carriage
+        if isCompressed { self.greeting.transportCompresses() }
+    }
+
+    // MARK: Frames of the client
+
+    func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
+        guard self.hot.phase == .open else { return }
+        self.runs.batchBegins()
+        do throws(FrameError) {
+            try self.receiveAll(&batch, in: &turn)
+        } catch {
+            self.lostFraming(error, in: &turn)
+        }
+    }
+
+    @inline(__always)
+    private func receiveAll(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(FrameError) {
+        var count = 0
+        while true {
+            self.answerOnFastPath(&batch, in: &turn)
+            guard batch.goesOn else {
+                // Sent answers leave before the turn ends, and a client that has its answer may read the statistics
+                // next.
+                return self.counters.take(self.counts)
+            }
+            if batch.isFinished() { return }
+            // Their handlers run once nothing is borrowed: requests answered within the turn were never in flight. If
+            // the connection has ended there is no other turn, and requests beyond the limit are refused.
+            if self.runs.hasStartedHere, self.hot.machine.isAtLimit, self.link.yield(in: &turn) { continue }
+            guard try self.receiveNext(&batch, in: &turn) else { return }
+            count += 1
+            if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
+        }
+    }
+
+    /// - Returns: False where more bytes are needed, or nothing more is received.
+    private func receiveNext(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(FrameError) -> Bool {
+        var frame = Frame(type: 0, serial: 0)
+        switch try batch.next(into: &frame) {
+        case .nothing: return false
+        case .sound: self.receive(frame, isCorrupt: false, in: &turn)
+        case .corrupt: self.receive(frame, isCorrupt: true, in: &turn)
+        case .malformed(let error): self.receive(malformed: error, in: &turn)
+        }
+        if self.hot.machine.unproductiveFrames > 0 {
+            self.peer.charge(unproductive: self.hot.machine.takeUnproductiveFrames(), in: &turn)
+        }
+        return self.hot.phase == .open
+    }
+
+    /// Answers bytes that are no frame, in a format with separators, where it can be read which request they should
+    /// have been.
+    private func receive(malformed error: FrameError, in turn: inout Turn) {
+        self.peer.log("a client sent bytes that are no frame", "\(error)")
+        guard self.hot.machine.receivedMalformed(type: error.type, serial: error.serial),
+            let type = error.type, let serial = error.serial
+        else { return }
+        self.writer.emit(self.gate.emptyAnswer(to: Frame(type: type, serial: serial), .illegalFormat), in: &turn)
+    }
+
+    /// Answers bytes that cannot be decoded, if they can be attributed to a request, and ends the connection.
+    private func lostFraming(_ error: FrameError, in turn: inout Turn) {
+        self.hot.machine.lostFraming()
+        if error.code == .payloadTooLarge, let type = error.type, let serial = error.serial {
+            self.writer.emit(Frame(type: type, serial: serial, status: .illegalLength), in: &turn)
+        }
+        let reason: CloseReason = error.code == .payloadTooLarge ? .tooLarge : .protocolViolation
+        self.violated("a client violated the protocol", "\(error)", because: reason, in: &turn)
+    }
+
+    func finishedReading(in turn: inout Turn) {
+        if let streams = self.streams, !streams.isQuiet { streams.tend(in: &turn) }
+        if self.hot.phase == .open {
+            self.settle()
+            // A new client is not punished for what others hold: those are being closed, and this client waits.
+            if self.ledger.delays(frameOf: self.link.unfinishedBytes) {
+                self.link.yield(for: Self.pauseWhenNearlyFull, in: &turn)
+            }
+        }
+        self.counters.take(self.counts)
+        self.finishIfDone(in: &turn)
+    }
+
+    func hasRoom(in turn: inout Turn) -> Bool { self.hot.phase == .open && self.writer.hasRoom(in: &turn) }
+
+    private func receive(_ frame: Frame, isCorrupt: Bool, in turn: inout Turn) {
+        guard self.listener.supportsHello else {
+            return self.receive(frame, nil, length: frame.payload.readableBytes, isCorrupt: isCorrupt, in: &turn)
+        }
+        if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, !isCorrupt {
+            return self.receiveHello(frame, in: &turn)
+        }
+        if let streams = self.streams {
+            if frame.type == self.listener.format.layout.cancel?.type, !isCorrupt {
+                if self.receiveCancel(frame.serial, streams, in: &turn) { return }
+            } else if streams.receive(frame, isCorrupt: isCorrupt, in: &turn) {
+                return
+            }
+        }
+        self.receiveWhole(frame, isCorrupt: isCorrupt, in: &turn)
+    }
+
+    private func receiveCancel(_ serial: UInt32, _ streams: ServerStreamSide, in turn: inout Turn) -> Bool {
+        // The handler of a stream is stopped as any other.
+        guard streams.cancel(serial: serial, in: &turn), !self.hot.machine.isInFlight(serial) else { return false }
+        self.noteCancel(in: &turn)
+        return true
+    }
+
+    /// Handles a frame that is not a piece of another, or whose pieces are complete. A compressed body stays so.
+    private func receiveWhole(_ frame: Frame, isCorrupt: Bool = false, in turn: inout Turn) {
+        let length = frame.payload.readableBytes
+        var opened = frame
+        opened.type &= ~FrameType.allFlags
+        guard opened.type != frame.type, !isCorrupt else {
+            return self.receive(opened, nil, length: length, isCorrupt: isCorrupt, in: &turn)
+        }
+        do throws(EnvelopeError) {
+            let flags = self.greeting.agreement?.flags ?? 0
+            let envelope = try Envelope.openCompressed(type: frame.type, payload: frame.payload, agreedFlags: flags)
+            opened.payload = envelope.body
+            self.receive(opened, envelope, length: length, isCorrupt: false, in: &turn)
+        } catch {
+            self.writer.reserve()
+            let number = self.hot.machine.receivedIllegal()
+            self.refused(ReceivedRequest(frame: opened, length: length), self.rules.unknownRules, with: .illegalFormat)
+            self.writer.answer(self.gate.emptyAnswer(to: opened, .illegalFormat), number, in: &turn)
+        }
+    }
+
+    /// - Parameters:
+    ///   - frame: The frame without its envelope.
+    ///   - envelope: The envelope of its body.
+    ///   - length: The length of both in bytes.
+    private func receive(
+        _ frame: Frame,
+        _ envelope: Envelope?,
+        length: Int,
+        isCorrupt: Bool,
+        in turn: inout Turn
+    ) {
+        let isControl = self.listener.format.isControlType(frame.type)
+        let extras = isControl ? nil : self.extras(envelope?.metadata, now: turn.now)
+        let isCompressed = envelope?.isCompressed ?? false
+        let known = isControl ? nil : self.route(for: frame.type)
+        // Unknown types take the same path as those with a handler, so that a client that may call none of them cannot
+        // find out which exist.
+        let route = isControl ? nil : known ?? self.rules.unknownTypeRoute
+        let handling: Machine.Handling =
+            switch route?.handling {
+            // Finding out whether the request is the first with its key takes a task, and decompressing takes too long
+            // for this thread.
+            case .synchronous: extras?.idempotencyKey == nil && !isCompressed ? .synchronous : .asynchronous
+            case .asynchronous, .stream: .asynchronous
+            case nil: .none
+            }
+        if !isControl { self.writer.reserve() }
+        let reception = self.hot.machine.receive(
+            type: frame.type,
+            serial: frame.serial,
+            isCorrupt: isCorrupt,
+            handling: handling
+        )
+        switch reception {
+        case .admit(let admission):
+            guard let route else { return }
+            let arrival = ReceivedRequest(
+                frame: frame,
+                extras: extras,
+                length: length,
+                isCompressed: isCompressed,
+                hasHandler: known != nil
+            )
+            self.begin(admission, at: route, for: arrival, in: &turn)
+        case .answer(let status, let number):
+            if !isControl, !isCorrupt {
+                let rules = route?.rules ?? self.rules.unknownRules
+                self.refused(
+                    ReceivedRequest(frame: frame, extras: extras, length: length, hasHandler: known != nil),
+                    rules,
+                    with: status
+                )
+            }
+            var answer = self.gate.emptyAnswer(to: frame, status)
+            // A heartbeat is the only control frame that is answered.
+            if isControl { answer.type = self.listener.format.heartbeatAnswer(to: frame).type }
+            self.writer.answer(answer, number, in: &turn)
+        case .stop(let task, let run):
+            task?.cancel()
+            self.stopped(run, in: &turn)
+            self.noteCancel(in: &turn)
+        case .ignore:
+            break
+        }
+    }
+
+    private func extras(_ metadata: WireMetadata?, now: NIODeadline) -> ServerContext.Extras? {
+        self.gate.extras(metadata, self.greeting.agreement, isStranger: self.peer.isStranger, now: now)
+    }
+
+    private func route(for type: UInt32) -> Router.Route? {
+        if type == self.hot.cachedRoute.type { return self.hot.cachedRoute.route }
+        let route = self.rules.routes[type]
+        self.hot.cachedRoute = CachedRoute(type: type, route: route)
+        return route
+    }
+
+    /// A request was cancelled that was in flight.
+    private func noteCancel(in turn: inout Turn) {
+        guard let rate = self.rules.limits.cancelRate, self.hot.phase == .open else { return }
+        if self.cancels == nil { self.cancels = TokenBucket(rate, now: turn.now) }
+        if self.cancels?.take(now: turn.now) == false { self.peer.evict(.cancels, in: &turn) }
+    }
+
+    // MARK: Requests
+
+    /// Begins a request, unless a limit prevents it.
+    private func begin(
+        _ admission: Machine.Admission,
+        at route: Router.Route,
+        for arrival: ReceivedRequest,
+        in turn: inout Turn
+    ) {
+        // The buffer in which a large body arrived is charged to the link until the link has checked again.
+        if admission.isAsynchronous, arrival.length >= Ledger.largestPartialWhenNearlyFull { self.link.settleNow() }
+        var place: RequestPlace?
+        let refusal = self.refusal(of: admission, for: arrival, at: route, &place, now: turn.now)
+        if !arrival.hasHandler {
+            self.counts.count(.unknownTypes)
+            self.hot.machine.receivedUnproductive()
+        }
+        var (arrival, cost) = (arrival, 0)
+        if admission.isAsynchronous, refusal == nil {
+            arrival.frame.payload = arrival.frame.payload.detached
+            cost = arrival.cost
+        }
+        switch self.hot.machine.admit(admission, bytes: cost, refusal: refusal) {
+        case .answer(let status, let number):
+            self.refused(arrival, route.rules, with: status)
+            self.writer.answer(self.gate.emptyAnswer(to: arrival.frame, status), number, in: &turn)
+        case .runSynchronously(let number):
+            // In this case the route is that of unknown types, and refuses.
+            if !arrival.hasHandler { self.refused(arrival, route.rules, with: .undefinedType) }
+            if case .synchronous(let handler, _) = route.handling {
+                self.run(handler, arrival.frame, arrival.extras, number, in: &turn)
+            }
+        case .start(let run):
+            guard let place else { return }
+            self.start(route.handling, for: arrival, in: place, cost: cost, run: run, now: turn.now)
+        }
+    }
+
+    /// Returns the reason why a valid request is not begun; nil if it is begun. A request that is begun and
+    /// asynchronous holds a place from here on.
+    private func refusal(
+        of admission: Machine.Admission,
+        for arrival: ReceivedRequest,
+        at route: Router.Route,
+        _ place: inout RequestPlace?,
+        now: NIODeadline
+    ) -> RequestGate.Refusal? {
+        guard let session = self.hot.serverContext?.session else { return .inFlight }
+        let client = RequestGate.Client(
+            session: session,
+            isStranger: self.peer.isStranger,
+            hasAgreed: self.greeting.agreement != nil
+        )
+        let streams = self.streams
+        let refusal = self.gate.refusal(of: arrival, from: client, route.rules, now: now) {
+            guard case .stream(_, _, let kind) = route.handling else { return nil }
+            return streams.map { $0.refusal(toOpen: kind, arrival) } ?? .noStreams
+        }
+        if refusal != nil || !admission.isAsynchronous { return refusal }
+        guard self.peer.account.hasRoom(for: arrival.length) else { return .bytes }
+        do throws(RequestPlace.Refusal) {
+            place = try RequestPlace(self.rules.limits, self.peer.account, route.rules, session)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// Notifies the observers that a request is answered without a handler.
+    private func refused(_ arrival: ReceivedRequest, _ rules: RouteRules, with status: Status) {
+        guard let session = self.hot.serverContext?.session else { return }
+        rules.refused(self.gate.header(of: arrival), status, session)
+    }
+
+    private func start(
+        _ handling: Router.Route.Handling,
+        for arrival: ReceivedRequest,
+        in place: RequestPlace,
+        cost: Int,
+        run: UInt64,
+        now: NIODeadline
+    ) {
+        guard let session = self.hot.serverContext?.session else { return }
+        var exchange: StreamExchange?
+        if case .stream(_, let executor, let kind) = handling {
+            exchange = self.streams?.open(kind, for: arrival, of: session, on: executor, run: run, now: now)
+        }
+        let answer = self.gate.emptyAnswer(to: arrival.frame)
+        let work = HandlerRun(
+            handling,
+            for: self.gate.request(arrival.frame),
+            arrival,
+            of: session,
+            answer: answer,
+            number: run,
+            cost: cost,
+            agreement: self.greeting.agreement,
+            peer: self.peer,
+            place: place,
+            exchange: exchange
+        )
+        let limit = self.gate.deadline(of: arrival, place.rules, now: now)
+        let task = self.runs.start(work, by: limit?.0) { turn in
+            self.expire(run: run, answer: answer, isOurs: limit?.isOurs ?? false, in: &turn)
+        }
+        self.hot.machine.started(task, serial: answer.serial, run: run)
+    }
+
+    /// Ends a request whose answer is useless to the client or that exceeds the server's timeout.
+    private func expire(run: UInt64, answer: Frame, isOurs: Bool, in turn: inout Turn) {
+        guard self.hot.phase == .open,
+            let expired = self.hot.machine.expire(serial: answer.serial, run: run, isOurs: isOurs)
+        else { return }
+        var answer = answer
+        answer.status = .deadlineExceeded
+        // The handler of a stream is given the reason before its task is cancelled.
+        let isStream = self.streams?.expire(run: run, in: &turn) ?? false
+        expired.work?.cancel()
+        if !isStream { self.writer.answer(answer, run, in: &turn) }
+        self.counters.take(self.counts)
+        self.finishIfDone(in: &turn)
+    }
+
+    private func takeCompletions(in turn: inout Turn) {
+        guard self.hot.phase == .open else { return }
+        for completion in self.runs.takeCompletions() {
+            let action = self.hot.machine.finished(
+                serial: completion.answer.serial,
+                run: completion.run,
+                bytes: completion.requestCost
+            )
+            guard action == .send else { continue }
+            switch completion.kind {
+            case .ordinary: break
+            case .failed: self.counts.count(.handlerErrors)
+            case .late: self.counts.count(.deadlinesExceeded)
+            case .repeated: self.counts.count(.idempotentRepeats)
+            case .illegal: self.counts.count(.illegalRequests)
+            case .waiting: self.counts.count(.overloads)
+            case .overload:
+                self.counts.count(.overloads)
+                self.counts.count(.overloadsOfMemory)
+            }
+            if self.streams?.answer(completion.answer, run: completion.run, in: &turn) == true { continue }
+            self.writer.answer(completion.answer, completion.run, in: &turn)
+        }
+        guard self.hot.phase != .closed else { return }
+        self.settle()
+        self.counters.take(self.counts)
+        self.finishIfDone(in: &turn)
+    }
+
+    /// Cleans up a request that will not be answered.
+    private func stopped(_ run: UInt64, in turn: inout Turn) {
+        self.runs.removeDeadline(of: run)
+        self.writer.abandon(run, in: &turn)
+    }
+
+    private func stopHandlers() {
+        for task in self.hot.machine.close() { task.cancel() }
+        self.streams?.lose()
+        self.greeting.cancel()
+        for completion in self.runs.close() {
+            _ = self.hot.machine.finished(
+                serial: completion.answer.serial,
+                run: completion.run,
+                bytes: completion.requestCost
+            )
+        }
+    }
+
+    /// Charges the requests in flight.
+    @inline(__always)
+    private func settle() {
+        let held = self.hot.machine.bodyBytes
+        guard held != self.hot.charged else { return }
+        self.peer.account.held(held - self.hot.charged)
+        self.hot.charged = held
+    }
+
+    // MARK: The last word
+
+    private func finishIfDone(in turn: inout Turn) {
+        guard self.hot.phase == .open, self.hot.machine.isFinished, !self.greeting.isUnderWay,
+            !self.link.isPaused, self.streams?.isIdle ?? true
+        else { return }
+        self.finish(in: &turn)
+    }
+
+    /// Sends the last answers, then closes: first our direction, so that nothing in transit is lost.
+    ///
+    /// - Parameter time: How long the client may take to read them; nil: as long as ``SessionWatch`` allows.
+    private func finish(_ reason: CloseReason = .done, within time: TimeAmount? = nil, in turn: inout Turn) {
+        guard self.hot.phase == .open else { return }
+        self.hot.phase = .finishing
+        self.link.discardIncoming(in: &turn)
+        self.link.close(reason, within: time, in: &turn)
+    }
+
+    /// Ends a client that has broken a rule of the protocol in a way that cannot be answered.
+    private func violated(_ what: String, _ error: String, because reason: CloseReason, in turn: inout Turn) {
+        self.peer.log(what, error)
+        guard self.hot.phase == .open else { return }
+        self.peer.ends(.protocolError)
+        self.stopHandlers()
+        self.counters.take(self.counts)
+        self.finish(reason, within: Self.protocolErrorTime, in: &turn)
+    }
+
+    /// Whether the client was sent a go-away.
+    @discardableResult
+    private func sendGoAway(_ notice: GoAway, in turn: inout Turn) -> Bool {
+        guard self.listener.isStandard || self.greeting.agreement != nil else { return false }
+        self.counts.count(.goAwaysSent)
+        self.link.send(notice.frame, in: &turn)
+        return true
+    }
+}
+
+// MARK: - Hello
+
+extension FrameSession: GreetingHost {
+    private func receiveHello(_ frame: Frame, in turn: inout Turn) {
+        self.hot.machine.receivedUnproductive()
+        guard let session = self.hot.serverContext?.session else { return }
+        self.greeting.receive(frame, of: session, self, in: &turn)
+    }
+
+    func agreed(_ agreement: Agreement, in turn: inout Turn) {
+        self.hot.serverContext?.session.agree(agreement)
+        self.hot.fastPath.agreed(agreement, rules: self.rules)
+        if let terms = agreement.streams, let policy = self.rules.streams {
+            let streams = ServerStreamSide(
+                over: self.link,
+                of: self.peer,
+                self.writer,
+                agreement: agreement,
+                terms: terms,
+                policy: policy,
+                host: self
+            )
+            self.streams = streams
+            self.writer.begin(streams)
+        }
+        self.identityChanged(in: &turn)
+        self.hot.fastPath.extras = self.extras(nil, now: turn.now)
+    }
+
+    func tokenWasRefused(in turn: inout Turn) {
+        self.peer.ends(.refused)
+        self.stopHandlers()
+        self.counters.take(self.counts)
+        self.finish(within: Self.protocolErrorTime, in: &turn)
+    }
+
+    func wasGreeted(in turn: inout Turn) {
+        self.counters.take(self.counts)
+        self.finishIfDone(in: &turn)
+    }
+
+    /// Called when hello has led to an agreement, and when the client's identity has changed: applies the limits that
+    /// follow from them.
+    func identityChanged(in turn: inout Turn) {
+        guard self.rules.hasStrangers, self.hot.phase == .open else { return }
+        let isStranger = (self.rules.hello.isRequired && self.greeting.agreement == nil) || self.peer.lacksIdentity
+        guard self.peer.standingChanged(isStranger: isStranger, now: turn.now) else { return }
+        self.link.accept(payloadsUpTo: self.rules.limits.maximumPayloadLength(ofStranger: isStranger))
+        self.hot.machine.maximumInFlight = self.rules.limits.maximumInFlight(ofStranger: isStranger)
+        self.hot.fastPath.standingChanged(isStranger: isStranger, rules: self.rules, listener: self.listener)
+        self.streams?.standingChanged()
+    }
+}
+
+// MARK: - The peer
+
+extension FrameSession: PeerSession {
+    var streamHost: (any StreamHost)? { self.streams }
+
+    func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn) {
+        guard let context = self.link.context else { return }
+        let shown = ServerSession(
+            id: self.link.id.number,
+            remoteAddress: self.peer.address,
+            listener: self.listener.endpoint,
+            peerCertificate: ConnectingClient.certificate(context),
+            executor: self.peer.loop.executor,
+            logger: self.books.logger,
+            peerLog: self.books.peerLog,
+            port: port
+        )
+        self.hot.serverContext = ServerContext(session: shown)
+        if let identity { shown.authenticate(as: identity) }
+        self.books.sessions.add(shown, shown.id)
+        let completions = NIOLoopBound(self, eventLoop: self.link.loop.eventLoop)
+        self.runs.open { completions.value.takeCompletions(in: &$0) }
+        if let policy = self.rules.heartbeat {
+            self.link.startBeats(interval: policy.interval.interval(for: HeartbeatHistory()), in: &turn)
+        }
+        self.rules.connections.onConnect?(shown)
+    }
+
+    func inputClosed(in turn: inout Turn) {
+        self.hot.machine.closedInput()
+        if self.hot.machine.inFlight > 0, let channel = self.link.context?.channel { KeepAlive.probe(channel) }
+        self.streams?.inputClosed(in: &turn)
+        self.finishIfDone(in: &turn)
+    }
+
+    func beatSent(in turn: inout Turn) {
+        self.hot.machine.pinged()
+        self.counters.take(self.counts)
+    }
+
+    func state(now: NIODeadline) -> PeerState {
+        self.settle()
+        let (inFlight, frames) = (self.hot.machine.inFlight, self.link.traffic.framesReceived)
+        return PeerState(
+            units: frames,
+            isIntroduced: self.rules.hello.isRequired ? self.greeting.agreement != nil : frames > 0,
+            pieceBytes: self.streams?.awaitedPieceBytes,
+            isBusy: inFlight > 0 || !(self.streams?.isIdle ?? true),
+            workOfOurs: inFlight - (self.streams?.waitingForClient ?? 0),
+            mayListen: false,
+            isHeldByUs: false,
+            isHeldByPeer: self.streams?.isReadingSuspended ?? false,
+            waitingBytes: self.writer.waitingBytes,
+            controlFrames: self.carriage?.controlFrames ?? 0
+        )
+    }
+
+    func rest() {
+        self.hot.machine.releaseRest()
+        self.runs.rest()
+    }
+
+    func giveUpPartial(in turn: inout Turn) -> Bool {
+        self.listener.format.resynchronises && self.link.giveUp(in: &turn, where: { _ in true })
+    }
+
+    func push(_ push: SharedPush, in turn: inout Turn) -> Bool { self.writer.push(push, in: &turn) }
+
+    /// Refuses new requests, finishes those in flight, and notifies the client, which closes the connection; closes it
+    /// itself if the client cannot be notified.
+    func drain(_ policy: ShutdownPolicy, in turn: inout Turn) {
+        guard self.hot.phase == .open, !self.hot.machine.isDraining else { return }
+        let isTold = self.sendGoAway(policy.notice(share: .random(in: 0...1)), in: &turn)
+        self.hot.machine.drain(isToldToClient: isTold)
+        self.streams?.drain()
+        self.counters.take(self.counts)
+        self.finishIfDone(in: &turn)
+    }
+
+    /// Sends the client a go-away, where the format has one, and ends the connection.
+    func say(_ farewell: Farewell, in turn: inout Turn) -> Bool {
+        guard self.hot.phase == .open, self.link.context != nil else { return false }
+        self.stopHandlers()
+        self.sendGoAway(GoAway(reason: farewell.reason, retryAfter: farewell.retryAfter), in: &turn)
+        self.counters.take(self.counts)
+        // It need not read it.
+        self.finish(within: Self.protocolErrorTime, in: &turn)
+        return true
+    }
+
+    /// Notifies open streams; everything else ends at once.
+    func stop(in turn: inout Turn) -> Bool {
+        guard self.hot.phase == .open, self.link.isWritable, self.link.context != nil,
+            self.streams?.stop(in: &turn) == true
+        else { return false }
+        self.stopHandlers()
+        self.counters.take(self.counts)
+        self.finish(within: ListenerSettings.lingerTime, in: &turn)
+        return true
+    }
+
+    func ended(_ reason: ServerCloseReason) {
+        self.hot.phase = .closed
+        self.stopHandlers()
+        self.streams?.end()
+        self.streams = nil
+        self.writer.end()
+        // Handlers that have not returned hold their requests.
+        self.settle()
+        self.counters.take(self.counts)
+        if let session = self.hot.serverContext?.session {
+            self.books.sessions.remove(session.id)
+            // Called before the session ends, so that it still has its values.
+            self.rules.connections.onClose?(session, reason)
+            session.end()
+        }
+        // The session and the connection retain each other.
+        self.hot.serverContext = nil
+        self.carriage = nil
+    }
+}
+
+// MARK: - Streams
+
+extension FrameSession: StreamSideHost {
+    var inputIsClosed: Bool { self.hot.machine.inputIsClosed }
+
+    func received(whole frame: Frame, in turn: inout Turn) { self.receiveWhole(frame, in: &turn) }
+
+    func refused(type: UInt32, serial: UInt32, _ status: Status) {
+        let arrival = ReceivedRequest(frame: Frame(type: type, serial: serial), length: 0)
+        self.refused(arrival, self.rules.unknownRules, with: status)
+    }
+
+    func streamEnded(serial: UInt32, run: UInt64, in turn: inout Turn) {
+        guard let ended = self.hot.machine.end(serial: serial, run: run) else { return }
+        ended.work?.cancel()
+        self.stopped(run, in: &turn)
+    }
+
+    func fastPathChanged(isClosed: Bool) { self.hot.fastPath.piecesChanged(areAwaited: isClosed) }
+
+    func receivedUnproductive() { self.hot.machine.receivedUnproductive() }
+
+    func streamsFailed(_ fault: StreamFault, in turn: inout Turn) {
+        guard self.hot.phase == .open else { return }
+        self.hot.machine.lostFraming()
+        let error =
+            switch fault {
+            case .beyondWindow: "more was sent than the window allows"
+            case .tooManyUnfinished: "too many payloads were begun"
+            }
+        self.violated("a client's streams violate the agreement", error, because: .protocolViolation, in: &turn)
+    }
+
+    func streamsMoved(in turn: inout Turn) { self.finishIfDone(in: &turn) }
+}
+
+// MARK: - Synchronous requests
+
+/// Synchronous requests: the slow path, which handles every case, and the fast path, which nearly all requests take.
+///
+/// The invariant: the fast path may be taken only where it does exactly what the slow path does. It omits checks that
+/// cannot matter for the requests it takes; anyone who adds a check to the slow path has to find out whether it can
+/// matter for them:
+///
+/// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous
+///   and whose rules exclude no request (``RouteRules/isOpen``), and with a serial of requests. Such a frame is no
+///   control frame, has no envelope, deadline or key, and is not refused. Other frames are left for the slow path.
+/// - A payload whose pieces are awaited closes the path (``FastPath/piecesChanged(areAwaited:)``), since its last piece
+///   looks like a whole frame. So do streams whose handler has returned and whose answer waits behind their items;
+///   other streams are requests in flight (``StreamSideHost/fastPathChanged(isClosed:)``).
+/// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsOnFastPath``), as do
+///   a hello or an identity that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
+/// - An answer is encoded immediately only if it has no metadata, cannot be compressed, is not too large, and does not
+///   have to wait behind others. Any other answer is sent on the slow path. A handler's direct form
+///   (``Router/DirectHandler``) differs from the handler only in that a short answer has no buffer.
+///
+/// Handlers run here, inside the batch, while the connection and its link are in use. This is safe because nothing that
+/// a handler can call acts immediately: a push or a close only submits, and submitted work runs once the batch is over.
+/// For the same reason, nothing that the fast path checked before its first request changes before its last.
+extension FrameSession {
+    /// Answers requests as long as they qualify for the fast path.
+    private func answerOnFastPath(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) {
+        guard batch.mayHaveSoundHeader, self.hot.fastPath.isOpen,
+            let (handler, direct) = self.hot.cachedRoute.openHandlers,
+            let serials = self.hot.machine.serialsOnFastPath, let session = self.hot.serverContext?.session
+        else { return }
+        let (type, largestAnswer) = (self.hot.cachedRoute.type, self.hot.fastPath.largestAnswer)
+        var context = ServerContext(session: session, extras: self.hot.fastPath.takeExtras())
+        var count = 0
+        while let header = batch.soundHeader(ofType: type, in: serials) {
+            count += 1
+            if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
+            let request = ServerRequest(type: header.type, serial: header.serial, body: batch.takePayload(of: header))
+            do {
+                let body: ByteBuffer? =
+                    if let direct {
+                        try direct(request, &context) { body, context in
+                            self.answer(header, body, &context, largest: largestAnswer, in: &turn)
+                        }
+                    } else {
+                        try handler(request, context)
+                    }
+                if let body { self.answer(header, .ok, body, &context, largest: largestAnswer, in: &turn) }
+            } catch {
+                let (status, body) = self.verdict(of: error, request, context)
+                self.answer(header, status, body, &context, largest: largestAnswer, in: &turn)
+            }
+        }
+        self.hot.fastPath.extras = context.takeExtras()
+        guard count > 0 else { return }
+        self.hot.machine.receivedOnFastPath(count)
+    }
+
+    private func answer(
+        _ header: FrameHeader,
+        _ status: Status,
+        _ body: ByteBuffer,
+        _ context: inout ServerContext,
+        largest: Int,
+        in turn: inout Turn
+    ) {
+        guard body.readableBytes <= largest, context.isAsNew() else {
+            return self.answerOnSlowPath(header, status, body, &context, in: &turn)
+        }
+        body.withUnsafeReadableBytes {
+            self.link.sendOnFastPath(type: header.type, serial: header.serial, status: status, $0, in: &turn)
+        }
+    }
+
+    /// Answers with a body that is only lent.
+    private func answer(
+        _ header: FrameHeader,
+        _ body: UnsafeRawBufferPointer,
+        _ context: inout ServerContext,
+        largest: Int,
+        in turn: inout Turn
+    ) {
+        guard body.count <= largest, context.isAsNew() else {
+            return self.answerOnSlowPath(header, .ok, ByteBuffer(bytes: body), &context, in: &turn)
+        }
+        self.link.sendOnFastPath(type: header.type, serial: header.serial, status: .ok, body, in: &turn)
+    }
+
+    private func answerOnSlowPath(
+        _ header: FrameHeader,
+        _ status: Status,
+        _ body: ByteBuffer,
+        _ context: inout ServerContext,
+        in turn: inout Turn
+    ) {
+        let answer = Frame(type: header.type, serial: header.serial, status: status, payload: body)
+        self.finish(answer, context, run: nil, in: &turn)
+        context = ServerContext(session: context.session, extras: self.extras(nil, now: turn.now))
+    }
+
+    /// Answers a request, with or without data beside its body.
+    private func run(
+        _ handler: Router.SynchronousHandler,
+        _ frame: Frame,
+        _ extras: ServerContext.Extras?,
+        _ number: UInt64?,
+        in turn: inout Turn
+    ) {
+        guard let session = self.hot.serverContext?.session else { return }
+        let context = ServerContext(session: session, extras: extras)
+        let request = self.gate.request(frame)
+        var answer = self.gate.emptyAnswer(to: frame)
+        do {
+            answer.payload = try handler(request, context)
+        } catch {
+            (answer.status, answer.payload) = self.verdict(of: error, request, context)
+        }
+        self.finish(answer, context, run: number, in: &turn)
+        self.hot.slowRequests &+= 1
+        if self.hot.slowRequests % Self.slowRequestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
+    }
+
+    /// Returns the status for an error: nothing is sent of an error that has none, and all of it is logged.
+    private func verdict(
+        of error: any Error,
+        _ request: ServerRequest,
+        _ serverContext: ServerContext
+    ) -> (Status, ByteBuffer) {
+        if let error = error as? StatusError { return (error.status, error.body) }
+        self.counts.count(.handlerErrors)
+        HandlerRun.log(error, request, serverContext)
+        return (.unknown, ByteBuffer())
+    }
+
+    /// The end of both ways.
+    private func finish(_ answer: consuming Frame, _ context: ServerContext, run: UInt64?, in turn: inout Turn) {
+        if !self.rules.takes(answerOf: answer.payload.readableBytes, type: answer.type, context.session) {
+            self.counts.count(.handlerErrors)
+            (answer.status, answer.payload) = (.illegalLength, ByteBuffer())
+        }
+        if let agreement = self.greeting.agreement {
+            let isCompressible = answer.payload.readableBytes <= AnswerSeal.largestBodyCompressedOnLoop
+            let compression = isCompressible ? self.rules.hello.compression : nil
+            AnswerSeal.seal(&answer, metadata: context.answerMetadata, by: agreement, compression)
+        }
+        self.writer.answer(answer, run, in: &turn)
+    }
+}

@@ -41,6 +41,8 @@ import Testing
                 }
             }
         }
+        // The answer comes when all have asked.
+        try await eventually("a thousand requests") { cache.statistics.hits + cache.statistics.misses == 1_000 }
         try await eventually("a thousand answers") {
             clock.advance(by: .seconds(1))
             return values.current.count == 1_000

@@ -9,13 +9,15 @@ import Testing
 
 /// Reactions for every open connection, where the system has established one that the mock has not accepted yet.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct EstablishedConnectionTests {
-    /// Connects a client while the mock's loop stands still, begins `perform`, and lets the loop go on.
+    /// Connects a client while the mock's loop stands still, begins `perform`, lets the loop go on, and calls `check`
+    /// while the client is still connected.
     ///
     /// - Returns: The first bytes that the client receives.
     private func firstBytes(
         _ count: Int,
         from port: MockPort,
-        _ perform: @escaping @Sendable () async -> Void
+        _ perform: @escaping @Sendable () async -> Void,
+        check: () -> Void
     ) async throws -> [UInt8] {
         let standstill = DispatchSemaphore(value: 0)
         port.loop.execute { standstill.wait() }
@@ -29,31 +31,42 @@ import Testing
         for _ in 0..<100 { await Task.yield() }
         standstill.signal()
         await performing.value
-        return try client.receive(count)
+        let bytes = try client.receive(count)
+        withExtendedLifetime(client) { check() }
+        return bytes
     }
 
     @Test func aMockServerPerformsOnThem() async throws {
         let server = try await MockServer()
-        let type = try await self.firstBytes(4, from: server.core.port) { await server.perform(.push(2001, "news")) }
+        let type = try await self.firstBytes(4, from: server.core.port) {
+            await server.perform(.push(2001, "news"))
+        } check: {
+            #expect(server.connections.map(\.number) == [0])
+        }
         #expect(type == [0, 0, 0x07, 0xD1])
         #expect(server.acceptedCount == 1)
-        #expect(server.connections.map(\.number) == [0])
         await server.shutdown()
     }
 
     @Test func aLineServerPerformsOnThem() async throws {
         let server = try await LineServer()
-        let line = try await self.firstBytes(5, from: server.core.port) { await server.perform(.line("news")) }
+        let line = try await self.firstBytes(5, from: server.core.port) {
+            await server.perform(.line("news"))
+        } check: {
+            #expect(server.connections.map(\.number) == [0])
+        }
         #expect(line == Array("news\n".utf8))
-        #expect(server.connections.map(\.number) == [0])
         await server.shutdown()
     }
 
     @Test func aBrokerPerformsOnThem() async throws {
         let broker = try await MockBroker()
-        let end = try await self.firstBytes(1, from: broker.core.port) { await broker.perform(.endsOfLines()) }
+        let end = try await self.firstBytes(1, from: broker.core.port) {
+            await broker.perform(.endsOfLines())
+        } check: {
+            #expect(broker.connections.map(\.number) == [0])
+        }
         #expect(end == Array("\n".utf8))
-        #expect(broker.connections.map(\.number) == [0])
         await broker.shutdown()
     }
 

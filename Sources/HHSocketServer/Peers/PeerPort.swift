@@ -39,9 +39,6 @@ final class PeerPort: Sendable {
         self.peer = .makeEmptyBox(valueType: (any PortedPeer).self, eventLoop: loop.eventLoop)
     }
 
-    /// Whether the connection exists.
-    var isOpen: Bool { self.state.withLockedValue { $0.isOpen } }
-
     // MARK: From any thread
 
     /// Runs `body` in a turn of the event loop, if the connection exists then.

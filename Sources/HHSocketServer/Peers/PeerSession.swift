@@ -8,7 +8,9 @@ import NIOCore
 /// No member has a default: a language that is silent about one of the rules does not compile.
 protocol PeerSession: AnyObject {
     /// The state by which the peer is judged.
-    func state(now: NIODeadline) -> PeerState
+    func state() -> PeerState
+    /// The number of requests that the server works on, without those that wait for the peer.
+    var workOfOurs: Int { get }
     /// The peer is admitted and registered, and may be served.
     func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn)
     /// The peer sends nothing more, and may still read.

@@ -10,8 +10,6 @@ struct PeerState {
     var pieceBytes: Int?
     /// Whether the peer may be silent, because something is open for it.
     var isBusy: Bool
-    /// The number of requests that the server works on, without those that wait for the peer.
-    var workOfOurs: Int
     /// Whether a peer that only listens may be silent, too.
     var mayListen: Bool
     /// Whether reading is suspended since our own code is behind.

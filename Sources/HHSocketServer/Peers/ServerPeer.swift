@@ -89,24 +89,18 @@ final class ServerPeer: LinkHost {
     ///   - address: The client's address, as far as it is known.
     ///   - time: How long it may take.
     ///   - expired: Called when it takes longer.
-    /// - Returns: False if the server shuts down: the channel is closed.
-    @discardableResult
     func enter(
         _ stage: PeerStage,
         from address: SocketAddress?,
         within time: TimeAmount,
         otherwise expired: @escaping () -> Void
-    ) -> Bool {
-        guard self.loop.draining == nil, self.phase == .arriving else {
-            self.channel.close(promise: nil)
-            return false
-        }
-        self.leaveStage()
+    ) {
+        // Where the server shuts down, nothing begins.
+        guard self.loop.draining == nil, self.phase == .arriving else { return self.channel.close(promise: nil) }
         self.account.setAddress(ClientAddress(address))
         self.account.changeBaseCost(to: self.cost(of: stage))
         self.loop.add(self, isOpen: false)
         self.limit(to: time, otherwise: expired)
-        return true
     }
 
     private func cost(of stage: PeerStage) -> Int {
@@ -119,8 +113,7 @@ final class ServerPeer: LinkHost {
 
     /// Gives the stage another time, from now on.
     func limit(to time: TimeAmount, otherwise expired: @escaping () -> Void) {
-        if let timer = self.timer.take() { self.loop.socketLoop.removeTimer(timer) }
-        self.stageCount += 1
+        self.leaveStage()
         let stage = self.stageCount
         self.loop.socketLoop.enter { turn in
             guard self.stageCount == stage, self.phase != .ended else { return }
@@ -315,7 +308,7 @@ final class ServerPeer: LinkHost {
         guard self.phase == .open, let link = self.link, link.context != nil, let session = self.session else { return }
         link.settleNow()
         self.account.settle()
-        let state = session.state(now: now)
+        let state = session.state()
         if state.waitingBytes > self.core.rules.limits.maximumBufferedBytesPerConnection {
             return self.evict(.memory, in: &turn)
         }
@@ -407,11 +400,15 @@ final class ServerPeer: LinkHost {
     // MARK: The log
 
     func log(_ what: String, _ reason: String? = nil, at level: Logger.Level = .info) {
+        self.core.books.peerLog.write(level, "\(what)", self.metadata(reason), by: self.core.books.logger)
+    }
+
+    private func metadata(_ reason: String?) -> Logger.Metadata {
         var metadata: Logger.Metadata = [
             "connection": "\(self.link?.id.number ?? 0)", "remote": "\(self.address.map { "\($0)" } ?? "unknown")",
         ]
         if let reason { metadata["reason"] = "\(reason)" }
-        self.core.books.peerLog.write(level, "\(what)", metadata, by: self.core.books.logger)
+        return metadata
     }
 }
 
@@ -457,8 +454,7 @@ extension ServerPeer: SilentConnection {
     /// client would spare itself by never giving credit.
     var isBusy: Bool {
         guard self.phase == .open, let session = self.session else { return false }
-        let now = self.core.books.time.now()
-        return session.state(now: now).workOfOurs > 0 && self.watch.silence(now: now) < Self.longestPoll
+        return session.workOfOurs > 0 && self.watch.silence(now: self.core.books.time.now()) < Self.longestPoll
     }
 
     func closeForNewcomer(in turn: inout Turn) {

@@ -2,7 +2,7 @@
 /// The connections of an event loop, in an order in which they can be iterated a few at a time, while others are added
 /// and removed.
 ///
-/// They are objects, also where the type is a protocol's.
+/// `Session` is a class, or a protocol of classes.
 struct SessionList<Session> {
     private var sessions: [Session] = []
     private var places: [ObjectIdentifier: Int] = [:]

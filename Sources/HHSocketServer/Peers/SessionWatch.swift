@@ -74,9 +74,6 @@ struct SessionWatch: Sendable {
     /// The time since which no bytes have arrived.
     func silence(now: NIODeadline) -> TimeAmount { now - self.lastRead }
 
-    /// Whether there is an incomplete frame.
-    var hasPartialFrame: Bool { self.partial != nil }
-
     /// Records that bytes have arrived.
     ///
     /// - Parameters:
@@ -160,25 +157,6 @@ struct SessionWatch: Sendable {
             return .idle
         }
         return nil
-    }
-}
-
-extension SessionWatch.Observation {
-    /// Observes a link, whatever its language.
-    ///
-    /// - Parameters:
-    ///   - isBusy: Whether the client may be silent.
-    ///   - isReadingSuspended: Whether the link's receiver has suspended reading.
-    init<Language>(_ link: Link<Language>, isBusy: Bool, isReadingSuspended: Bool) {
-        let inChannel = link.knownChannelBytes
-        self.partialBytes = link.unfinishedBytes
-        self.waitingBytes = inChannel
-        if inChannel > 0 {
-            self.bytesTaken =
-                link.context.flatMap { AcknowledgedBytes.count(of: $0.channel) } ?? link.traffic.bytesSent - inChannel
-        }
-        self.isBusy = isBusy
-        self.isReadingHeld = link.isReadingHeld || isReadingSuspended
     }
 }
 

@@ -644,15 +644,16 @@ extension FrameSession: PeerSession {
         self.counters.take(self.counts)
     }
 
-    func state(now: NIODeadline) -> PeerState {
+    var workOfOurs: Int { self.hot.machine.inFlight - (self.streams?.waitingForClient ?? 0) }
+
+    func state() -> PeerState {
         self.settle()
-        let (inFlight, frames) = (self.hot.machine.inFlight, self.link.traffic.framesReceived)
+        let frames = self.link.traffic.framesReceived
         return PeerState(
             units: frames,
             isIntroduced: self.rules.hello.isRequired ? self.greeting.agreement != nil : frames > 0,
             pieceBytes: self.streams?.awaitedPieceBytes,
-            isBusy: inFlight > 0 || !(self.streams?.isIdle ?? true),
-            workOfOurs: inFlight - (self.streams?.waitingForClient ?? 0),
+            isBusy: self.hot.machine.inFlight > 0 || !(self.streams?.isIdle ?? true),
             mayListen: false,
             isHeldByUs: false,
             isHeldByPeer: self.streams?.isReadingSuspended ?? false,

@@ -392,13 +392,16 @@ final class ServerStreamSide {
     private func settle(in turn: inout Turn) {
         // Not after each turn: a client that reads takes them soon.
         if self.waitsForRoom, !self.link.isWritable || self.link.knownChannelBytes > 0 { self.machine.detachWaiting() }
-        self.charge(Int(clamping: self.machine.heldMemory) + self.machine.waitingBytes)
+        self.charge(self.cost)
         // The client should take its answers before it sends more requests.
         let isBehind = self.machine.waitingPlainBytes >= Self.maximumPlainBytes
         guard self.isOpen, isBehind != self.suspendsReading else { return }
         self.suspendsReading.toggle()
         self.link.setReading(isSuspended: self.suspendsReading, in: &turn)
     }
+
+    /// The memory that is held for streams, in bytes.
+    private var cost: Int { Int(clamping: self.machine.heldMemory) + self.machine.waitingBytes }
 
     private func charge(_ cost: Int) {
         if cost != self.charged { self.peer.account.held(cost - self.charged) }
@@ -489,7 +492,7 @@ extension ServerStreamSide: PieceSender {
         self.pushIsUnderWay = true
         self.machine.sendPlain(type: push.type, serial: push.serial, status: push.status, payload: push.payload)
         self.sendFrames(in: &turn)
-        self.charge(Int(clamping: self.machine.heldMemory) + self.machine.waitingBytes)
+        self.charge(self.cost)
     }
 
     func hasRoom(in turn: inout Turn) -> Bool {

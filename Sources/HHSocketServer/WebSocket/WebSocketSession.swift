@@ -145,7 +145,10 @@ extension WebSocketSession: WebSocketSender {
 }
 
 extension WebSocketSession: PeerSession {
-    func state(now: NIODeadline) -> PeerState {
+    /// A handler waits for its client: a client that only listens shows by its pings that it is alive.
+    var workOfOurs: Int { 0 }
+
+    func state() -> PeerState {
         // A ping within a message does not complete it.
         let controlFrames = self.receiver?.controlFrames ?? 0
         return PeerState(
@@ -154,8 +157,6 @@ extension WebSocketSession: PeerSession {
             // Fragments are in the link.
             pieceBytes: nil,
             isBusy: false,
-            // A handler waits for its client: a client that only listens shows by its pings that it is alive.
-            workOfOurs: 0,
             mayListen: true,
             isHeldByUs: self.inbox.isFull || self.link.hasLeftUnits,
             isHeldByPeer: false,

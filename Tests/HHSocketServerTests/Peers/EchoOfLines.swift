@@ -29,13 +29,12 @@ final class EchoOfLines: LinkReceiver, PeerSession {
         while let line = try batch.next() { self.link.send(LineUnit(line), in: &turn) }
     }
 
-    func state(now: NIODeadline) -> PeerState {
+    func state() -> PeerState {
         PeerState(
             units: self.link.traffic.framesReceived,
             isIntroduced: true,
             pieceBytes: nil,
             isBusy: false,
-            workOfOurs: 0,
             mayListen: false,
             isHeldByUs: false,
             isHeldByPeer: false,
@@ -61,4 +60,5 @@ final class EchoOfLines: LinkReceiver, PeerSession {
     func push(_ push: SharedPush, in turn: inout Turn) -> Bool { false }
     func rest() {}
     var streamHost: (any StreamHost)? { nil }
+    var workOfOurs: Int { 0 }
 }

@@ -83,16 +83,17 @@ package func first<S: AsyncSequence & Sendable>(
     }
 }
 
-/// Checks every 2 ms until `condition` holds, for states without events.
+/// Checks every 2 ms, or less often, until `condition` holds, for states without events.
 package func eventually(
     _ what: String,
     within time: Duration = patience,
+    every interval: Duration = .milliseconds(2),
     fileID: String = #fileID,
     line: Int = #line,
     _ condition: @escaping @Sendable () async throws -> Bool
 ) async throws {
     try await withDeadline(what, within: time, fileID: fileID, line: line) {
-        while !(try await condition()) { try await Task.sleep(for: .milliseconds(2)) }
+        while !(try await condition()) { try await Task.sleep(for: interval) }
     }
 }
 

@@ -45,12 +45,19 @@ struct GetCommand: AsyncParsableCommand {
 
     @OptionGroup var options: TransferOptions
 
+    @OptionGroup var connection: ConnectionOptions
+
     func run() async throws {
         let id = self.id.id
         let isOutput = self.file == "-"
         // An id may be a dash, and is a file then.
         let path = self.file ?? "./\(id)"
-        let result = try await self.options.run("get \(id)", to: self.servers, outlastsSignals: !isOutput) {
+        let result = try await self.options.run(
+            "get \(id)",
+            to: self.servers,
+            over: self.connection,
+            outlastsSignals: !isOutput
+        ) {
             isOutput ? $0.get(id, toDescriptor: STDOUT_FILENO) : $0.get(id, to: path)
         }
         guard result != nil else { throw ExitCode.failure }

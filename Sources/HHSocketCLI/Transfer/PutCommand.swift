@@ -38,13 +38,15 @@ struct PutCommand: AsyncParsableCommand {
 
     @OptionGroup var options: TransferOptions
 
+    @OptionGroup var connection: ConnectionOptions
+
     func run() async throws {
         if self.file == "-" {
             StandardError.line("error: fileFailed: Standard input cannot be read twice; ./- is a file")
             throw ExitCode.failure
         }
-        let result = try await self.options.run("put \(self.file)", to: self.servers) { transfers in
-            transfers.put(self.file, id: self.id?.id)
+        let result = try await self.options.run("put \(self.file)", to: self.servers, over: self.connection) {
+            $0.put(self.file, id: self.id?.id)
         }
         guard let result else { throw ExitCode.failure }
         try StandardOutput.write("\(result.id)\n")

@@ -25,8 +25,6 @@ struct TransferOptions: ParsableArguments {
 
     @OptionGroup var fields: FieldOptions
 
-    @OptionGroup var connection: ConnectionOptions
-
     func validate() throws {
         _ = try self.fields.header(in: self.format)
         try MetadataArgument.validate(self.header)
@@ -42,17 +40,20 @@ struct TransferOptions: ParsableArguments {
     ///
     /// - Parameters:
     ///   - label: The name of the transfer, for the progress bar.
+    ///   - connection: The options for the connection. They are not among these options: in debug builds ArgumentParser
+    ///     takes four times as long for each level of groups.
     ///   - outlastsSignals: Whether to wait for the transfer's end after it has been cancelled.
     ///
     /// - Returns: The result; nil if it failed, which has been reported.
     func run(
         _ label: String,
         to servers: ServerAddresses,
+        over connection: ConnectionOptions,
         outlastsSignals: Bool = true,
         _ begin: (TransferClient) -> Transfer
     ) async throws -> TransferResult? {
         let signals = Signals()
-        let client = SocketClient(configuration: try self.configuration(servers))
+        let client = SocketClient(configuration: try self.configuration(servers, connection))
         var options = TransferClient.Options()
         if let timeout = self.timeout { options.timeout = timeout }
         options.call.metadata = MetadataArgument.metadata(self.header)
@@ -81,7 +82,7 @@ struct TransferOptions: ParsableArguments {
         await bar?.finish()
         // Flushes: a cancel reaches the server before the process ends.
         await client.close()
-        self.connection.report(client.history)
+        connection.report(client.history)
         switch outcome {
         case .success(let result): return result
         case .failure(let error):
@@ -90,7 +91,10 @@ struct TransferOptions: ParsableArguments {
         }
     }
 
-    private func configuration(_ servers: ServerAddresses) throws -> SocketClient.Configuration {
+    private func configuration(
+        _ servers: ServerAddresses,
+        _ connection: ConnectionOptions
+    ) throws -> SocketClient.Configuration {
         var configuration = SocketClient.Configuration(servers: servers.endpoints)
         configuration.socket.wireFormat = self.format
         configuration.socket.header = try self.fields.header(in: self.format)
@@ -98,7 +102,7 @@ struct TransferOptions: ParsableArguments {
         // Several attempts fit into the time of a transfer.
         let timeout = self.timeout ?? TransferClient.Options().timeout
         configuration.hello = HelloPolicy(isRequired: true, timeout: min(HelloPolicy().timeout, timeout / 3))
-        try self.connection.apply(to: &configuration.socket)
+        try connection.apply(to: &configuration.socket)
         return configuration
     }
 

@@ -107,11 +107,11 @@ import Testing
         await #expect(throws: NothingHappened.self) { try await client.response(within: .milliseconds(50)) }
     }
 
-    /// Attacks with many bytes, all of which a mock keeps. Other tests run them against a server; with more effort they
-    /// run here too.
+    /// Attacks with many bytes or writes, which take seconds against a mock that accepts and keeps everything. Other
+    /// tests run them against a server; with more effort they run here too.
     private static let largeAttacks: Set<HostileClient.Attack> = [
         .hoardingReaders, .emptyRequests, .abandonedDeadlines, .helloCrowd, .repeatedHello, .freeFrames, .keptAnswers,
-        .onceBusy,
+        .onceBusy, .proxyHeaders, .pingFlood, .requestAndCancel, .deflateBombs, .webSocketPings,
     ]
 
     @Test(arguments: HostileClient.Attack.allCases.filter { effort > 1 || !Self.largeAttacks.contains($0) })
@@ -123,7 +123,7 @@ import Testing
 
     /// The attacks on WebSockets, and some of each other kind; all with more effort.
     private static let attacksInMessages: [HostileClient.Attack] =
-        HostileClient.Attack.onWebSockets
+        HostileClient.Attack.onWebSockets.filter { !Self.largeAttacks.contains($0) }
         + [.halfFrames, .slowBody, .callFlood, .neverReads, .barelyMovingFrames, .idleCrowd, .abandonedHandshakes]
 
     @Test(arguments: effort > 1 ? HostileClient.Attack.allCases : Self.attacksInMessages)

@@ -9,7 +9,7 @@ import Testing
 @Suite struct AlarmHeapTests {
     private func at(_ number: Int) -> NIODeadline { .uptimeNanoseconds(UInt64(number)) }
 
-    /// Owners move and lose their alarms, and time passes: every alarm that is still wanted comes at its time, in order.
+    /// Owners move and lose their alarms, and time passes: every alarm that is still wanted comes in time and in order.
     @Test(arguments: 0..<20)
     func randomHistoriesAreThoseOfASortedList(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)

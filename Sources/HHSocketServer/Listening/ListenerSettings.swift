@@ -12,6 +12,7 @@ final class ListenerSettings: Sendable {
     let index: Int
     /// The address that it is configured to listen on.
     let endpoint: Endpoint
+    let sharedEndpoint: SharedEndpoint
     let proxies: ServerProxies
     let format: WireFormat
     /// The custom header fields of frames that answer no request, and of fields that a request does not have.
@@ -36,6 +37,7 @@ final class ListenerSettings: Sendable {
     ) throws(SocketError) {
         self.index = index
         self.endpoint = listener.endpoint
+        self.sharedEndpoint = SharedEndpoint(listener.endpoint)
         self.proxies = listener.proxies
         self.format = listener.wireFormat
         self.customFields = try listener.wireFormat.customFields(listener.header, in: .response)

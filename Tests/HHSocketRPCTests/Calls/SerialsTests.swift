@@ -86,7 +86,7 @@ import Testing
         let inFlight = model.calls.keys.sorted().randomElement(using: &generator)
         switch Int.random(in: 0..<100, using: &generator) {
         case 0..<50:
-            guard model.hasFree else { return }
+            guard model.hasFree, serials.hasFree else { return }
             let serial = serials.issue()
             #expect(serial == model.issue())
             serials.set(serial, number)

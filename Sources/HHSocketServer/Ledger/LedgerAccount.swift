@@ -36,9 +36,8 @@ final class LedgerAccount: LinkAccount, Sendable {
         private let memory = UnsafeMutablePointer<UnsafeAtomic<Int>.Storage>.allocate(capacity: 3)
 
         init(progressedAt: NIODeadline) {
-            self.memory.initialize(to: .init(0))
-            (self.memory + 1).initialize(to: .init(0))
-            (self.memory + 2).initialize(to: .init(Int(clamping: progressedAt.uptimeNanoseconds)))
+            self.memory.initialize(repeating: .init(0), count: 3)
+            self.progressedAt.store(Int(clamping: progressedAt.uptimeNanoseconds), ordering: .relaxed)
         }
 
         /// The sum of the held bytes.
@@ -68,11 +67,10 @@ final class LedgerAccount: LinkAccount, Sendable {
 
     deinit {
         let state = self.state.withLockedValue { $0 }
-        let passed = self.passed
-        self.ledger.add(-passed, shard: self.shard)
+        self.ledger.add(-self.passed, shard: self.shard)
         for principal in [state.address, state.identity] {
             guard let principal else { continue }
-            principal.add(-passed)
+            principal.add(-self.passed)
             self.ledger.principals.leave(principal)
         }
         self.numbers.release()

@@ -18,7 +18,6 @@ protocol PortedPeer: AnyObject {
 /// clients are views of it.
 final class PeerPort: @unchecked Sendable {
     // Proof of Sendable: the peer is accessed only on the event loop; everything else is constant or locked.
-
     private struct State {
         var identity: String?
         /// The requests in flight of the identity.

@@ -30,8 +30,10 @@ final class FrameSession: LinkReceiver {
     /// State that every request touches.
     private struct Hot {
         var machine: Machine
-        // They fit in the gap before the next property.
+        // These fit in the gap before the next property.
         var phase = Phase.open
+        /// Whether hello has led to an agreement.
+        var hasAgreed = false
         /// The number of requests on the slow path, up to the number at which the turn is checked.
         var slowRequests: UInt8 = 0
         var serverContext: ServerContext?
@@ -118,7 +120,7 @@ final class FrameSession: LinkReceiver {
 
     private var books: ServerBooks { self.peer.core.books }
     /// The results of hello; nil before.
-    private var agreement: Agreement? { self.greeting?.agreement }
+    private var agreement: Agreement? { self.hot.hasAgreed ? self.greeting?.agreement : nil }
 
     // MARK: Frames of the client
 
@@ -383,7 +385,7 @@ final class FrameSession: LinkReceiver {
         let client = RequestGate.Client(
             session: session,
             isStranger: self.peer.isStranger,
-            hasAgreed: self.agreement != nil
+            hasAgreed: self.hot.hasAgreed
         )
         let streams = self.streams
         let refusal = self.gate.refusal(of: arrival, from: client, route.rules, now: now) {
@@ -436,13 +438,13 @@ final class FrameSession: LinkReceiver {
         let deadline = self.gate.deadline(of: arrival, place.rules, now: now).map { time, isOurs in
             self.link.loop.setTimer(time) { self.expire(run: run, answer: answer, isOurs: isOurs, in: &$0) }
         }
-        let task = HandlerRuns.task(for: work, self.completions, on: self.peer.loop)
+        let task = HandlerRuns.task(for: work, self.resultQueue(), on: self.peer.loop)
         self.hot.runs.started(work, until: deadline)
         self.hot.machine.started(task, serial: answer.serial, run: run)
     }
 
-    /// The queue for the results of handlers, which are taken from the first one on.
-    private var completions: CompletionQueue {
+    /// Returns the queue for the results of handlers, which is opened for the first one.
+    private func resultQueue() -> CompletionQueue {
         if let completions = self.hot.runs.completions { return completions }
         // An eviction may end the session while a request begins. Nothing is taken then.
         guard self.hot.phase == .open else { return CompletionQueue(loop: self.link.loop, wake: nil) }
@@ -557,7 +559,7 @@ final class FrameSession: LinkReceiver {
     /// Whether the client was sent a go-away.
     @discardableResult
     private func sendGoAway(_ notice: GoAway, in turn: inout Turn) -> Bool {
-        guard self.listener.isStandard || self.agreement != nil else { return false }
+        guard self.listener.isStandard || self.hot.hasAgreed else { return false }
         self.counts.count(.goAwaysSent)
         self.link.send(notice.frame, in: &turn)
         return true
@@ -576,6 +578,7 @@ extension FrameSession: GreetingHost {
     }
 
     func agreed(_ agreement: Agreement, in turn: inout Turn) {
+        self.hot.hasAgreed = true
         self.hot.serverContext?.session.agree(agreement)
         self.hot.fastPath.agreed(agreement, rules: self.rules)
         if let terms = agreement.streams, let policy = self.rules.streams {
@@ -611,7 +614,7 @@ extension FrameSession: GreetingHost {
     /// follow from them.
     func identityChanged(in turn: inout Turn) {
         guard self.rules.hasStrangers, self.hot.phase == .open else { return }
-        let isStranger = (self.rules.hello.isRequired && self.agreement == nil) || self.peer.lacksIdentity
+        let isStranger = (self.rules.hello.isRequired && !self.hot.hasAgreed) || self.peer.lacksIdentity
         guard self.peer.standingChanged(isStranger: isStranger, now: turn.now) else { return }
         self.link.accept(payloadsUpTo: self.rules.limits.maximumPayloadLength(ofStranger: isStranger))
         self.hot.machine.maximumInFlight = self.rules.limits.maximumInFlight(ofStranger: isStranger)
@@ -665,7 +668,7 @@ extension FrameSession: PeerSession {
         let frames = self.link.traffic.framesReceived
         return PeerState(
             units: frames,
-            isIntroduced: self.rules.hello.isRequired ? self.agreement != nil : frames > 0,
+            isIntroduced: self.rules.hello.isRequired ? self.hot.hasAgreed : frames > 0,
             pieceBytes: self.streams?.awaitedPieceBytes,
             isBusy: self.hot.machine.inFlight > 0 || !(self.streams?.isIdle ?? true),
             mayListen: false,

@@ -21,8 +21,9 @@ struct HandlerRuns {
     @inline(__always)
     mutating func batchBegins() { if self.startedHere > 0 { self.startedHere = 0 } }
 
-    /// Whether requests of this batch have handlers that run on this thread and have not begun.
-    var hasStartedHere: Bool { self.startedHere > 0 }
+    /// Whether requests of this batch have handlers that run here and have not begun. `mutating`, which copies nothing.
+    @inline(__always)
+    var hasStartedHere: Bool { mutating get { self.startedHere > 0 } }
 
     // MARK: Runs
 

@@ -4,6 +4,8 @@
 package struct ConnectionID: Hashable, Sendable, CustomStringConvertible {
     @usableFromInline package var number: UInt64
 
+    // Inlinable as the comparison below, since other modules use both for each call.
+    @inlinable
     package init(number: UInt64) {
         self.number = number
     }

@@ -126,7 +126,7 @@ struct SharedCallMachine {
     /// The lookups, and below the calls, that further callers may join.
     private var openLookups: [Slot: UInt64] = [:]
     private var openCalls: [Slot: UInt64] = [:]
-    private var alarms = DeadlineHeap<Caller>()
+    private var alarms = AlarmHeap<Caller>()
     private var lastNumber: UInt64 = 0
 
     /// - Parameter maximumCallers: The number of callers that may wait; further ones fail with `tooManyInFlight`.
@@ -147,7 +147,7 @@ struct SharedCallMachine {
     func isRunning(_ call: UInt64) -> Bool { self.calls[call] != nil }
 
     /// The time at which ``timePassed(_:_:)`` must be called next; nil if it need not be.
-    var nextAlarm: NIODeadline? { self.waiters.isEmpty ? nil : self.alarms.first?.deadline }
+    var nextAlarm: NIODeadline? { self.waiters.isEmpty ? nil : self.alarms.first?.time }
 
     // MARK: Asking
 
@@ -192,9 +192,9 @@ struct SharedCallMachine {
         let deadline = min(timeout, asking.request.deadline ?? .distantFuture)
         let order = self.nextNumber()
         self.waiters[caller] = Waiter(asking: asking, order: order, deadline: deadline, place: .call(0))
-        self.alarms.insert(.init(deadline: deadline, key: caller))
+        self.alarms.insert(deadline, caller)
         // The alarms of completed callers are still in the heap.
-        if self.alarms.count > 2 * self.waiters.count + 64 {
+        if self.alarms.isCrowded(owners: self.waiters.count) {
             let waiters = self.waiters
             self.alarms.sweep { waiters[$0.key] != nil }
         }
@@ -437,12 +437,11 @@ struct SharedCallMachine {
 
     /// Completes the callers that have timed out.
     mutating func timePassed(_ now: APIClock.Moment, _ actions: inout Actions) {
-        while let alarm = self.alarms.first, alarm.deadline <= now.time {
-            self.alarms.removeFirst()
+        while let alarm = self.alarms.popDue(now: now.time) {
             guard let waiter = self.waiters[alarm.key] else { continue }
             let due = self.due(waiter)
             guard due <= now.time else {
-                self.alarms.insert(.init(deadline: due, key: alarm.key))
+                self.alarms.insert(due, alarm.key)
                 continue
             }
             self.leave(alarm.key, self.timedOut(waiter), now, &actions)

@@ -64,7 +64,7 @@ import NIOCore
     /// A heap that always holds the same number of deadlines.
     public struct Deadlines {
         private let key: DispatchKey
-        private var heap = DeadlineHeap<DispatchKey>()
+        private var heap = AlarmHeap<DispatchKey>()
         /// xorshift32.
         private var random: UInt32 = 2_463_534_242
 
@@ -81,11 +81,10 @@ import NIOCore
             var inOrder = 0
             var last = NIODeadline.uptimeNanoseconds(0)
             for _ in 0..<count {
-                guard let first = self.heap.first else { break }
-                self.heap.removeFirst()
-                if first.deadline >= last { inOrder += 1 }
-                last = first.deadline
-                self.insert(after: first.deadline)
+                guard let first = self.heap.popDue(now: .distantFuture) else { break }
+                if first.time >= last { inOrder += 1 }
+                last = first.time
+                self.insert(after: first.time)
             }
             return inOrder
         }
@@ -95,7 +94,7 @@ import NIOCore
             self.random ^= self.random >> 17
             self.random ^= self.random << 5
             let later = TimeAmount.nanoseconds(Int64(self.random % 8_000_000) * 1_000)
-            self.heap.insert(DeadlineHeap<DispatchKey>.Element(deadline: time + later, key: self.key))
+            self.heap.insert(time + later, self.key)
         }
     }
 }

@@ -22,7 +22,6 @@ struct Slab<Element>: ~Copyable {
         self.base.deallocate()
     }
 
-    var isEmpty: Bool { self.count == 0 }
     var indices: Range<Int> { 0..<self.count }
 
     subscript(index: Int) -> Element {
@@ -43,13 +42,6 @@ struct Slab<Element>: ~Copyable {
         if self.count == self.capacity { self.grow() }
         (self.base + self.count).initialize(to: element)
         self.count += 1
-    }
-
-    @inline(__always)
-    mutating func popLast() -> Element? {
-        guard self.count > 0 else { return nil }
-        self.count -= 1
-        return (self.base + self.count).move()
     }
 
     @inline(never)

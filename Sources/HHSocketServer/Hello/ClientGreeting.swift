@@ -18,24 +18,23 @@ final class ClientGreeting {
     private let link: Link<FrameLanguage>
     private let peer: ServerPeer
     private let counts: SessionCounts
+    /// Authenticates the client, or waits for its turn to.
+    private var authentication: Authentication?
     private var current: Agreement?
     private var hasGreeted = false
     /// Whether the transport compresses the frames: hello does not agree on compression then.
-    private var isCompressed = false
-    /// Authenticates the client, or waits for its turn to.
-    private var authentication: Authentication?
+    private let isCompressed: Bool
 
-    init(_ link: Link<FrameLanguage>, _ peer: ServerPeer) {
+    init(_ link: Link<FrameLanguage>, _ peer: ServerPeer, isCompressed: Bool = false) {
         self.link = link
         self.peer = peer
         self.counts = peer.loop.sessionCounts
+        self.isCompressed = isCompressed
     }
 
     /// The results of hello; nil before.
     var agreement: Agreement? { self.current }
     var isUnderWay: Bool { self.authentication != nil }
-
-    func transportCompresses() { self.isCompressed = true }
 
     /// Handles the client's hello.
     func receive(_ frame: Frame, of session: ServerSession, _ host: any GreetingHost, in turn: inout Turn) {

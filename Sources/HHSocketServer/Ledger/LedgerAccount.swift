@@ -22,8 +22,6 @@ final class LedgerAccount: LinkAccount, Sendable {
     private struct State {
         var address: Principal?
         var identity: Principal?
-        /// The number of bytes that were passed on to the sums above.
-        var passed = 0
         var holder: (any LedgerHolder)?
         var isCondemned = false
         var isOpen = false
@@ -31,13 +29,30 @@ final class LedgerAccount: LinkAccount, Sendable {
         var baseCost: Int
     }
 
+    /// Numbers that are read without the lock. In one piece of memory, since an object for each would cost every
+    /// connection as much again as its account.
+    private struct Numbers: @unchecked Sendable {
+        // Proof of Sendable: the memory is accessed only atomically, until the account releases it.
+        private let memory = UnsafeMutablePointer<UnsafeAtomic<Int>.Storage>.allocate(capacity: 3)
+
+        init(progressedAt: NIODeadline) {
+            self.memory.initialize(repeating: .init(0), count: 3)
+            self.progressedAt.store(Int(clamping: progressedAt.uptimeNanoseconds), ordering: .relaxed)
+        }
+
+        /// The sum of the held bytes.
+        var sum: UnsafeAtomic<Int> { UnsafeAtomic(at: self.memory) }
+        /// The number of bytes that were passed on to the sums above. Changed only with the lock.
+        var passed: UnsafeAtomic<Int> { UnsafeAtomic(at: self.memory + 1) }
+        /// The time of the last progress, in nanoseconds.
+        var progressedAt: UnsafeAtomic<Int> { UnsafeAtomic(at: self.memory + 2) }
+
+        func release() { self.memory.deallocate() }
+    }
+
     private let ledger: Ledger
     private let shard: Int
-    /// The sum of the held bytes.
-    private let sum = ManagedAtomic(0)
-    /// The number of bytes that were passed on to the sums above, readable without the lock.
-    private let passed = ManagedAtomic(0)
-    private let progressedAt: ManagedAtomic<UInt64>
+    private let numbers: Numbers
     private let state: NIOLockedValueBox<State>
 
     /// - Parameters:
@@ -46,19 +61,22 @@ final class LedgerAccount: LinkAccount, Sendable {
     init(_ ledger: Ledger, shard: Int, baseCost: Int) {
         self.ledger = ledger
         self.shard = shard
-        self.progressedAt = ManagedAtomic(ledger.time.now().uptimeNanoseconds)
+        self.numbers = Numbers(progressedAt: ledger.time.now())
         self.state = NIOLockedValueBox(State(baseCost: baseCost))
     }
 
     deinit {
         let state = self.state.withLockedValue { $0 }
-        self.ledger.add(-state.passed, shard: self.shard)
+        self.ledger.add(-self.passed, shard: self.shard)
         for principal in [state.address, state.identity] {
             guard let principal else { continue }
-            principal.add(-state.passed)
+            principal.add(-self.passed)
             self.ledger.principals.leave(principal)
         }
+        self.numbers.release()
     }
+
+    private var passed: Int { self.numbers.passed.load(ordering: .relaxed) }
 
     /// The connection has begun.
     ///
@@ -103,7 +121,7 @@ final class LedgerAccount: LinkAccount, Sendable {
     // MARK: Bytes
 
     /// The number of bytes that are held.
-    var bytes: Int { self.sum.load(ordering: .relaxed) }
+    var bytes: Int { self.numbers.sum.load(ordering: .relaxed) }
 
     /// Whether this connection, or all of them together, hold more bytes than they may.
     var isFull: Bool { self.bytes > self.ledger.maximumBytesPerConnection || self.ledger.isFull }
@@ -115,18 +133,17 @@ final class LedgerAccount: LinkAccount, Sendable {
 
     /// Charges this number of bytes more, or fewer if negative.
     func held(_ change: Int) {
-        let sum = self.sum.wrappingIncrementThenLoad(by: change, ordering: .relaxed)
-        if abs(sum - self.passed.load(ordering: .relaxed)) >= Self.step { self.settle() }
+        let sum = self.numbers.sum.wrappingIncrementThenLoad(by: change, ordering: .relaxed)
+        if abs(sum - self.passed) >= Self.step { self.settle() }
     }
 
     /// Passes changes on to the sums above.
     func settle() {
         self.state.withLockedValue { state in
             let sum = self.bytes
-            let change = sum - state.passed
+            let change = sum - self.passed
             guard change != 0 else { return }
-            state.passed = sum
-            self.passed.store(sum, ordering: .relaxed)
+            self.numbers.passed.store(sum, ordering: .relaxed)
             state.address?.add(change)
             state.identity?.add(change)
             self.ledger.add(change, shard: self.shard)
@@ -153,8 +170,8 @@ final class LedgerAccount: LinkAccount, Sendable {
         let old: Principal? = self.state.withLockedValue { state in
             let old = state[keyPath: principal]
             state[keyPath: principal] = new
-            old?.add(-state.passed)
-            new?.add(state.passed)
+            old?.add(-self.passed)
+            new?.add(self.passed)
             return old
         }
         if let old { self.ledger.principals.leave(old) }
@@ -167,7 +184,7 @@ final class LedgerAccount: LinkAccount, Sendable {
 
     /// Records progress of the client's sending or reading.
     func progressed(at now: NIODeadline) {
-        self.progressedAt.store(now.uptimeNanoseconds, ordering: .relaxed)
+        self.numbers.progressedAt.store(Int(clamping: now.uptimeNanoseconds), ordering: .relaxed)
     }
 
     /// The standing for the choice of evictions; nil if the connection has ended, or was already sent away.
@@ -175,11 +192,11 @@ final class LedgerAccount: LinkAccount, Sendable {
         self.state.withLockedValue { state in
             guard state.holder != nil, !state.isCondemned else { return nil }
             let principals = max(state.address?.bytes ?? 0, state.identity?.bytes ?? 0)
-            let progressed = self.progressedAt.load(ordering: .relaxed)
+            let progressed = self.numbers.progressedAt.load(ordering: .relaxed)
             return Standing(
                 bytes: self.bytes,
                 principalBytes: max(principals, self.bytes),
-                stall: .nanoseconds(Int64(clamping: max(now.uptimeNanoseconds, progressed) - progressed))
+                stall: .nanoseconds(Int64(max(0, Int(clamping: now.uptimeNanoseconds) - progressed)))
             )
         }
     }

@@ -10,8 +10,7 @@ final class ListenerSettings: Sendable {
 
     /// Its place among the listeners.
     let index: Int
-    /// The address that it is configured to listen on.
-    let endpoint: Endpoint
+    let sharedEndpoint: SharedEndpoint
     let proxies: ServerProxies
     let format: WireFormat
     /// The custom header fields of frames that answer no request, and of fields that a request does not have.
@@ -28,6 +27,9 @@ final class ListenerSettings: Sendable {
     let supportsHello: Bool
     private let maximumPushLength: Int
 
+    /// The address that it is configured to listen on.
+    var endpoint: Endpoint { self.sharedEndpoint.value }
+
     /// - Throws: An error if the header has a field that the format does not have, or a value of another width.
     init(
         index: Int,
@@ -35,7 +37,7 @@ final class ListenerSettings: Sendable {
         _ configuration: ServerConfiguration
     ) throws(SocketError) {
         self.index = index
-        self.endpoint = listener.endpoint
+        self.sharedEndpoint = SharedEndpoint(listener.endpoint)
         self.proxies = listener.proxies
         self.format = listener.wireFormat
         self.customFields = try listener.wireFormat.customFields(listener.header, in: .response)

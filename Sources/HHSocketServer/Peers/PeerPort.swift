@@ -16,7 +16,8 @@ protocol PortedPeer: AnyObject {
 
 /// The way from other threads to a peer, with its identity, until its connection has ended. The public handles of
 /// clients are views of it.
-final class PeerPort: Sendable {
+final class PeerPort: @unchecked Sendable {
+    // Proof of Sendable: the peer is accessed only on the event loop; everything else is constant or locked.
     private struct State {
         var identity: String?
         /// The requests in flight of the identity.
@@ -29,14 +30,14 @@ final class PeerPort: Sendable {
     let loop: SocketLoop
     let account: LedgerAccount
     private let registry: SessionRegistry
-    private let peer: NIOLoopBoundBox<(any PortedPeer)?>
+    /// Not in a box bound to the event loop, which would be another object of every connection.
+    private var peer: (any PortedPeer)?
     private let state = NIOLockedValueBox(State())
 
     init(on loop: SocketLoop, _ account: LedgerAccount, _ registry: SessionRegistry) {
         self.loop = loop
         self.account = account
         self.registry = registry
-        self.peer = .makeEmptyBox(valueType: (any PortedPeer).self, eventLoop: loop.eventLoop)
     }
 
     // MARK: From any thread
@@ -49,7 +50,7 @@ final class PeerPort: Sendable {
         self.state.withLockedValue { state in
             guard state.isOpen else { return false }
             // Submitted under the lock: once the connection has ended, the event loop may be gone.
-            return self.loop.submit(.closure { turn in if let peer = self.peer.value { body(peer, &turn) } })
+            return self.loop.submit(.closure { turn in if let peer = self.peer { body(peer, &turn) } })
         }
     }
 
@@ -59,7 +60,7 @@ final class PeerPort: Sendable {
             guard state.isOpen else { return nil }
             let promise = self.loop.eventLoop.makePromise(of: Bool.self)
             let isSubmitted = self.loop.submit(
-                .closure { turn in promise.succeed(self.peer.value?.push(push, in: &turn) ?? false) }
+                .closure { turn in promise.succeed(self.peer?.push(push, in: &turn) ?? false) }
             )
             if !isSubmitted { promise.succeed(false) }
             return promise.futureResult
@@ -94,7 +95,7 @@ final class PeerPort: Sendable {
 
     // MARK: On the event loop
 
-    func open(_ peer: any PortedPeer) { self.peer.value = peer }
+    func open(_ peer: any PortedPeer) { self.peer = peer }
 
     /// The connection has ended. The identity remains readable.
     func close() {
@@ -103,7 +104,7 @@ final class PeerPort: Sendable {
             state.isOpen = false
             state.handle = nil
         }
-        self.peer.value = nil
+        self.peer = nil
     }
 }
 

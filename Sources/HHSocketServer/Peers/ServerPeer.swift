@@ -30,36 +30,40 @@ final class ServerPeer: LinkHost {
         case ended
     }
 
+    /// Indirect, since few peers have one.
+    private indirect enum Refusal { case with(GoAway) }
+
     /// The time after which a request in flight no longer spares a peer that has sent nothing meanwhile, such as a long
     /// poll.
     private static let longestPoll = TimeAmount.seconds(60)
 
+    // In an order in which small properties fill the gaps between others: there is one for each connection.
     let loop: ServerLoop
     let core: ServerCore
     let account: LedgerAccount
     let listener: ListenerSettings
     private let channel: any Channel
     private let port: PeerPort
-    private var phase = Phase.arriving
-    private var clientAddress: SocketAddress?
-    /// The reason for which this peer is closed immediately; nil: it is served.
-    private var refusal: GoAway?
     private var session: (any PeerSession)?
     private var link: (any PeerLink)?
-    private var watch: PeerWatch
-    /// Ends the stage.
-    private var timer: SocketLoop.TimerID?
-    /// The number of stages so far.
-    private var stageCount = 0
-    private var isUnknown: Bool
-    /// The units that are of no use and that it may still send.
-    private var unproductive: TokenBucket?
-    private var chargedControlFrames = 0
+    /// The reason for which this peer is closed immediately; nil: it is served.
+    private var refusal: Refusal?
+    private var clientAddress: SocketAddress?
+    private var phase = Phase.arriving
+    private var isUnknown = false
     /// The reason why it ends, once it does.
     private var closeReason: ServerCloseReason?
+    /// The number of stages so far.
+    private var stageCount: UInt32 = 0
+    private var watch: PeerWatch
+    private var silencePlace: SilenceOrder<any SilentConnection>.Place?
+    /// The units that are of no use and that it may still send.
+    private var unproductive: TokenBucket?
+    /// Ends the stage.
+    private var timer: SocketLoop.TimerID?
+    private var chargedControlFrames = 0
     /// The number of the last broadcast that was for it.
     private var lastBroadcast: UInt64 = 0
-    private var silencePlace: SilenceOrder<any SilentConnection>.Place?
 
     init(on channel: any Channel, _ loop: ServerLoop, core: ServerCore, listener: ListenerSettings) {
         self.channel = channel
@@ -70,7 +74,6 @@ final class ServerPeer: LinkHost {
         self.account = LedgerAccount(core.books.ledger, shard: loop.index, baseCost: ConnectionCost.waitingHandshake)
         self.port = PeerPort(on: loop.socketLoop, self.account, core.books.registry)
         self.watch = PeerWatch(now: now)
-        self.isUnknown = false
         self.unproductive = core.rules.limits.unproductiveFrameRate.map { TokenBucket($0, now: now) }
         self.port.open(self)
         self.account.open(from: nil, holder: self.port)
@@ -133,7 +136,7 @@ final class ServerPeer: LinkHost {
     /// The client's address is known, and whether it is one too many.
     func arrived(from address: SocketAddress?, refusal: GoAway?) {
         self.clientAddress = address
-        self.refusal = refusal
+        self.refusal = refusal.map { .with($0) }
     }
 
     /// The channel is closed.
@@ -218,7 +221,7 @@ final class ServerPeer: LinkHost {
         // Accepted during the server's shutdown, by a loop that had no other connection, or after all connections were
         // closed and before the listener was: that client would be asked to leave, and might stay forever.
         guard self.loop.mayBegin else { return self.kill() }
-        if let refusal = self.refusal { return self.refuse(refusal, in: &turn) }
+        if case .with(let notice) = self.refusal { return self.refuse(notice, in: &turn) }
         switch decision ?? self.decide(context) {
         case .refuse(let notice): self.refuse(notice, in: &turn)
         case .admit(let identity):

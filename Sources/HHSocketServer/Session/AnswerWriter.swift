@@ -26,9 +26,7 @@ final class AnswerWriter {
     private static let placeCost = 128
 
     private let link: Link<FrameLanguage>
-    private let listener: ListenerSettings
     private let peer: ServerPeer
-    private let counts: SessionCounts
     /// Sends long answers and pushes, once hello has agreed on streams.
     private var pieces: (any PieceSender)?
     /// The answers that wait for those to earlier requests; nil if each is sent as soon as it is ready.
@@ -44,8 +42,6 @@ final class AnswerWriter {
     init(_ link: Link<FrameLanguage>, _ peer: ServerPeer) {
         self.link = link
         self.peer = peer
-        self.listener = peer.listener
-        self.counts = peer.loop.sessionCounts
         self.order = peer.core.rules.answersInOrder ? AnswerOrder() : nil
         let limits = peer.core.rules.limits
         self.pushes = PushQueue(
@@ -53,6 +49,9 @@ final class AnswerWriter {
             maximumBytes: limits.maximumWaitingPushBytes
         )
     }
+
+    private var listener: ListenerSettings { self.peer.listener }
+    private var counts: SessionCounts { self.peer.loop.sessionCounts }
 
     /// Hello has agreed on streams.
     func begin(_ pieces: any PieceSender) { self.pieces = pieces }

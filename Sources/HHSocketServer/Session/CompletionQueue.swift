@@ -39,15 +39,12 @@ final class CompletionQueue: Sendable {
     }
 
     private let loop: SocketLoop
-    private let state = NIOLockedValueBox(State())
+    private let state: NIOLockedValueBox<State>
 
-    init(loop: SocketLoop) {
+    /// - Parameter wake: Run in a turn of the event loop whenever there are results to take; nil: the queue is closed.
+    init(loop: SocketLoop, wake: (@Sendable (inout Turn) -> Void)?) {
         self.loop = loop
-    }
-
-    /// Opens the queue: `wake` is run in a turn of the event loop whenever there are results to take.
-    func open(wake: @escaping @Sendable (inout Turn) -> Void) {
-        self.state.withLockedValue { $0.wake = wake }
+        self.state = NIOLockedValueBox(State(wake: wake))
     }
 
     /// Closes the queue: results that are added later are dropped.

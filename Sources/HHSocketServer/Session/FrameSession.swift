@@ -29,29 +29,31 @@ final class FrameSession: LinkReceiver {
 
     /// State that every request touches.
     private struct Hot {
-        var phase = Phase.open
         var machine: Machine
+        // These fit in the gap before the next property.
+        var phase = Phase.open
+        /// Whether hello has led to an agreement.
+        var hasAgreed = false
+        /// The number of requests on the slow path, up to the number at which the turn is checked.
+        var slowRequests: UInt8 = 0
         var serverContext: ServerContext?
         var cachedRoute: CachedRoute
         var fastPath: FastPath
+        var runs = HandlerRuns()
         /// The number of bytes that are charged for the requests in flight.
         var charged = 0
-        /// The number of requests on the slow path, up to the number at which the turn is checked.
-        var slowRequests: UInt8 = 0
     }
 
     private let peer: ServerPeer
     private let rules: RequestRules
-    private let books: ServerBooks
     private let listener: ListenerSettings
     let link: Link<FrameLanguage>
     // Not looked up in the peer's loop and the books, as every read uses them.
     private let counts: SessionCounts
     private let counters: LoopCounters
-    private let ledger: Ledger
-    private let runs: HandlerRuns
     private let writer: AnswerWriter
-    private let greeting: ClientGreeting
+    /// The client's hello; nil before it.
+    private var greeting: ClientGreeting?
     // Unchecked: a request accesses it some five times, only on the event loop, and every access ends before any other
     // code is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
@@ -61,21 +63,19 @@ final class FrameSession: LinkReceiver {
     private var gate: RequestGate
     /// The WebSocket that carries the frames.
     private var carriage: WebSocketCarriage?
-    /// The requests that the client may still cancel; nil before the first, and if there is no limit.
-    private var cancels: TokenBucket?
     /// The streams, once hello has agreed on them.
     private var streams: ServerStreamSide?
+    /// The requests that the client may still cancel; nil before the first, and if there is no limit.
+    private var cancels: TokenBucket?
 
     init(_ peer: ServerPeer, _ arrival: Arrival) {
         peer.arrived(from: arrival.address, refusal: arrival.refusal)
         let (rules, listener) = (peer.core.rules, peer.listener)
         self.peer = peer
         self.rules = rules
-        self.books = peer.core.books
         self.listener = listener
         self.counts = peer.loop.sessionCounts
         self.counters = peer.loop.counters
-        self.ledger = peer.core.books.ledger
         let limits = rules.limits
         let isStranger = rules.hasStrangers
         var decoder = FrameDecoder(
@@ -92,9 +92,7 @@ final class FrameSession: LinkReceiver {
             FrameLanguage(decoder: decoder, encoder: listener.encoder, largestCopied: Self.largestCopiedBody),
             listener.linkSettings
         )
-        self.runs = HandlerRuns(peer)
         self.writer = AnswerWriter(self.link, peer)
-        self.greeting = ClientGreeting(self.link, peer)
         self.gate = RequestGate(rules, listener, now: peer.core.books.time.now())
         self.hot = Hot(
             machine: SessionMachine(
@@ -117,14 +115,18 @@ final class FrameSession: LinkReceiver {
         let account = self.peer.account
         carriage.contextsChanged = { account.held($0) }
         self.carriage = carriage
-        if isCompressed { self.greeting.transportCompresses() }
+        if isCompressed { self.greeting = ClientGreeting(self.link, self.peer, isCompressed: true) }
     }
+
+    private var books: ServerBooks { self.peer.core.books }
+    /// The results of hello; nil before.
+    private var agreement: Agreement? { self.hot.hasAgreed ? self.greeting?.agreement : nil }
 
     // MARK: Frames of the client
 
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         guard self.hot.phase == .open else { return }
-        self.runs.batchBegins()
+        self.hot.runs.batchBegins()
         do throws(FrameError) {
             try self.receiveAll(&batch, in: &turn)
         } catch {
@@ -145,7 +147,7 @@ final class FrameSession: LinkReceiver {
             if batch.isFinished() { return }
             // Their handlers run once nothing is borrowed: requests answered within the turn were never in flight. If
             // the connection has ended there is no other turn, and requests beyond the limit are refused.
-            if self.runs.hasStartedHere, self.hot.machine.isAtLimit, self.link.yield(in: &turn) { continue }
+            if self.hot.runs.hasStartedHere, self.hot.machine.isAtLimit, self.link.yield(in: &turn) { continue }
             guard try self.receiveNext(&batch, in: &turn) else { return }
             count += 1
             if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
@@ -192,7 +194,8 @@ final class FrameSession: LinkReceiver {
         if self.hot.phase == .open {
             self.settle()
             // A new client is not punished for what others hold: those are being closed, and this client waits.
-            if self.ledger.delays(frameOf: self.link.unfinishedBytes) {
+            let unfinished = self.link.unfinishedBytes
+            if unfinished > 0, self.books.ledger.delays(frameOf: unfinished) {
                 self.link.yield(for: Self.pauseWhenNearlyFull, in: &turn)
             }
         }
@@ -235,7 +238,7 @@ final class FrameSession: LinkReceiver {
             return self.receive(opened, nil, length: length, isCorrupt: isCorrupt, in: &turn)
         }
         do throws(EnvelopeError) {
-            let flags = self.greeting.agreement?.flags ?? 0
+            let flags = self.agreement?.flags ?? 0
             let envelope = try Envelope.openCompressed(type: frame.type, payload: frame.payload, agreedFlags: flags)
             opened.payload = envelope.body
             self.receive(opened, envelope, length: length, isCorrupt: false, in: &turn)
@@ -314,7 +317,7 @@ final class FrameSession: LinkReceiver {
     }
 
     private func extras(_ metadata: WireMetadata?, now: NIODeadline) -> ServerContext.Extras? {
-        self.gate.extras(metadata, self.greeting.agreement, isStranger: self.peer.isStranger, now: now)
+        self.gate.extras(metadata, self.agreement, isStranger: self.peer.isStranger, now: now)
     }
 
     private func route(for type: UInt32) -> Router.Route? {
@@ -382,7 +385,7 @@ final class FrameSession: LinkReceiver {
         let client = RequestGate.Client(
             session: session,
             isStranger: self.peer.isStranger,
-            hasAgreed: self.greeting.agreement != nil
+            hasAgreed: self.hot.hasAgreed
         )
         let streams = self.streams
         let refusal = self.gate.refusal(of: arrival, from: client, route.rules, now: now) {
@@ -427,20 +430,33 @@ final class FrameSession: LinkReceiver {
             answer: answer,
             number: run,
             cost: cost,
-            agreement: self.greeting.agreement,
+            agreement: self.agreement,
             peer: self.peer,
             place: place,
             exchange: exchange
         )
-        let limit = self.gate.deadline(of: arrival, place.rules, now: now)
-        let task = self.runs.start(work, by: limit?.0) { turn in
-            self.expire(run: run, answer: answer, isOurs: limit?.isOurs ?? false, in: &turn)
+        let deadline = self.gate.deadline(of: arrival, place.rules, now: now).map { time, isOurs in
+            self.link.loop.setTimer(time) { self.expire(run: run, answer: answer, isOurs: isOurs, in: &$0) }
         }
+        let task = HandlerRuns.task(for: work, self.resultQueue(), on: self.peer.loop)
+        self.hot.runs.started(work, until: deadline)
         self.hot.machine.started(task, serial: answer.serial, run: run)
+    }
+
+    /// Returns the queue for the results of handlers, which is opened for the first one.
+    private func resultQueue() -> CompletionQueue {
+        if let completions = self.hot.runs.completions { return completions }
+        // An eviction may end the session while a request begins. Nothing is taken then.
+        guard self.hot.phase == .open else { return CompletionQueue(loop: self.link.loop, wake: nil) }
+        let session = NIOLoopBound(self, eventLoop: self.link.loop.eventLoop)
+        let completions = CompletionQueue(loop: self.link.loop) { session.value.takeCompletions(in: &$0) }
+        self.hot.runs.open(completions)
+        return completions
     }
 
     /// Ends a request whose answer is useless to the client or that exceeds the server's timeout.
     private func expire(run: UInt64, answer: Frame, isOurs: Bool, in turn: inout Turn) {
+        self.hot.runs.deadlineHasPassed(of: run)
         guard self.hot.phase == .open,
             let expired = self.hot.machine.expire(serial: answer.serial, run: run, isOurs: isOurs)
         else { return }
@@ -456,7 +472,7 @@ final class FrameSession: LinkReceiver {
 
     private func takeCompletions(in turn: inout Turn) {
         guard self.hot.phase == .open else { return }
-        for completion in self.runs.takeCompletions() {
+        for completion in self.hot.runs.takeCompletions(of: self.peer) {
             let action = self.hot.machine.finished(
                 serial: completion.answer.serial,
                 run: completion.run,
@@ -485,15 +501,15 @@ final class FrameSession: LinkReceiver {
 
     /// Cleans up a request that will not be answered.
     private func stopped(_ run: UInt64, in turn: inout Turn) {
-        self.runs.removeDeadline(of: run)
+        self.hot.runs.removeDeadline(of: run, on: self.peer.loop)
         self.writer.abandon(run, in: &turn)
     }
 
     private func stopHandlers() {
         for task in self.hot.machine.close() { task.cancel() }
         self.streams?.lose()
-        self.greeting.cancel()
-        for completion in self.runs.close() {
+        self.greeting?.cancel()
+        for completion in self.hot.runs.close(of: self.peer) {
             _ = self.hot.machine.finished(
                 serial: completion.answer.serial,
                 run: completion.run,
@@ -514,7 +530,7 @@ final class FrameSession: LinkReceiver {
     // MARK: The last word
 
     private func finishIfDone(in turn: inout Turn) {
-        guard self.hot.phase == .open, self.hot.machine.isFinished, !self.greeting.isUnderWay,
+        guard self.hot.phase == .open, self.hot.machine.isFinished, self.greeting?.isUnderWay != true,
             !self.link.isPaused, self.streams?.isIdle ?? true
         else { return }
         self.finish(in: &turn)
@@ -543,7 +559,7 @@ final class FrameSession: LinkReceiver {
     /// Whether the client was sent a go-away.
     @discardableResult
     private func sendGoAway(_ notice: GoAway, in turn: inout Turn) -> Bool {
-        guard self.listener.isStandard || self.greeting.agreement != nil else { return false }
+        guard self.listener.isStandard || self.hot.hasAgreed else { return false }
         self.counts.count(.goAwaysSent)
         self.link.send(notice.frame, in: &turn)
         return true
@@ -556,10 +572,13 @@ extension FrameSession: GreetingHost {
     private func receiveHello(_ frame: Frame, in turn: inout Turn) {
         self.hot.machine.receivedUnproductive()
         guard let session = self.hot.serverContext?.session else { return }
-        self.greeting.receive(frame, of: session, self, in: &turn)
+        let greeting = self.greeting ?? ClientGreeting(self.link, self.peer)
+        self.greeting = greeting
+        greeting.receive(frame, of: session, self, in: &turn)
     }
 
     func agreed(_ agreement: Agreement, in turn: inout Turn) {
+        self.hot.hasAgreed = true
         self.hot.serverContext?.session.agree(agreement)
         self.hot.fastPath.agreed(agreement, rules: self.rules)
         if let terms = agreement.streams, let policy = self.rules.streams {
@@ -595,7 +614,7 @@ extension FrameSession: GreetingHost {
     /// follow from them.
     func identityChanged(in turn: inout Turn) {
         guard self.rules.hasStrangers, self.hot.phase == .open else { return }
-        let isStranger = (self.rules.hello.isRequired && self.greeting.agreement == nil) || self.peer.lacksIdentity
+        let isStranger = (self.rules.hello.isRequired && !self.hot.hasAgreed) || self.peer.lacksIdentity
         guard self.peer.standingChanged(isStranger: isStranger, now: turn.now) else { return }
         self.link.accept(payloadsUpTo: self.rules.limits.maximumPayloadLength(ofStranger: isStranger))
         self.hot.machine.maximumInFlight = self.rules.limits.maximumInFlight(ofStranger: isStranger)
@@ -614,7 +633,7 @@ extension FrameSession: PeerSession {
         let shown = ServerSession(
             id: self.link.id.number,
             remoteAddress: self.peer.address,
-            listener: self.listener.endpoint,
+            listener: self.listener.sharedEndpoint,
             peerCertificate: ConnectingClient.certificate(context),
             executor: self.peer.loop.executor,
             logger: self.books.logger,
@@ -624,8 +643,6 @@ extension FrameSession: PeerSession {
         self.hot.serverContext = ServerContext(session: shown)
         if let identity { shown.authenticate(as: identity) }
         self.books.sessions.add(shown, shown.id)
-        let completions = NIOLoopBound(self, eventLoop: self.link.loop.eventLoop)
-        self.runs.open { completions.value.takeCompletions(in: &$0) }
         if let policy = self.rules.heartbeat {
             self.link.startBeats(interval: policy.interval.interval(for: HeartbeatHistory()), in: &turn)
         }
@@ -651,7 +668,7 @@ extension FrameSession: PeerSession {
         let frames = self.link.traffic.framesReceived
         return PeerState(
             units: frames,
-            isIntroduced: self.rules.hello.isRequired ? self.greeting.agreement != nil : frames > 0,
+            isIntroduced: self.rules.hello.isRequired ? self.hot.hasAgreed : frames > 0,
             pieceBytes: self.streams?.awaitedPieceBytes,
             isBusy: self.hot.machine.inFlight > 0 || !(self.streams?.isIdle ?? true),
             mayListen: false,
@@ -664,7 +681,7 @@ extension FrameSession: PeerSession {
 
     func rest() {
         self.hot.machine.releaseRest()
-        self.runs.rest()
+        self.hot.runs.rest()
     }
 
     func giveUpPartial(in turn: inout Turn) -> Bool {
@@ -902,7 +919,7 @@ extension FrameSession {
             self.counts.count(.handlerErrors)
             (answer.status, answer.payload) = (.illegalLength, ByteBuffer())
         }
-        if let agreement = self.greeting.agreement {
+        if let agreement = self.agreement {
             let isCompressible = answer.payload.readableBytes <= AnswerSeal.largestBodyCompressedOnLoop
             let compression = isCompressible ? self.rules.hello.compression : nil
             AnswerSeal.seal(&answer, metadata: context.answerMetadata, by: agreement, compression)

@@ -19,7 +19,7 @@ public final class ServerSession: Sendable {
     /// (``ServerListener/proxies``).
     public let remoteAddress: SocketAddress?
     /// The listener that accepted the client.
-    public let listener: Endpoint?
+    public var listener: Endpoint? { self.endpoint.value }
     /// The client's certificate, in DER; nil without TLS, or if none was requested.
     public let peerCertificate: [UInt8]?
     /// The thread of the connection, which it shares with others, as an executor for Swift tasks and actors.
@@ -27,6 +27,7 @@ public final class ServerSession: Sendable {
     /// To run a handler on it, set the route's ``HandlerExecutor``.
     public let executor: SocketExecutor
     // Not the server's core, which retains the router: handlers may keep sessions.
+    private let endpoint: SharedEndpoint
     private let baseLogger: Logger
     let peerLog: PeerLog
     let port: PeerPort
@@ -37,7 +38,7 @@ public final class ServerSession: Sendable {
     init(
         id: UInt64,
         remoteAddress: SocketAddress?,
-        listener: Endpoint?,
+        listener: SharedEndpoint,
         peerCertificate: [UInt8]?,
         executor: SocketExecutor,
         logger: Logger,
@@ -46,7 +47,7 @@ public final class ServerSession: Sendable {
     ) {
         self.id = id
         self.remoteAddress = remoteAddress
-        self.listener = listener
+        self.endpoint = listener
         self.peerCertificate = peerCertificate
         self.executor = executor
         self.baseLogger = logger

@@ -96,10 +96,9 @@ struct SessionMachine<Work> {
 
     /// The maximum number of requests in flight; it grows when the client's identity becomes known.
     var maximumInFlight: Int
-    private let numbersAll: Bool
     private let format: WireFormat
+    private let counts: SessionCounts
     private let requestSerials: ClosedRange<UInt32>
-    private let heartbeat: WireFormat.Heartbeat?
     private var slots: [UInt32: Slot] = [:]
     /// The number of stopped handlers that have not returned yet. Their serials are free again, but they still run:
     /// without a limit a client could accumulate them by sending and cancelling requests in turn.
@@ -109,14 +108,18 @@ struct SessionMachine<Work> {
     /// return.
     private(set) var bodyBytes = 0
     private var outstandingPings = 0
+    /// The number of frames since it was last taken that request nothing or cannot be answered usefully.
+    private(set) var unproductiveFrames = 0
+    /// The serial of a server's ping; nil if the format has none.
+    private let pingSerial: UInt32?
+    /// Whether only the server pings.
+    private let onlyServerPings: Bool
+    private let numbersAll: Bool
     private(set) var isDraining = false
     /// Whether the client was notified of the drain, and closes when it has its answers.
     private(set) var awaitsClientClose = false
     private(set) var inputIsClosed = false
     private(set) var isClosed = false
-    private let counts: SessionCounts
-    /// The number of frames since it was last taken that request nothing or cannot be answered usefully.
-    private(set) var unproductiveFrames = 0
 
     /// - Parameters:
     ///   - numbersAll: Whether requests that are answered without a run have a number too.
@@ -131,8 +134,10 @@ struct SessionMachine<Work> {
         self.maximumInFlight = maximumInFlight
         self.numbersAll = numbersAll
         self.format = format
-        self.requestSerials = format.layout.requestSerials
-        self.heartbeat = format.layout.heartbeat
+        let layout = format.layout
+        self.requestSerials = layout.requestSerials
+        self.pingSerial = layout.heartbeat?.serverSerial
+        self.onlyServerPings = layout.heartbeat?.pingedBy == .server
     }
 
     /// The counts since they were last taken.
@@ -300,7 +305,7 @@ struct SessionMachine<Work> {
         self.unproductiveFrames += 1
         // Control frames other than a heartbeat are never answered; nor is a frame that looks like an answer to our
         // ping.
-        guard self.format.isHeartbeatRequest(type: type, serial: serial), self.heartbeat?.pingedBy != .server,
+        guard self.format.isHeartbeatRequest(type: type, serial: serial), !self.onlyServerPings,
             !self.isAnswerToPing(serial)
         else { return .ignore }
         return .answer(.lostPacket, nil)
@@ -332,7 +337,7 @@ struct SessionMachine<Work> {
             }
             self.unproductiveFrames += 1
             // Where only the server pings, an answer would be answered in turn, without end.
-            guard self.heartbeat?.pingedBy != .server else { return .ignore }
+            guard !self.onlyServerPings else { return .ignore }
             self.counts.count(.heartbeatsAnswered)
             return .answer(.ok, nil)
         }
@@ -354,7 +359,7 @@ struct SessionMachine<Work> {
     }
 
     private func isAnswerToPing(_ serial: UInt32) -> Bool {
-        self.outstandingPings > 0 && serial == self.heartbeat?.serverSerial
+        self.outstandingPings > 0 && serial == self.pingSerial
     }
 
     /// Records that the bytes can no longer be split into frames.

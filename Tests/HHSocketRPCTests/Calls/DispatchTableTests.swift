@@ -91,6 +91,56 @@ import Testing
         #expect(table.nextAlarm(now: self.at(7)) == nil)
     }
 
+    /// A call in its light form.
+    private final class Kept {
+        let number: Int
+        private let deinitialized: (Int) -> Void
+
+        init(_ number: Int, _ deinitialized: @escaping (Int) -> Void) {
+            self.number = number
+            self.deinitialized = deinitialized
+        }
+
+        deinit { self.deinitialized(self.number) }
+    }
+
+    /// Their memory grows while some have been answered, and some have become calls.
+    @Test func lightCallsAreReleasedWhenTheyAreAnsweredWhenTheyBecomeCallsAndWithTheTable() {
+        var released: Set<Int> = []
+        do {
+            var table = DispatchTable<Int, Kept>(maximumInFlight: 100, maximumWaiting: 0, maximumTombstones: 10)
+            table.promote = { kept, _, _ in kept.number }
+            table.linkIsReady(ConnectionID(number: 1))
+            for number in 0..<60 {
+                let serial = table.nextSerialToSend()
+                table.enterSent(serial: serial, deadline: self.at(8))
+                    .initialize(to: Kept(number) { released.insert($0) })
+                #expect(serial == UInt32(50 + number))
+                guard number % 3 == 0 else { continue }
+                guard let place = table.takeAnsweredLight(serial: serial, on: ConnectionID(number: 1)) else {
+                    return #expect(Bool(false))
+                }
+                #expect(place.move().number == number)
+                #expect(released.contains(number))
+            }
+            for number in stride(from: 1, to: 60, by: 3) {
+                let serial = UInt32(50 + number)
+                let call = table.call(withSerial: serial)
+                #expect(call == number)
+                #expect(released.contains(number))
+                let isLight = table.takeAnsweredLight(serial: serial, on: ConnectionID(number: 1)) != nil
+                #expect(!isLight)
+            }
+            #expect(table.count == 40)
+            #expect(released.count == 40)
+            let key = table.key { $0.number == 59 }
+            let expired = table.nextAlarm(now: self.at(8))
+            #expect(key != nil)
+            #expect(expired.map { if case .expired = $0 { true } else { false } } == true)
+        }
+        #expect(released.count == 60)
+    }
+
     @Test func serialsCountFrom50() {
         var table = self.readyTable()
         let serials = (0..<5).compactMap { table.submit($0, deadline: self.at(8)).serial }

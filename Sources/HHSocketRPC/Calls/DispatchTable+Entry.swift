@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+import HHSocket
+import NIOCore
+
+extension DispatchTable {
+    /// A call in the table: its phase, and the attempt in progress.
+    struct Entry {
+        /// Nil while the call is in its light form.
+        var call: Call?
+        var deadline: NIODeadline
+        /// The time by which the answer must begin, or at which the back-off ends.
+        var alarm = NIODeadline.distantFuture
+        /// The number of bytes that it holds while it waits.
+        var bytes = 0
+        /// The connection on which it was sent.
+        var connection = DispatchTable.noConnection
+        var serial: UInt32 = 0
+        /// The number of its valid place in line; its earlier places are stubs.
+        var place: UInt32 = 0
+        /// The number of attempts that have reached a connection.
+        var attempts: UInt32 = 0
+        var phase = Phase.idle
+        /// Whether the call is in its light form.
+        var isLight = false
+        /// Whether it keeps waiting even if no attempt to connect is in progress.
+        var isPatient = false
+        /// Whether it waits ahead of calls that have never been sent.
+        var isReturning = false
+
+        @inline(__always)
+        init(_ call: consuming Call, deadline: NIODeadline) {
+            self.call = call
+            self.deadline = deadline
+        }
+
+        /// The entry of a call in its light form.
+        @inline(__always)
+        init(lightUntil deadline: NIODeadline) {
+            self.call = nil
+            self.isLight = true
+            self.deadline = deadline
+        }
+
+        var isInFlight: Bool { self.serial != 0 }
+
+        /// Begins an attempt.
+        mutating func join(_ serial: UInt32, _ connection: ConnectionID) {
+            self.serial = serial
+            self.phase = .sent
+            self.connection = connection
+            self.attempts += 1
+        }
+
+        /// Begins to wait for a connection.
+        mutating func wait(bytes: Int, isPatient: Bool, isReturning: Bool) {
+            self.phase = .waiting
+            self.isPatient = isPatient
+            self.isReturning = isReturning
+            self.bytes = bytes
+        }
+
+        /// Begins a new place in line and returns its number. The earlier places become stubs.
+        mutating func nextPlace() -> UInt32 {
+            self.place &+= 1
+            return self.place
+        }
+
+        /// The attempt in progress counts as the one before.
+        mutating func repeatsAttempt() {
+            if self.attempts > 0 { self.attempts -= 1 }
+        }
+
+        /// Ends the attempt of the call, which becomes idle.
+        mutating func end() {
+            self.phase = .idle
+            self.alarm = .distantFuture
+            self.serial = 0
+        }
+
+        /// Moves the call out of its entry.
+        mutating func takeCall() -> Call? {
+            // Moved, not copied.
+            var call: Call?
+            swap(&call, &self.call)
+            return call
+        }
+
+        func stands(at place: UInt32) -> Bool { self.phase == .waiting && self.place == place }
+
+        func isWaiting(until time: NIODeadline) -> Bool { self.deadline == time || self.alarm == time }
+    }
+}

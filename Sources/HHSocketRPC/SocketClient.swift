@@ -18,6 +18,7 @@ public final class SocketClient: ConnectionControl {
 
     let core: ClientCore
     let driver: Driver
+    private let audience = DelegateReference()
     private let lastIdentifier = ManagedAtomic(0)
 
     public init(configuration: ClientConfiguration) {
@@ -41,14 +42,15 @@ public final class SocketClient: ConnectionControl {
             configuration: configuration,
             connector: connector,
             driver: self.driver,
-            loop: self.driver.loop
+            loop: self.driver.loop,
+            audience: self.audience
         )
         connector.attach(to: self.driver) { [unowned core] frame, id, _ in
             core.receivedGoAway(frame, on: id)
         }
         self.driver.setHost(core)
         self.core = core
-        self.core.setClient(self)
+        self.audience.setClient(self)
     }
 
     deinit {
@@ -233,10 +235,10 @@ public final class SocketClient: ConnectionControl {
 
     /// The delegate, notified of events and pushes that belong to no call. Held weakly.
     public var delegate: (any SocketClientDelegate)? {
-        get { self.core.delegate }
-        set { self.core.delegate = newValue }
+        get { self.audience.delegate }
+        set { self.audience.delegate = newValue }
     }
 
     /// The counts so far.
-    public var statistics: ClientStatistics { self.core.statistics }
+    public var statistics: ClientStatistics { self.core.reporter.statistics }
 }

@@ -30,13 +30,12 @@ struct CallTraits: Sendable {
     init(
         _ configuration: ClientConfiguration,
         _ rules: FrameRules,
-        callbackQueue: CallbackQueue,
-        isObserved: Bool
+        _ reporter: CallReporter,
+        callbackQueue: CallbackQueue
     ) {
-        let tracer = configuration.tracer ?? InstrumentationSystem.tracer
-        self.tracer = tracer is NoOpTracer ? nil : tracer
+        self.tracer = reporter.tracer
         self.needsContext = self.tracer != nil || !configuration.interceptors.isEmpty
-        self.isObserved = isObserved || self.tracer != nil
+        self.isObserved = reporter.observesCalls
         self.isDirect = configuration.interceptors.isEmpty
         self.callsBackHere = if case .socketThread = callbackQueue.target { true } else { false }
         self.customFields = Result { () throws(SocketError) in try rules.customFields([:]) }

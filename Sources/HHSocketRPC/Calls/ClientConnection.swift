@@ -13,6 +13,7 @@ final class ClientConnection: LinkReceiver {
     let origin: SocketResponse.Origin
     /// Outlives this object.
     private unowned let core: ClientCore
+    private let pushes: PushCenter
     private let format: WireFormat
     /// The streams, where hello agreed on them.
     let streams: ConnectionStreams?
@@ -24,6 +25,7 @@ final class ClientConnection: LinkReceiver {
         self.link = link
         self.origin = origin
         self.core = core
+        self.pushes = core.pushes
         self.format = core.format
         self.streams = core.streams(on: link, origin.agreement)
     }
@@ -40,7 +42,7 @@ final class ClientConnection: LinkReceiver {
 
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         defer {
-            self.core.handOverPushes(in: &turn)
+            self.pushes.handOver(in: &turn)
             self.streams?.finishReceiving(in: &turn)
         }
         while true {

@@ -38,13 +38,10 @@ extension ClientCore {
                 guard isPush else { return self.inflate(frame, envelope, on: connection, in: &turn) }
                 var push = frame
                 (push.type, push.payload) = (envelope.type, envelope.body)
-                return self.standInLine(
-                    WaitingPush(
-                        frame: push,
-                        metadata: envelope.metadata?.values ?? [:],
-                        endpoint: origin.endpoint,
-                        isCompressed: true
-                    ),
+                return self.pushes.receivedCompressed(
+                    push,
+                    envelope.metadata?.values ?? [:],
+                    from: origin.endpoint,
                     in: &turn
                 )
             }
@@ -54,7 +51,7 @@ extension ClientCore {
             self.received(opened, metadata: envelope.metadata?.values ?? [:], on: connection, in: &turn)
         } catch {
             let type = frame.type & ~self.traits.flagMask
-            if isPush { return self.receivedPush(type, thatCannotBeRead: error, origin.endpoint) }
+            if isPush { return self.pushes.receivedUnreadable(type, error, from: origin.endpoint) }
             self.receive(frame, on: connection, in: &turn) { attempt, _ in
                 self.cannotOpen(frame, error, attempt, origin)
             }
@@ -86,7 +83,7 @@ extension ClientCore {
         in turn: inout Turn
     ) {
         guard !self.format.isPush(frame) else {
-            return self.receivedPush(frame, metadata, connection.endpoint, in: &turn)
+            return self.pushes.received(frame, metadata, from: connection.endpoint, in: &turn)
         }
         if !self.format.responsesHaveType, let task = self.hot.table.call(withSerial: frame.serial) {
             var typed = frame

@@ -18,7 +18,7 @@ extension ClientCore {
         guard let priority = task.begin() else { return }
         let request = task.originalRequest
         task.flight.queued.comes(at: turn.now)
-        self.observe(task)
+        self.reporter.accepted(request, &task.flight)
         guard !self.isInvalidated else { return self.complete(task, Self.released, in: &turn) }
         guard !self.isFinishing else { return self.complete(task, Self.invalidated, in: &turn) }
         let isDirect = self.traits.isDirect || request.options.skipsInterceptors
@@ -306,7 +306,7 @@ extension ClientCore {
         task.flight.lastFailure = error
         task.flight.mayHaveRun = task.flight.mayHaveRun || !error.notExecuted
         self.hot.table.backOff(attempt.key, until: due)
-        self.observeRetry(task, after: error, in: delay)
+        self.reporter.retries(task.originalRequest.type, task.flight, after: error, in: delay)
         if task.progressStartsOver() { self.showProgress(of: task, in: &turn) }
         self.armTimer()
         return true
@@ -447,7 +447,9 @@ extension ClientCore {
     ) {
         if task.flight.queued.hasCome, !task.flight.completed.hasCome {
             task.flight.completed.comes(at: turn.now)
-            if self.traits.isObserved { self.observeCompletion(task, result()) }
+            if self.traits.isObserved {
+                self.reporter.completed(task.originalRequest.type, &task.flight, with: result())
+            }
         }
         task.flight.key = nil
         self.forgetDispatched(task)

@@ -47,7 +47,7 @@ extension ClientCore: DriverHost {
         self.sendWaiting(in: &turn)
         self.armTimer()
         for frame in unread { connection.received(frame, in: &turn) }
-        self.handOverPushes(in: &turn)
+        self.pushes.handOver(in: &turn)
         connection.streams?.finishReceiving(in: &turn)
     }
 
@@ -104,8 +104,7 @@ extension ClientCore: DriverHost {
         }
         self.streams.yield(event)
         self.followers.happened(event)
-        guard let (delegate, client) = self.audience else { return }
-        turn.callBack(.closure { delegate.client(client, didReceive: event) })
+        if let callback = self.audience.callback(for: event) { turn.callBack(callback) }
     }
 
     // MARK: Origins

@@ -70,7 +70,7 @@ extension ClientCore {
         task.flight.resends += 1
         task.flight.lastFailure = error
         if task.progressStartsOver() { self.showProgress(of: task, in: &turn) }
-        self.observeResend(task, after: error)
+        self.reporter.isSentAgain(task.originalRequest.type, task.flight, after: error)
         self.attemptAgain(attempt, isReturning: true, in: &turn)
         return true
     }

@@ -372,13 +372,7 @@ extension ClientCore {
             }
         let frame = Frame(type: type, serial: serial)
         guard !self.format.isPush(frame) else {
-            self.count(\.pushes)
-            self.count(\.malformedPushes)
-            self.configuration.socket.logger?.warning(
-                "the pieces of a push cannot be joined",
-                metadata: ["type": "\(type)", "server": "\(endpoint)", "error": "\(why)"]
-            )
-            return
+            return self.pushes.receivedBroken(type, why, from: endpoint)
         }
         self.receive(frame, on: connection, isFinal: false, in: &turn) { _, _ in
             SocketError(

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-import DequeModule
 import Dispatch
 import Foundation
 import HHSocket
-import Logging
-import Metrics
-import NIOConcurrencyHelpers
 import NIOCore
-import Tracing
 
-/// A client's calls and pushes on the socket thread: performs the decisions of ``DispatchTable``.
+/// A client's calls on the socket thread: performs the decisions of ``DispatchTable``.
 ///
 /// `ClientCore+Calls` has the life of a call, `ClientCore+Interception` its interceptors, `ClientCore+Answers` the
-/// server's answers, `ClientCore+Pushes` its pushes, `ClientCore+Connections` the changes of connections,
-/// `ClientCore+GoAway` servers that shut down, `ClientCore+Errors` the errors of calls that fail locally, and
-/// `FastPath` the path of almost all calls.
+/// server's answers, `ClientCore+Connections` the changes of connections, `ClientCore+GoAway` servers that shut down,
+/// `ClientCore+Errors` the errors of calls that fail locally, and `FastPath` the path of almost all calls.
 final class ClientCore: @unchecked Sendable {
     // Proof of Sendable: the constants never change or are locked; every other property is accessed only on the socket
     // thread.
@@ -26,9 +20,10 @@ final class ClientCore: @unchecked Sendable {
     let format: WireFormat
     let streams = EventStreams()
     let locks = TaskLocks()
-    /// The queue on which large bodies are compressed and decompressed, one after the other.
-    let compressionQueue = DispatchQueue(label: "HHSocket compression")
-    private let shared = NIOLockedValueBox(Shared())
+    let bodies: BodyWork
+    let reporter: CallReporter
+    let pushes: PushCenter
+    let audience: any ClientAudience
 
     // Unchecked: a call accesses it some ten times, only on the socket thread, and every access ends before other code
     // is called.
@@ -39,12 +34,10 @@ final class ClientCore: @unchecked Sendable {
     /// The keys of the incomplete calls made by `dispatch`, by task identifier, except light ones.
     var dispatched: [Int: DispatchKey] = [:]
     var generator = SystemRandomNumberGenerator()
-    var pushes = PushDelivery()
     /// The streams that wait until another has ended.
     var streamLine: StreamLine
     /// The work that follows the connection.
     var followers = ConnectionFollowers()
-    private var observers: Observers
     private var timer: SocketLoop.TimerID?
     var life = Life()
     /// The connection that calls are sent on while it is ready; else the latest one.
@@ -70,15 +63,8 @@ final class ClientCore: @unchecked Sendable {
         /// The link of the connection while it is ready. Unmanaged, to avoid counting a reference for every call: the
         /// connection keeps it.
         var link: Unmanaged<Link<FrameLanguage>>?
-        /// The number of pushes that have been routed but not yet handed over and counted.
-        var routedPushes = 0
         /// Called once the last call has completed.
         var finished: (() -> Void)?
-    }
-
-    private struct Observers {
-        var log: CallLog?
-        var metrics: CallMetrics?
     }
 
     struct Life {
@@ -91,36 +77,39 @@ final class ClientCore: @unchecked Sendable {
         var goneAway = ConnectionID(number: 0)
     }
 
-    /// State that other threads read.
-    private struct Shared {
-        weak var client: SocketClient?
-        weak var delegate: (any SocketClientDelegate)?
-        var statistics = ClientStatistics()
-    }
-
     /// - Parameters:
     ///   - connector: Makes the driver's links.
     ///   - driver: Makes connections, and must notify this object of their changes.
+    ///   - audience: Receives events and pushes that belong to no call.
     init(
         configuration: ClientConfiguration,
         connector: FrameConnector,
         driver: any ConnectionDriver,
-        loop: SocketLoop
+        loop: SocketLoop,
+        audience: any ClientAudience
     ) {
         self.driver = driver
         self.loop = loop
         self.connector = connector
         self.configuration = configuration
         self.format = connector.rules.format
-        let log = configuration.socket.logger.map { CallLog($0) }
-        let metrics = CallMetrics(factory: configuration.socket.metricsFactory ?? MetricsSystem.factory)
-        self.observers = Observers(log: log, metrics: metrics)
+        self.audience = audience
+        self.reporter = CallReporter(configuration)
+        self.bodies = BodyWork(loop, maximumPayloadLength: configuration.socket.maximumPayloadLength)
+        self.pushes = PushCenter(
+            configuration.socket,
+            driver: driver,
+            bodies: self.bodies,
+            reporter: self.reporter,
+            audience: audience,
+            loop: loop
+        )
         self.streamLine = StreamLine(maximumCount: configuration.maximumWaiting)
         self.traits = CallTraits(
             configuration,
             connector.rules,
-            callbackQueue: loop.callbackQueue,
-            isObserved: log != nil || metrics != nil
+            self.reporter,
+            callbackQueue: loop.callbackQueue
         )
         self.hot = Hot(
             table: DispatchTable(
@@ -154,17 +143,6 @@ final class ClientCore: @unchecked Sendable {
 
     func submit(_ submission: Submission) -> Bool { self.loop.submit(submission) }
 
-    func setClient(_ client: SocketClient) {
-        self.shared.withLockedValue { $0.client = client }
-    }
-
-    var delegate: (any SocketClientDelegate)? {
-        get { self.shared.withLockedValue { $0.delegate } }
-        set { self.shared.withLockedValue { $0.delegate = newValue } }
-    }
-
-    var statistics: ClientStatistics { self.shared.withLockedValue { $0.statistics } }
-
     /// Runs a task's handler on its callback queue, after the socket thread has ended.
     func callBackAfterInvalidation(_ task: SocketTask) {
         (task.callbackQueue ?? self.loop.callbackQueue).run { task.callBack() }
@@ -192,45 +170,8 @@ final class ClientCore: @unchecked Sendable {
         )
     }
 
-    // MARK: Observers
-
     func count(_ counter: WritableKeyPath<ClientStatistics, Int>, by amount: Int = 1) {
-        self.shared.withLockedValue { $0.statistics[keyPath: counter] += amount }
-        self.observers.metrics?.counted(counter, by: amount)
-    }
-
-    /// Starts the span of a call that the client has accepted.
-    func observe(_ task: SocketTask) {
-        guard let tracer = self.traits.tracer else { return }
-        task.flight.span = CallSpan.start(task.originalRequest, in: task.flight.context ?? .topLevel, tracer)
-    }
-
-    func observeRetry(_ task: SocketTask, after error: SocketError, in delay: Duration) {
-        self.observers.metrics?.retried(after: error.code)
-        self.observers.log?.retries(task.originalRequest.type, after: error, in: delay)
-        if let span = task.flight.span { CallSpan.retried(span, after: error) }
-    }
-
-    func observeResend(_ task: SocketTask, after error: SocketError) {
-        self.count(\.resentCalls)
-        self.observers.log?.isSentAgain(task.originalRequest.type, after: error)
-        if let span = task.flight.span { CallSpan.isSentAgain(span, after: error) }
-    }
-
-    /// Reports the completion of an accepted call to metrics, log and tracer.
-    func observeCompletion(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
-        let type = task.originalRequest.type
-        if self.observers.metrics != nil, let queued = task.flight.queued.date,
-            let completed = task.flight.completed.date
-        {
-            let outcome: SocketError.Code? = if case .failure(let error) = result { error.code } else { nil }
-            self.observers.metrics?.completed(type, outcome, after: completed - queued)
-        }
-        self.observers.log?.completed(type, task.flight, result)
-        if let span = task.flight.span {
-            CallSpan.end(span, task.flight, result)
-            task.flight.span = nil
-        }
+        self.reporter.count(counter, by: amount)
     }
 
     // MARK: The end
@@ -260,7 +201,7 @@ final class ClientCore: @unchecked Sendable {
         // Tasks that the user keeps retain this object, but no longer need the connection.
         self.connection = nil
         self.followers.clientIsGone()
-        self.pushes.router.finish()
+        self.pushes.finish()
         self.streams.finish()
     }
 
@@ -290,15 +231,6 @@ final class ClientCore: @unchecked Sendable {
         self.hot.timerFires = .distantFuture
         self.armTimer()
     }
-
-    // MARK: The delegate
-
-    /// The delegate and its client, if both exist.
-    var audience: (delegate: any SocketClientDelegate, client: SocketClient)? {
-        let (delegate, client) = self.shared.withLockedValue { ($0.delegate, $0.client) }
-        guard let delegate, let client else { return nil }
-        return (delegate, client)
-    }
 }
 
 extension ClientCore: TurnHost {
@@ -310,9 +242,6 @@ extension ClientCore: TurnHost {
         if self.hot.finished != nil, self.hot.table.count == 0 { self.hot.finished.take()?() }
         guard self.traits.isObserved else { return }
         self.driver.measure()
-        self.observers.metrics?.measure(
-            inFlight: self.hot.table.inFlightCount,
-            waiting: self.hot.table.waitingCount
-        )
+        self.reporter.measure(inFlight: self.hot.table.inFlightCount, waiting: self.hot.table.waitingCount)
     }
 }

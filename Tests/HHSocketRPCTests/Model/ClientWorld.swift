@@ -88,11 +88,14 @@ final class ClientWorld: @unchecked Sendable {
         )
         configuration.interceptors = steering.makeInterceptors(interceptorCount)
         configuration.socket.wireFormat = format
-        (self.connection, self.client) = SimulatedConnection.make(configuration) { steering.submitted() }
+        let audience = DelegateReference()
+        audience.setClient(Self.face)
+        audience.delegate = self.delegate
+        (self.connection, self.client) = SimulatedConnection.make(configuration, audience: audience) {
+            steering.submitted()
+        }
         self.executor = SocketExecutor(self.connection.loop)
         self.start = self.connection.time
-        self.client.setClient(Self.face)
-        self.client.delegate = self.delegate
         var expected = limits
         flaw?(&expected)
         self.model = ModelClient(limits: expected)
@@ -359,7 +362,7 @@ final class ClientWorld: @unchecked Sendable {
     // MARK: Pushes
 
     private func subscribe(_ type: UInt32?, _ policy: PushBufferingPolicy) {
-        let mailbox = self.client.subscribe(to: type, policy)
+        let mailbox = self.client.pushes.subscribe(to: type, policy)
         self.subscribers.append(Subscriber(mailbox: mailbox, trace: mailbox))
         self.model.pushes.subscribe(type, policy)
     }
@@ -498,7 +501,7 @@ final class ClientWorld: @unchecked Sendable {
         statistics.resentCalls = self.model.resent
         statistics.pushes = self.model.pushes.count
         statistics.droppedPushes = self.model.pushes.dropped
-        if self.client.statistics != statistics { return "\(self.client.statistics), and should be \(statistics)" }
+        if self.client.reporter.statistics != statistics { return "\(self.client.reporter.statistics), and should be \(statistics)" }
         return self.client.hot.table.count == 0 ? nil : "\(self.client.hot.table.count) calls are left in the table"
     }
 }

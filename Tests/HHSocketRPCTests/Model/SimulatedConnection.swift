@@ -111,6 +111,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
     /// Makes a client on a separate connection.
     static func make(
         _ configuration: SocketClient.Configuration,
+        audience: DelegateReference = DelegateReference(),
         submitted: @escaping @Sendable () -> Void = {}
     ) -> (SimulatedConnection, ClientCore) {
         var configuration = configuration
@@ -119,7 +120,8 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
             configuration: configuration,
             connector: connection.connector,
             driver: connection,
-            loop: connection.loop
+            loop: connection.loop,
+            audience: audience
         )
         connection.setClient(client)
         return (connection, client)

@@ -98,7 +98,7 @@ extension SocketClient {
     ) -> MessagePushes<Push> {
         MessagePushes(
             self.pushes(ofType: Push.pushType, buffering: policy),
-            PushDecoding(self.core.pushes, self.messageLimits)
+            PushDecoding(self.host.pushes, self.messageLimits)
         )
     }
 

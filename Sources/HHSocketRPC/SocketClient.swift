@@ -17,6 +17,8 @@ public final class SocketClient: ConnectionControl {
     public typealias Configuration = ClientConfiguration
 
     let host: ClientHost
+    /// The host's.
+    let engine: CallEngine
     let driver: Driver
     private let audience = DelegateReference()
     private let lastIdentifier = ManagedAtomic(0)
@@ -50,6 +52,7 @@ public final class SocketClient: ConnectionControl {
         }
         self.driver.setHost(host)
         self.host = host
+        self.engine = host.engine
         self.audience.setClient(self)
     }
 
@@ -107,7 +110,7 @@ public final class SocketClient: ConnectionControl {
     public nonisolated(nonsending) func data(
         for request: consuming SocketRequest
     ) async throws(SocketError) -> SocketResponse {
-        if self.host.engine.traits.isLight, self.driver.loop.isCurrent, let result = await self.awaitLight(request) {
+        if self.engine.traits.isLight, self.engine.loop.isCurrent, let result = await self.awaitLight(request) {
             return try result.get()
         }
         let task = self.makeTask(request, .nobody, isAwaited: true)
@@ -119,7 +122,7 @@ public final class SocketClient: ConnectionControl {
     private nonisolated(nonsending) func awaitLight(
         _ request: SocketRequest
     ) async -> Result<SocketResponse, SocketError>? {
-        let (engine, identifier) = (self.host.engine, self.nextIdentifier)
+        let (engine, identifier) = (self.engine, self.nextIdentifier)
         return await withTaskCancellationHandler {
             await withUnsafeContinuation { continuation in
                 guard var turn = engine.turnOfHandlers(toSend: request) else {
@@ -143,27 +146,25 @@ public final class SocketClient: ConnectionControl {
     ) -> Int {
         let identifier = self.nextIdentifier
         // A handler that runs elsewhere is called by its task.
-        let engine = self.host.engine
-        if engine.traits.callsBackHere, var turn = engine.turnOfHandlers(toSend: request) {
-            engine.send(identifier, consume request, to: consume completionHandler, in: &turn)
+        if self.engine.traits.callsBackHere, var turn = self.engine.turnOfHandlers(toSend: request) {
+            self.engine.send(identifier, consume request, to: consume completionHandler, in: &turn)
             turn.giveBack()
         } else {
-            SocketTask(LightCall(identifier, consume request, consume completionHandler), engine: engine).resume()
+            let call = LightCall(identifier, consume request, consume completionHandler)
+            SocketTask(call, engine: self.engine).resume()
         }
         return identifier
     }
 
     /// Cancels every call that was resumed before and has not completed.
     public func cancelAllTasks() {
-        self.driver.submit(.closure { [engine = self.host.engine] in engine.cancelAll(in: &$0) })
+        self.driver.submit(.closure { [engine] in engine.cancelAll(in: &$0) })
     }
 
     /// Cancels one call that ``dispatch(_:completionHandler:)`` made. Does nothing if it has completed. (A task is
     /// cancelled by its own ``SocketTask/cancel()``.)
     public func cancelTask(withIdentifier identifier: Int) {
-        self.driver.submit(
-            .closure { [engine = self.host.engine] in engine.cancelTask(withIdentifier: identifier, in: &$0) }
-        )
+        self.driver.submit(.closure { [engine] in engine.cancelTask(withIdentifier: identifier, in: &$0) })
     }
 
     var nextIdentifier: Int { self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed) }
@@ -177,7 +178,7 @@ public final class SocketClient: ConnectionControl {
         SocketTask(
             identifier: self.nextIdentifier,
             request: request,
-            engine: self.host.engine,
+            engine: self.engine,
             completion: completion,
             callbackQueue: callbackQueue,
             isAwaited: isAwaited
@@ -229,9 +230,7 @@ public final class SocketClient: ConnectionControl {
     /// Calls that are resumed later complete with `cancelled`, including those of interceptors. ``events`` ends when
     /// everything is closed. A call that is not answered ends by its own timeout.
     public func finishTasksAndInvalidate() {
-        self.driver.submit(
-            .closure { [engine = self.host.engine, driver] _ in engine.finishTasks { driver.invalidate() } }
-        )
+        self.driver.submit(.closure { [engine, driver] _ in engine.finishTasks { driver.invalidate() } })
     }
 
     /// The events of the connection from now on. Each access makes a separate stream, which keeps the latest 256 events

@@ -24,7 +24,7 @@ struct AnswerReader: Sendable {
     enum Opening {
         /// The frame without flags, with the body as payload.
         case open(Frame, metadata: [String: String])
-        /// The same, but the body must be decompressed on another thread.
+        /// The frame without flags, with a compressed body as payload, which must be decompressed on another thread.
         case compressed(Frame, metadata: [String: String])
         case unreadable(EnvelopeError)
     }

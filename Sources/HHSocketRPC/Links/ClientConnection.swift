@@ -149,18 +149,19 @@ final class ClientConnection: LinkReceiver {
     // MARK: Answers
 
     private func receivedAnswer(_ frame: Frame, metadata: [String: String], in turn: inout Turn) {
-        if frame.status == .ok, let task = self.engine.takeAnswered(frame.serial, on: self.id) {
-            self.engine.note(task, bytes: frame.payload.readableBytes, from: self.origin, in: &turn)
+        let engine = self.engine
+        if frame.status == .ok, let task = engine.takeAnswered(frame.serial, on: self.id) {
+            engine.note(task, bytes: frame.payload.readableBytes, from: self.origin, in: &turn)
             let origin = self.reader.origin(of: frame, metadata: metadata, on: self.origin)
-            return self.engine.answered(task, SocketResponse(frame, origin), on: self.id, in: &turn)
+            return engine.answered(task, SocketResponse(frame, origin), on: self.id, in: &turn)
         }
         let isFinal = frame.status != .partial
-        guard let attempt = self.engine.take(frame.serial, on: self.id, isFinal: isFinal) else { return }
-        self.engine.note(attempt.call, bytes: frame.payload.readableBytes, from: self.origin, in: &turn)
+        guard let attempt = engine.take(frame.serial, on: self.id, isFinal: isFinal) else { return }
+        engine.note(attempt.call, bytes: frame.payload.readableBytes, from: self.origin, in: &turn)
         if !isFinal {
             var unfinished = attempt
             unfinished.phase = .sent
-            self.engine.abandon(unfinished, in: &turn)
+            engine.abandon(unfinished, in: &turn)
         }
         let outcome = self.reader.outcome(
             of: frame,
@@ -168,7 +169,7 @@ final class ClientConnection: LinkReceiver {
             requestType: attempt.call.request.type,
             on: self.origin
         )
-        self.engine.answered(attempt, outcome, in: &turn)
+        engine.answered(attempt, outcome, in: &turn)
     }
 
     /// Receives an answer whose body must be decompressed on another thread. It ends its attempt; its call stays in the

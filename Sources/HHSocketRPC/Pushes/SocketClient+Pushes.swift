@@ -43,7 +43,8 @@ extension SocketClient {
         buffering policy: PushBufferingPolicy = .default,
         perform handler: @escaping @Sendable (SocketPush) async throws -> Void
     ) -> PushSubscription {
-        PushSubscription(self.host.pushes.subscribe(to: type, policy), perform: handler) { [weak pushes = self.host.pushes] type, error in
+        PushSubscription(self.host.pushes.subscribe(to: type, policy), perform: handler) {
+            [weak pushes = self.host.pushes] type, error in
             pushes?.handlerFailed(type, error)
         }
     }

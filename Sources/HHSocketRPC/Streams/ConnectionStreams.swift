@@ -14,7 +14,7 @@ final class ConnectionStreams {
 
     private let connection: ConnectionID
     private let link: Link<FrameLanguage>
-    private let endpoint: Endpoint
+    private let origin: SocketResponse.Origin
     private let format: WireFormat
     private let maximumQueuedBytes: Int
     private let reporter: CallReporter
@@ -51,14 +51,14 @@ final class ConnectionStreams {
     init(
         _ settings: StreamSettings,
         link: Link<FrameLanguage>,
-        endpoint: Endpoint,
+        origin: SocketResponse.Origin,
         maximumQueuedBytes: Int,
         reporter: CallReporter,
         side: any StreamSide
     ) {
         self.connection = link.id
         self.link = link
-        self.endpoint = endpoint
+        self.origin = origin
         self.format = settings.format
         self.maximumQueuedBytes = maximumQueuedBytes
         self.reporter = reporter
@@ -106,7 +106,7 @@ final class ConnectionStreams {
         call.opened(
             id,
             on: self.connection,
-            at: StreamPlace(serial: serial, endpoint: self.endpoint),
+            at: StreamPlace(serial: serial, endpoint: self.origin.endpoint),
             compression: compression,
             quietCost: quiet,
             reportedCost: most,
@@ -145,10 +145,10 @@ final class ConnectionStreams {
             throw SocketError(
                 .queueFull,
                 message: """
-                    \(self.endpoint) does not read as fast as frames are sent: no more than \(limit) bytes may wait \
+                    \(self.origin.endpoint) does not read as fast as frames are sent: no more than \(limit) bytes may wait \
                     (maximumQueuedBytes); send less at once
                     """,
-                endpoint: self.endpoint,
+                endpoint: self.origin.endpoint,
                 serial: frame.serial
             )
         }

@@ -55,13 +55,13 @@ extension SocketClient {
         let task = SocketTask(
             identifier: self.nextIdentifier,
             request: request,
-            engine: self.host.engine,
+            engine: self.engine,
             completion: .party(call),
             callbackQueue: call.callbackQueue,
             isStream: true
         )
         let stream = SocketStream(task, call)
-        task.resumeStream { [engine = self.host.engine, streams = self.host.streams] turn in
+        task.resumeStream { [engine, streams = self.host.streams] turn in
             streams.begin(call, of: task, in: engine, &turn)
         }
         return stream

@@ -87,7 +87,7 @@ final class StreamCarrier: @unchecked Sendable {
         return ConnectionStreams(
             settings,
             link: link,
-            endpoint: origin.endpoint,
+            origin: origin,
             maximumQueuedBytes: self.configuration.socket.maximumQueuedBytes,
             reporter: self.reporter,
             side: self

@@ -507,7 +507,10 @@ final class ClientWorld: @unchecked Sendable {
         statistics.resentCalls = self.model.resent
         statistics.pushes = self.model.pushes.count
         statistics.droppedPushes = self.model.pushes.dropped
-        if self.client.reporter.statistics != statistics { return "\(self.client.reporter.statistics), and should be \(statistics)" }
-        return self.client.engine.hot.table.count == 0 ? nil : "\(self.client.engine.hot.table.count) calls are left in the table"
+        if self.client.reporter.statistics != statistics {
+            return "\(self.client.reporter.statistics), and should be \(statistics)"
+        }
+        return self.client.engine.hot.table.count == 0
+            ? nil : "\(self.client.engine.hot.table.count) calls are left in the table"
     }
 }

@@ -16,8 +16,11 @@ import NIOCore
 public final class SocketClient: ConnectionControl {
     public typealias Configuration = ClientConfiguration
 
-    let core: ClientCore
+    let host: ClientHost
+    /// The host's.
+    let engine: CallEngine
     let driver: Driver
+    private let audience = DelegateReference()
     private let lastIdentifier = ManagedAtomic(0)
 
     public init(configuration: ClientConfiguration) {
@@ -37,18 +40,20 @@ public final class SocketClient: ConnectionControl {
         let rules = FrameRules(socketConfiguration, refusal: refusal)
         let connector = FrameConnector(rules)
         self.driver = Driver(configuration: socketConfiguration, maker: connector, refusal: rules.refusal)
-        let core = ClientCore(
+        let host = ClientHost(
             configuration: configuration,
             connector: connector,
             driver: self.driver,
-            loop: self.driver.loop
+            loop: self.driver.loop,
+            audience: self.audience
         )
-        connector.attach(to: self.driver) { [unowned core] frame, id, _ in
-            core.receivedGoAway(frame, on: id)
+        connector.attach(to: self.driver) { [unowned links = host.links] frame, id, _ in
+            links.readGoAway(frame, on: id)
         }
-        self.driver.setHost(core)
-        self.core = core
-        self.core.setClient(self)
+        self.driver.setHost(host)
+        self.host = host
+        self.engine = host.engine
+        self.audience.setClient(self)
     }
 
     deinit {
@@ -66,11 +71,11 @@ public final class SocketClient: ConnectionControl {
     public var executor: SocketExecutor { self.driver.executor }
 
     /// The time limit of calls that state none.
-    package var configuredTimeout: Duration { self.core.configuration.timeout }
+    package var configuredTimeout: Duration { self.host.configuration.timeout }
 
     /// Runs `body` where completion handlers run, after this function has returned.
     package func callBack(_ body: @escaping @Sendable () -> Void) {
-        self.core.loop.callbackQueue.run(on: self.core.loop, body)
+        self.driver.loop.callbackQueue.run(on: self.driver.loop, body)
     }
 
     // MARK: Calls
@@ -105,7 +110,7 @@ public final class SocketClient: ConnectionControl {
     public nonisolated(nonsending) func data(
         for request: consuming SocketRequest
     ) async throws(SocketError) -> SocketResponse {
-        if self.core.traits.isLight, self.core.loop.isCurrent, let result = await self.awaitLight(request) {
+        if self.engine.traits.isLight, self.engine.loop.isCurrent, let result = await self.awaitLight(request) {
             return try result.get()
         }
         let task = self.makeTask(request, .nobody, isAwaited: true)
@@ -117,17 +122,17 @@ public final class SocketClient: ConnectionControl {
     private nonisolated(nonsending) func awaitLight(
         _ request: SocketRequest
     ) async -> Result<SocketResponse, SocketError>? {
-        let (core, identifier) = (self.core, self.nextIdentifier)
+        let (engine, identifier) = (self.engine, self.nextIdentifier)
         return await withTaskCancellationHandler {
             await withUnsafeContinuation { continuation in
-                guard var turn = core.turnOfHandlers(toSend: request) else {
+                guard var turn = engine.turnOfHandlers(toSend: request) else {
                     return continuation.resume(returning: nil)
                 }
-                core.send(identifier, request, nil, continuation, in: &turn)
+                engine.send(identifier, request, to: nil, resuming: continuation, in: &turn)
                 turn.giveBack()
             }
         } onCancel: {
-            _ = core.submit(.closure { core.cancelTask(withIdentifier: identifier, in: &$0) })
+            engine.loop.submit(.closure { engine.cancelTask(withIdentifier: identifier, in: &$0) })
         }
     }
 
@@ -141,24 +146,25 @@ public final class SocketClient: ConnectionControl {
     ) -> Int {
         let identifier = self.nextIdentifier
         // A handler that runs elsewhere is called by its task.
-        if self.core.traits.callsBackHere, var turn = self.core.turnOfHandlers(toSend: request) {
-            self.core.send(identifier, consume request, consume completionHandler, in: &turn)
+        if self.engine.traits.callsBackHere, var turn = self.engine.turnOfHandlers(toSend: request) {
+            self.engine.send(identifier, consume request, to: consume completionHandler, in: &turn)
             turn.giveBack()
         } else {
-            self.core.makeTask(LightCall(identifier, consume request, consume completionHandler)).resume()
+            let call = LightCall(identifier, consume request, consume completionHandler)
+            SocketTask(call, engine: self.engine).resume()
         }
         return identifier
     }
 
     /// Cancels every call that was resumed before and has not completed.
     public func cancelAllTasks() {
-        self.driver.submit(.closure { [core] in core.cancelAll(in: &$0) })
+        self.driver.submit(.closure { [engine] in engine.cancelAll(in: &$0) })
     }
 
     /// Cancels one call that ``dispatch(_:completionHandler:)`` made. Does nothing if it has completed. (A task is
     /// cancelled by its own ``SocketTask/cancel()``.)
     public func cancelTask(withIdentifier identifier: Int) {
-        self.driver.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier, in: &$0) })
+        self.driver.submit(.closure { [engine] in engine.cancelTask(withIdentifier: identifier, in: &$0) })
     }
 
     var nextIdentifier: Int { self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed) }
@@ -172,7 +178,7 @@ public final class SocketClient: ConnectionControl {
         SocketTask(
             identifier: self.nextIdentifier,
             request: request,
-            client: self.core,
+            engine: self.engine,
             completion: completion,
             callbackQueue: callbackQueue,
             isAwaited: isAwaited
@@ -224,19 +230,19 @@ public final class SocketClient: ConnectionControl {
     /// Calls that are resumed later complete with `cancelled`, including those of interceptors. ``events`` ends when
     /// everything is closed. A call that is not answered ends by its own timeout.
     public func finishTasksAndInvalidate() {
-        self.driver.submit(.closure { [core, driver] _ in core.finishTasks { driver.invalidate() } })
+        self.driver.submit(.closure { [engine, driver] _ in engine.finishTasks { driver.invalidate() } })
     }
 
     /// The events of the connection from now on. Each access makes a separate stream, which keeps the latest 256 events
     /// for its reader and ends with the client.
-    public var events: AsyncStream<SocketEvent> { self.core.streams.makeStream() }
+    public var events: AsyncStream<SocketEvent> { self.host.events.makeStream() }
 
     /// The delegate, notified of events and pushes that belong to no call. Held weakly.
     public var delegate: (any SocketClientDelegate)? {
-        get { self.core.delegate }
-        set { self.core.delegate = newValue }
+        get { self.audience.delegate }
+        set { self.audience.delegate = newValue }
     }
 
     /// The counts so far.
-    public var statistics: ClientStatistics { self.core.statistics }
+    public var statistics: ClientStatistics { self.host.reporter.statistics }
 }

@@ -480,10 +480,10 @@ import Testing
     @Test func releasedClientCompletesWhatIsInFlightAndGoes() async throws {
         let server = try await MockServer(.drop)
         let tasks: [SocketTask]
-        weak var core: ClientCore?
+        weak var engine: CallEngine?
         do {
             let client = SocketClient.connecting(to: server.endpoint)
-            core = client.core
+            engine = client.host.engine
             tasks = (0..<10).map { _ in client.dataTask(with: SocketRequest(type: 101)) }
             for task in tasks.dropLast() { task.resume() }
             try await server.received(9)
@@ -495,7 +495,7 @@ import Testing
         tasks[9].resume()
         try await eventually("the last completion") { tasks[9].state == .completed }
         #expect(tasks[9].error?.code == .cancelled)
-        #expect(core != nil)
+        #expect(engine != nil)
     }
 
     @Test func nothingIsLeftOfAReleasedClientWithoutTasks() async throws {
@@ -503,11 +503,11 @@ import Testing
         let box = WeakBox()
         do {
             let client = SocketClient.connecting(to: server.endpoint)
-            box.set(client.core)
+            box.set(client.host)
             _ = client.dataTask(with: SocketRequest(type: 101)) { _ in }
             _ = try await client.data(for: SocketRequest(type: 101))
         }
-        try await eventually("the end of the core") { box.isEmpty }
+        try await eventually("the end of its owners") { box.isEmpty }
     }
 
     // MARK: Many threads
@@ -585,14 +585,15 @@ private enum Thread {
 
 private final class WeakBox: Sendable {
     private struct Reference {
-        weak var core: ClientCore?
+        weak var host: ClientHost?
+        weak var engine: CallEngine?
     }
 
     private let reference = NIOLockedValueBox(Reference())
 
-    func set(_ core: ClientCore) {
-        self.reference.withLockedValue { $0.core = core }
+    func set(_ host: ClientHost) {
+        self.reference.withLockedValue { $0 = Reference(host: host, engine: host.engine) }
     }
 
-    var isEmpty: Bool { self.reference.withLockedValue { $0.core == nil } }
+    var isEmpty: Bool { self.reference.withLockedValue { $0.host == nil && $0.engine == nil } }
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 import NIOCore
-import Tracing
 
 /// Properties of every call that follow from a client's configuration.
 struct CallTraits: Sendable {
-    let tracer: (any Tracer)?
     /// Whether a task stores the service context in which it was resumed.
     let needsContext: Bool
     /// Whether single calls are logged, measured or traced.
@@ -22,32 +20,35 @@ struct CallTraits: Sendable {
     let flagMask: UInt32
     /// Whether handlers run on the socket thread.
     let callsBackHere: Bool
-    /// The custom fields of requests without their own.
-    let customFields: Result<[UInt8]?, SocketError>
-    let timeout: TimeAmount
+    private let timeout: TimeAmount
     let isUnderThreadSanitizer = ThreadSanitizer.isRunning
 
     init(
         _ configuration: ClientConfiguration,
-        _ rules: FrameRules,
-        callbackQueue: CallbackQueue,
-        isObserved: Bool
+        sealer: RequestSealer,
+        reporter: CallReporter,
+        callbackQueue: CallbackQueue
     ) {
-        let tracer = configuration.tracer ?? InstrumentationSystem.tracer
-        self.tracer = tracer is NoOpTracer ? nil : tracer
-        self.needsContext = self.tracer != nil || !configuration.interceptors.isEmpty
-        self.isObserved = isObserved || self.tracer != nil
+        self.needsContext = reporter.tracer != nil || !configuration.interceptors.isEmpty
+        self.isObserved = reporter.observesCalls
         self.isDirect = configuration.interceptors.isEmpty
         self.callsBackHere = if case .socketThread = callbackQueue.target { true } else { false }
-        self.customFields = Result { () throws(SocketError) in try rules.customFields([:]) }
-        let hasNoFields = if case .success(nil) = self.customFields { true } else { false }
         self.isPlain =
-            configuration.interceptors.isEmpty && self.tracer == nil && configuration.firstResponseTimeout == nil
-            && hasNoFields
+            configuration.interceptors.isEmpty && reporter.tracer == nil && configuration.firstResponseTimeout == nil
+            && sealer.addsNoFields
         self.isLight = self.isPlain && !self.isObserved
         let compressed = configuration.compression.map { max($0.minimumLength, 0) } ?? .max
         self.largestPlainBody = min(Frame.unslicedLength, compressed - 1)
-        self.flagMask = rules.format.supportsHello ? FrameType.allFlags : 0
+        self.flagMask = configuration.socket.wireFormat.supportsHello ? FrameType.allFlags : 0
         self.timeout = TimeAmount(clamping: configuration.timeout)
+    }
+
+    /// The deadline of a call that starts now.
+    @inline(__always)
+    func deadline(of request: borrowing SocketRequest, now: NIODeadline) -> NIODeadline {
+        let end = now.advanced(clamping: request.options.timeout.map { TimeAmount(clamping: $0) } ?? self.timeout)
+        // A plain request, as most are, has no options to check.
+        guard !request.options.isPlain, let deadline = request.options.deadline else { return end }
+        return min(end, deadline)
     }
 }

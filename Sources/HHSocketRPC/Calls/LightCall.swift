@@ -2,8 +2,8 @@
 import HHSocket
 import NIOCore
 
-/// The dispatch table of a client.
-typealias CallTable = DispatchTable<SocketTask, LightCall>
+/// The handler of a call's result.
+typealias CallHandler = @Sendable (CallOutcome) -> Void
 
 /// A call without a task, from its request to its answer: it has no object.
 ///
@@ -11,12 +11,12 @@ typealias CallTable = DispatchTable<SocketTask, LightCall>
 /// thread are light. Any event other than its answer converts it into a ``SocketTask``.
 struct LightCall {
     /// A caller that awaits the result; nil means that the call cannot be light.
-    typealias Waiter = UnsafeContinuation<Result<SocketResponse, SocketError>?, Never>
+    typealias Waiter = UnsafeContinuation<CallOutcome?, Never>
 
     /// The receiver of the result: one of the two at most, notified once, by the code that removes the call from the
     /// table. Not an enumeration, which would be copied rather than moved.
     struct Receiver {
-        let handler: SocketTask.Handler?
+        let handler: CallHandler?
         let waiter: Waiter?
     }
 
@@ -31,7 +31,7 @@ struct LightCall {
     init(
         _ identifier: Int,
         _ request: consuming SocketRequest,
-        _ handler: consuming SocketTask.Handler?,
+        _ handler: consuming CallHandler?,
         _ waiter: Waiter? = nil,
         sent: NIODeadline = .distantPast
     ) {
@@ -56,7 +56,7 @@ struct LightCall {
 /// The handler of an answered light call, which runs after the units of this read have been processed.
 struct AnsweredLightCall: TurnHandler {
     private struct Answer {
-        let handler: SocketTask.Handler
+        let handler: CallHandler
         let response: SocketResponse
 
         consuming func run() {
@@ -66,7 +66,7 @@ struct AnsweredLightCall: TurnHandler {
 
     private let answer: Answer
 
-    init(handler: consuming @escaping SocketTask.Handler, response: consuming SocketResponse) {
+    init(handler: consuming @escaping CallHandler, response: consuming SocketResponse) {
         self.answer = Answer(handler: handler, response: response)
     }
 

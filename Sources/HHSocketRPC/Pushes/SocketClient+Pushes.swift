@@ -13,12 +13,12 @@ extension SocketClient {
     ///   - type: The push's type.
     ///   - policy: The treatment of waiting pushes; by default the oldest are dropped once 1,024 wait.
     public func pushes(ofType type: UInt32, buffering policy: PushBufferingPolicy = .default) -> SocketPushes {
-        SocketPushes(self.core.subscribe(to: type, policy))
+        SocketPushes(self.host.pushes.subscribe(to: type, policy))
     }
 
     /// Subscribes to the pushes of every type, from now on, like ``pushes(ofType:buffering:)``.
     public func pushes(buffering policy: PushBufferingPolicy = .default) -> SocketPushes {
-        SocketPushes(self.core.subscribe(to: nil, policy))
+        SocketPushes(self.host.pushes.subscribe(to: nil, policy))
     }
 
     /// Calls `handler` with each push from now on, in a separate Swift task, one at a time and in order.
@@ -43,8 +43,9 @@ extension SocketClient {
         buffering policy: PushBufferingPolicy = .default,
         perform handler: @escaping @Sendable (SocketPush) async throws -> Void
     ) -> PushSubscription {
-        PushSubscription(self.core.subscribe(to: type, policy), perform: handler) { [weak core] type, error in
-            core?.pushHandlerFailed(type, error)
+        PushSubscription(self.host.pushes.subscribe(to: type, policy), perform: handler) {
+            [weak pushes = self.host.pushes] type, error in
+            pushes?.handlerFailed(type, error)
         }
     }
 }

@@ -64,4 +64,22 @@ public struct RetryPolicy: Hashable, Sendable {
         if hasKey, error.delivery == .answered, let status = error.code.status, status.isKept { return nil }
         return self.backoff.delay(afterFailures: retries, using: &generator)
     }
+
+    /// Returns the time to wait before the next attempt of a request; nil if there is none.
+    func delay(
+        after error: SocketError,
+        of request: SocketRequest,
+        attempts: Int,
+        retries: Int,
+        using generator: inout some RandomNumberGenerator
+    ) -> Duration? {
+        self.delay(
+            after: error,
+            attempts: attempts,
+            retries: retries,
+            isIdempotent: request.options.isIdempotent,
+            hasKey: request.options.idempotencyKey != nil,
+            using: &generator
+        )
+    }
 }

@@ -6,17 +6,20 @@ import NIOCore
 /// The streams of one connection of a client, and its payloads in pieces: performs the decisions of
 /// ``/HHSocket/ClientStreams``. On the socket thread.
 final class ConnectionStreams {
-    /// The call of a stream that is open.
+    /// A stream that is open.
     private struct Open {
-        let task: SocketTask
         let call: StreamCall
         let serial: UInt32
     }
 
     private let connection: ConnectionID
     private let link: Link<FrameLanguage>
+    private let origin: SocketResponse.Origin
+    private let format: WireFormat
+    private let maximumQueuedBytes: Int
+    private let reporter: CallReporter
     /// Outlives this object.
-    private unowned let core: ClientCore
+    private unowned let side: any StreamSide
     // Unchecked because each frame accesses it, and only on the socket thread.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
@@ -45,10 +48,21 @@ final class ConnectionStreams {
     /// those in the system.
     private static let unsentBytes = 128 << 10
 
-    init(_ settings: StreamSettings, link: Link<FrameLanguage>, core: ClientCore) {
+    init(
+        _ settings: StreamSettings,
+        link: Link<FrameLanguage>,
+        origin: SocketResponse.Origin,
+        maximumQueuedBytes: Int,
+        reporter: CallReporter,
+        side: any StreamSide
+    ) {
         self.connection = link.id
         self.link = link
-        self.core = core
+        self.origin = origin
+        self.format = settings.format
+        self.maximumQueuedBytes = maximumQueuedBytes
+        self.reporter = reporter
+        self.side = side
         self.terms = settings.terms
         self.machine = ClientStreams(settings)
         link.limitUnsentBytes(Self.unsentBytes)
@@ -63,13 +77,18 @@ final class ConnectionStreams {
     var maximumStreams: Int { Int(self.terms.maximumStreams) }
 
     /// Opens the stream of a call, whose attempt has this serial.
+    ///
+    /// - Parameters:
+    ///   - sealed: The opening.
+    ///   - compression: The policy for compressing the items that this side sends; nil if they are not compressed.
+    ///   - cancellation: The stream's cancel; nil where it is as any other.
     func open(
-        _ task: SocketTask,
         _ call: StreamCall,
         _ sealed: Envelope.Sealed,
         serial: UInt32,
         priority: FramePriority,
         compression: CompressionPolicy?,
+        cancellation: Frame?,
         in turn: inout Turn
     ) {
         let id = self.machine.open(
@@ -80,30 +99,20 @@ final class ConnectionStreams {
             priority: priority,
             now: turn.now
         )
-        self.opens[id] = Open(task: task, call: call, serial: serial)
+        self.opens[id] = Open(call: call, serial: serial)
         self.serials[serial] = id
-        self.cancellations[serial] = self.cancellation(of: task, call, serial: serial)
+        self.cancellations[serial] = cancellation
         let (quiet, most) = self.reportLimits
         call.opened(
             id,
             on: self.connection,
-            at: StreamPlace(serial: serial, endpoint: self.core.endpoint(of: self.connection)),
+            at: StreamPlace(serial: serial, endpoint: self.origin.endpoint),
             compression: compression,
             quietCost: quiet,
             reportedCost: most,
             in: &turn
         )
         self.goOn(in: &turn)
-    }
-
-    /// The cancel of a stream; nil where it is as any other.
-    private func cancellation(of task: SocketTask, _ call: StreamCall, serial: UInt32) -> Frame? {
-        let body = self.core.request(of: task).options.cancellationBody
-        guard body != nil || call.flight.customFields != nil, var frame = self.core.format.cancel(serial: serial)
-        else { return nil }
-        if let body { frame.payload = body }
-        frame.customFields = call.flight.customFields
-        return frame
     }
 
     /// The amounts that a reader may take without a report: at the end of a batch, and before that. The unreported
@@ -130,17 +139,16 @@ final class ConnectionStreams {
 
     /// Refuses a plain request where too much waits already.
     func checkRoom(for frame: Frame) throws(SocketError) {
-        let limit = self.core.configuration.socket.maximumQueuedBytes
+        let limit = self.maximumQueuedBytes
         let waiting = self.machine.waitingBytes
         guard waiting == 0 || frame.payload.readableBytes <= limit - waiting else {
-            let endpoint = self.core.endpoint(of: self.connection)
             throw SocketError(
                 .queueFull,
                 message: """
-                    \(endpoint) does not read as fast as frames are sent: no more than \(limit) bytes may wait \
+                    \(self.origin.endpoint) does not read as fast as frames are sent: no more than \(limit) bytes may wait \
                     (maximumQueuedBytes); send less at once
                     """,
-                endpoint: endpoint,
+                endpoint: self.origin.endpoint,
                 serial: frame.serial
             )
         }
@@ -183,8 +191,8 @@ final class ConnectionStreams {
 
     /// Fails a stream by an error of this side.
     func fail(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
-        guard let id = call.flight.id, let task = self.opens[id]?.task else { return }
-        self.core.endStream(of: task, error, in: &turn)
+        guard let id = call.flight.id, self.opens[id] != nil else { return }
+        self.side.fail(call, error, in: &turn)
     }
 
     private func sendItems(of call: StreamCall, _ id: StreamID, isFinished: Bool, in turn: inout Turn) {
@@ -192,14 +200,14 @@ final class ConnectionStreams {
         while call.flight.goesOn, let item = call.flight.backlog.popFirst() {
             call.flight.hasMoved = true
             sent += 1
-            self.opens[id]?.task.flight.bytesSent += item.body.readableBytes
+            if self.opens[id] != nil { call.flight.sentBytes += item.body.readableBytes }
             switch self.machine.send(id, item.body, isCompressed: item.isCompressed) {
             case .goOn: break
             case .wait: call.flight.goesOn = false
             case .over: call.flight.backlog = []
             }
         }
-        if sent > 0 { self.core.count(\.sentItems, by: sent) }
+        if sent > 0 { self.reporter.count(\.sentItems, by: sent) }
         if isFinished, call.flight.backlog.isEmpty, call.flight.hasLeft, !call.flight.isFinished {
             call.flight.isFinished = true
             self.machine.finish(id)
@@ -227,16 +235,20 @@ final class ConnectionStreams {
 
     /// Handles a frame.
     ///
-    /// - Returns: Whether it belonged to streams or pieces. The core handles all others.
+    /// - Returns: Whether it belonged to streams or pieces. The connection handles all others.
     func receive(_ frame: Frame, isDamaged: Bool = false, in turn: inout Turn) -> Bool {
         // Irrelevant for a stream.
         let isAwaited =
             !self.hasStream(of: frame.serial)
-            && (self.core.format.isPush(frame) || self.core.hot.table.isAwaited(serial: frame.serial))
+            && (self.format.isPush(frame) || self.side.isAwaited(frame.serial))
         let isTaken = self.machine.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, now: turn.now)
         self.perform(in: &turn)
         if isTaken, isAwaited, frame.type & FrameType.continuesFlag != 0 {
-            self.core.pieceCame(serial: frame.serial, of: self.machine.gatheredBytes(frame.serial), in: &turn)
+            self.side.isReceiving(
+                frame.serial,
+                gathered: self.machine.gatheredBytes(frame.serial),
+                in: &turn
+            )
         }
         return isTaken
     }
@@ -253,7 +265,7 @@ final class ConnectionStreams {
 
     private func handOver(in turn: inout Turn) {
         guard !self.arrivals.isEmpty else { return }
-        if self.receivedItems > 0 { self.core.count(\.receivedItems, by: self.receivedItems) }
+        if self.receivedItems > 0 { self.reporter.count(\.receivedItems, by: self.receivedItems) }
         self.receivedItems = 0
         for call in self.arrivals { call.handOver(in: &turn) }
         self.arrivals.removeAll(keepingCapacity: true)
@@ -294,7 +306,7 @@ final class ConnectionStreams {
 
     /// Stops using this connection.
     func abandon() {
-        if let timer = self.timer { self.core.loop.removeTimer(timer.id) }
+        if let timer = self.timer { self.link.loop.removeTimer(timer.id) }
         self.timer = nil
         self.opens = [:]
         self.serials = [:]
@@ -334,7 +346,7 @@ final class ConnectionStreams {
     ///
     /// - Returns: False if it is no longer needed.
     private func leaves(_ frame: inout Frame, in turn: inout Turn) -> Bool {
-        if !self.cancellations.isEmpty, frame.type == self.core.format.layout.cancel?.type,
+        if !self.cancellations.isEmpty, frame.type == self.format.layout.cancel?.type,
             let cancellation = self.cancellations.removeValue(forKey: frame.serial)
         {
             frame = cancellation
@@ -348,20 +360,20 @@ final class ConnectionStreams {
         let left = (self.plainBytes[frame.serial] ?? 0) + length
         let isFirst = left == length && self.plainBytes[frame.serial] == nil
         if isFirst {
-            guard self.core.frameWillBeSent(type: type, serial: frame.serial, on: self.connection, in: &turn) else {
+            guard self.side.willSend(type: type, serial: frame.serial, on: self.connection, in: &turn) else {
                 _ = self.machine.dropPlain(serial: frame.serial)
                 return false
             }
-        } else if !self.core.hot.table.isAwaited(serial: frame.serial) {
+        } else if !self.side.isAwaited(frame.serial) {
             // It was answered before the server had received all of it.
             self.plainBytes[frame.serial] = nil
             _ = self.machine.dropPlain(serial: frame.serial)
-            guard let cancel = self.core.format.cancel(serial: frame.serial) else { return false }
+            guard let cancel = self.format.cancel(serial: frame.serial) else { return false }
             frame = cancel
             return true
         }
         self.plainBytes[frame.serial] = isLast ? nil : left
-        self.core.frameProgressed(type: type, serial: frame.serial, payloadBytes: left, in: &turn)
+        self.side.sent(type: type, serial: frame.serial, payloadBytes: left, in: &turn)
         return true
     }
 
@@ -370,7 +382,7 @@ final class ConnectionStreams {
         frame.customFields = call.flight.customFields
         guard !call.flight.hasLeft else { return true }
         call.flight.hasLeft = true
-        _ = self.core.frameWillBeSent(
+        _ = self.side.willSend(
             type: frame.type & ~FrameType.allFlags,
             serial: frame.serial,
             on: self.connection,
@@ -400,9 +412,9 @@ final class ConnectionStreams {
             self.settle(call, id, in: &turn)
             self.mustPull = true
         case .ended(let id, let end): self.ended(id, end, in: &turn)
-        case .whole(let frame): self.core.receivedWhole(frame, onConnection: self.connection, in: &turn)
+        case .whole(let frame): self.side.received(whole: frame, on: self.connection, in: &turn)
         case .failed(let type, let serial, let failure):
-            self.core.received(brokenPieces: type, serial, failure, onConnection: self.connection, in: &turn)
+            self.side.received(broken: failure, type: type, serial: serial, on: self.connection, in: &turn)
         case .close(let fault): self.close(fault, in: &turn)
         }
     }
@@ -441,11 +453,11 @@ final class ConnectionStreams {
         // The code that cancelled it, or lost the connection, ends the call.
         case .cancelled, .connectionLost, .drained, .inputClosed, .failed: break
         case .answered:
-            if let answer = end.answer { self.core.receivedWhole(answer, onConnection: self.connection, in: &turn) }
+            if let answer = end.answer { self.side.received(whole: answer, on: self.connection, in: &turn) }
         case .violated, .damaged, .tooLong, .tooMuchHeld, .idle:
-            self.core.streamFailed(open.task, end.outcome, in: &turn)
+            self.side.failed(open.call, end.outcome, in: &turn)
         }
-        self.core.serveStreamLine(in: &turn)
+        self.side.streamEnded(in: &turn)
     }
 
     private func close(_ fault: StreamFault, in turn: inout Turn) {
@@ -465,8 +477,8 @@ final class ConnectionStreams {
         guard let deadline = self.machine.nextDeadline, deadline < self.timer?.deadline ?? .distantFuture else {
             return
         }
-        if let timer = self.timer { self.core.loop.removeTimer(timer.id) }
-        let id = self.core.loop.setTimer(deadline) { [weak self] turn in
+        if let timer = self.timer { self.link.loop.removeTimer(timer.id) }
+        let id = self.link.loop.setTimer(deadline) { [weak self] turn in
             guard let self else { return }
             self.timer = nil
             self.machine.timePassed(now: turn.now)

@@ -21,7 +21,7 @@ extension SocketClient {
         for request: consuming SocketRequest,
         kind: StreamKind = .bidirectional
     ) async throws(SocketError) -> SocketStream {
-        let stream = self.makeStream(request, StreamCall(self.core, kind, callbackQueue: nil))
+        let stream = self.makeStream(request, StreamCall(self.host.streams, kind, callbackQueue: nil))
         await stream.wait { stream.call.awaitOpening($0) }
         // A stream that was opened and has failed meanwhile reports that to its reader.
         if case .failure(let error)? = stream.call.endBeforeOpening { throw error }
@@ -47,7 +47,7 @@ extension SocketClient {
     ) -> SocketStream {
         self.makeStream(
             request,
-            StreamCall(self.core, kind, callbackQueue: callbackQueue, onItem: onItem, onEnd: completionHandler)
+            StreamCall(self.host.streams, kind, callbackQueue: callbackQueue, onItem: onItem, onEnd: completionHandler)
         )
     }
 
@@ -55,12 +55,15 @@ extension SocketClient {
         let task = SocketTask(
             identifier: self.nextIdentifier,
             request: request,
-            client: self.core,
-            completion: .stream(call),
-            callbackQueue: call.callbackQueue
+            engine: self.engine,
+            completion: .party(call),
+            callbackQueue: call.callbackQueue,
+            isStream: true
         )
         let stream = SocketStream(task, call)
-        task.resumeStream(call)
+        task.resumeStream { [engine, streams = self.host.streams] turn in
+            streams.begin(call, of: task, in: engine, &turn)
+        }
         return stream
     }
 }

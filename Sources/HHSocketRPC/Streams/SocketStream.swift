@@ -48,7 +48,7 @@ public final class SocketStream: Sendable {
             // A closure that captures the isolation runs in it. Otherwise it would begin elsewhere, and hop back.
             _ = isolation
             await withUnsafeContinuation { continuation in
-                let waiter = TurnWaiter(continuation, isHere: self.call.core.loop.isCurrent)
+                let waiter = TurnWaiter(continuation, isHere: self.call.loop.isCurrent)
                 if !register(waiter) { continuation.resume() }
             }
         } onCancel: {
@@ -107,7 +107,7 @@ public final class SocketStream: Sendable {
         get async throws(SocketError) {
             if let end = self.call.end { return try end.get() }
             await self.wait { self.call.awaitEnd($0) }
-            guard let end = self.call.end else { throw ClientCore.released }
+            guard let end = self.call.end else { throw CallErrors.released }
             return try end.get()
         }
     }
@@ -162,4 +162,9 @@ extension SocketStream {
         self.call.discardItems()
         return error
     }
+}
+
+extension SocketStream {
+    /// The place where the stream is, or was last, open; nil before.
+    package var place: StreamPlace? { self.call.state.withLockedValue { $0.place } }
 }

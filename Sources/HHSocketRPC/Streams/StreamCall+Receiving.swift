@@ -88,7 +88,7 @@ extension StreamCall {
     func body(of item: StreamItem) throws(SocketError) -> ByteBuffer {
         guard item.isCompressed else { return item.payload }
         do throws(EnvelopeError) {
-            return try Envelope.inflate(item.payload, limit: self.core.configuration.socket.maximumPayloadLength)
+            return try Envelope.inflate(item.payload, limit: self.maximumItemLength)
         } catch {
             throw SocketError(
                 error.isTooLarge ? .frameTooLarge : .protocolViolation,
@@ -105,7 +105,7 @@ extension StreamCall {
             state.dropsItems = true
             state.items = []
         }
-        _ = self.core.submit(.work(self, Operation.release.rawValue))
+        self.submitRelease()
     }
 
     // MARK: Callbacks
@@ -116,10 +116,10 @@ extension StreamCall {
     }
 
     private func callBack(_ callback: SocketCallback) {
-        switch (self.callbackQueue ?? self.core.loop.callbackQueue).target {
+        switch (self.callbackQueue ?? self.loop.callbackQueue).target {
         case .queue(let queue): queue.async { callback.run() }
         case .socketThread:
-            if !self.core.submit(.closure { $0.run(callback) }) { callback.run() }
+            if !self.loop.submit(.closure { $0.run(callback) }) { callback.run() }
         }
     }
 
@@ -184,11 +184,6 @@ extension StreamCall: CallbackWork {
         if !batch.isEmpty { self.giveBack(batch) }
         batch = []
         if taken != ItemReceipt() { self.report(taken) }
-    }
-
-    /// Ends the stream by an error of this side. Any thread.
-    func fail(_ error: SocketError) {
-        _ = self.core.submit(.closure { self.core.fail(self, error, in: &$0) })
     }
 }
 

@@ -18,8 +18,9 @@ extension StreamCall {
     /// Accepts an item from its sender. Any thread.
     func put(_ body: ByteBuffer) -> Put {
         guard self.kind.clientStreams else { return .refused(self.sendsNoItems()) }
-        let limit = self.core.configuration.socket.maximumPayloadLength
-        guard body.readableBytes <= limit else { return .refused(Self.tooLong(body, limit)) }
+        guard body.readableBytes <= self.maximumItemLength else {
+            return .refused(Self.tooLong(body, self.maximumItemLength))
+        }
         let item = OutgoingItem(body: body, isCompressed: false)
         switch self.enter(item, mayBeCompressed: true) {
         case .done(let put): return put

@@ -5,12 +5,26 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
+/// The carrier of a stream, as its call sees it.
+protocol StreamCallOwner: AnyObject, Sendable {
+    var loop: SocketLoop { get }
+    /// The largest size of an item, in bytes.
+    var maximumItemLength: Int { get }
+    /// Processes the application's changes to a stream. Returns false if it is not open. Socket thread only.
+    func visit(_ call: StreamCall, in turn: inout Turn) -> Bool
+    /// Drops received items, which the application does not need. Returns false if the stream is not open. Socket
+    /// thread only.
+    func release(_ call: StreamCall, in turn: inout Turn) -> Bool
+    /// Ends an open stream by an error of this side; without effect on any other. Socket thread only.
+    func endByUser(_ call: StreamCall, _ error: SocketError, in turn: inout Turn)
+}
+
 /// The state of a stream that its handle, its readers and its senders share with the socket thread, from its start to
 /// its end.
 ///
 /// Items pass through it in batches: senders put items into an outbox, which the socket thread empties, and readers
 /// take all available items. One visit of the socket thread handles everything since the previous visit.
-final class StreamCall: Sendable {
+final class StreamCall: CallParty {
     /// An item for the socket thread.
     struct OutgoingItem: Sendable {
         var body: ByteBuffer
@@ -98,6 +112,10 @@ final class StreamCall: Sendable {
         var isFinished = false
         /// The items received in this turn.
         var arrived: Deque<StreamItem> = []
+        /// The number of bytes of the items that were passed on for sending, in all attempts.
+        var sentBytes = 0
+        /// The identifier of the call's task.
+        var identifier = 0
         /// Whether it is queued until a stream may be opened.
         var isInLine = false
         /// The custom fields of the opening.
@@ -112,7 +130,10 @@ final class StreamCall: Sendable {
     /// The largest amount that an outbox accepts without the socket thread, in bytes.
     static let maximumOutboxCost: UInt64 = 128 << 10
 
-    let core: ClientCore
+    private let carrier: any StreamCallOwner
+    let loop: SocketLoop
+    /// The largest size of an item, in bytes.
+    let maximumItemLength: Int
     let kind: StreamKind
     let callbackQueue: CallbackQueue?
     let onItem: (@Sendable (ByteBuffer) -> Void)?
@@ -131,14 +152,16 @@ final class StreamCall: Sendable {
     nonisolated(unsafe) var flight = Flight()
 
     init(
-        _ core: ClientCore,
+        _ carrier: any StreamCallOwner,
         _ kind: StreamKind,
         callbackQueue: CallbackQueue?,
         onItem: (@Sendable (ByteBuffer) -> Void)? = nil,
         onEnd: (@Sendable (Result<SocketResponse, SocketError>) -> Void)? = nil,
         onOpen: (@Sendable (ConnectionID) -> Void)? = nil
     ) {
-        self.core = core
+        self.carrier = carrier
+        self.loop = carrier.loop
+        self.maximumItemLength = carrier.maximumItemLength
         self.kind = kind
         self.callbackQueue = callbackQueue
         self.onItem = onItem
@@ -150,10 +173,18 @@ final class StreamCall: Sendable {
 
     enum Operation: UInt8 { case visit, release }
 
+    /// Ends the stream by an error of this side. Any thread.
+    func fail(_ error: SocketError) {
+        self.loop.submit(.closure { self.carrier.endByUser(self, error, in: &$0) })
+    }
+
+    /// Submits a release of the received items to the socket thread.
+    func submitRelease() { self.loop.submit(.work(self, Operation.release.rawValue)) }
+
     /// Submits a visit of the socket thread.
     func submitVisit() {
         // A client that was released has ended the stream, or does so now.
-        _ = self.core.submit(.work(self, Operation.visit.rawValue))
+        self.loop.submit(.work(self, Operation.visit.rawValue))
     }
 
     // MARK: The opening
@@ -291,13 +322,12 @@ final class StreamCall: Sendable {
 
 extension StreamCall: SubmittedWork {
     func performOnSocketThread(_ operation: UInt8, in turn: inout Turn) {
-        guard let streams = self.core.connection(self.flight.connection)?.streams, self.flight.id != nil else {
-            return self.state.withLockedValue { $0.isVisitDue = false }
-        }
-        switch Operation(rawValue: operation) {
-        case .visit: streams.visit(self, in: &turn)
-        case .release: streams.release(self, in: &turn)
-        case nil: assertionFailure("unknown operation \(operation)")
-        }
+        let isOpen =
+            switch Operation(rawValue: operation) {
+            case .visit: self.carrier.visit(self, in: &turn)
+            case .release: self.carrier.release(self, in: &turn)
+            case nil: preconditionFailure("unknown operation \(operation)")
+            }
+        if !isOpen { self.state.withLockedValue { $0.isVisitDue = false } }
     }
 }

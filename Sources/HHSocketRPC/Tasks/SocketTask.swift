@@ -20,7 +20,7 @@ public final class SocketTask: Sendable {
         case completed
     }
 
-    typealias Handler = @Sendable (Result<SocketResponse, SocketError>) -> Void
+    typealias Handler = CallHandler
 
     /// The receiver of the result, notified once.
     enum Completion: Sendable {
@@ -30,7 +30,7 @@ public final class SocketTask: Sendable {
         /// task. Unchecked, because the size of a checked one is known only at run time, which would cost every task.
         case waiter(TurnWaiter)
         /// The call is a stream, which has its own receivers.
-        case stream(StreamCall)
+        case party(any CallParty)
     }
 
     private struct Snapshot {
@@ -69,11 +69,13 @@ public final class SocketTask: Sendable {
     public let taskIdentifier: Int
     /// The request that the task was made with.
     public let originalRequest: SocketRequest
-    private let client: ClientCore
+    private let engine: CallEngine
     /// The queue on which the completion handler runs; nil for the client's.
     let callbackQueue: CallbackQueue?
     /// Whether its caller has only the ``taskIdentifier``.
     let isDispatched: Bool
+    /// Whether the call is a stream.
+    let isStream: Bool
     /// Whether only a caller that awaits it has the task: ``run(isolation:)`` hands it to the socket thread, and its
     /// completion hands it back.
     private let isAwaited: Bool
@@ -89,7 +91,7 @@ public final class SocketTask: Sendable {
     }
     /// Proof of `nonisolated(unsafe)`: accessed only on the socket thread.
     nonisolated(unsafe) private var awaitedState = AwaitedState.expected
-    /// One of the client's locks. The task keeps the client.
+    /// One of the engine's locks. The task keeps the engine.
     private let lock: TaskLocks.TaskLock
     /// State that any thread may read.
     ///
@@ -104,9 +106,10 @@ public final class SocketTask: Sendable {
 
     /// The socket thread's part of the task.
     ///
-    /// Proof of `nonisolated(unsafe)`: written only by ClientCore, on the socket thread, and before that by the one
-    /// thread whose ``resume()`` submits the task. Other threads read it after they have seen, under the lock, that the
-    /// task is complete, which it becomes under that lock after the last write. Unchecked for the same reason.
+    /// Proof of `nonisolated(unsafe)`: written only by the engine and its owners, on the socket thread, and before that
+    /// by the one thread whose ``resume()`` submits the task. Other threads read it after they have seen, under the
+    /// lock, that the task is complete, which it becomes under that lock after the last write. Unchecked for the same
+    /// reason.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -115,21 +118,23 @@ public final class SocketTask: Sendable {
     init(
         identifier: Int,
         request: consuming SocketRequest,
-        client: ClientCore,
+        engine: CallEngine,
         completion: consuming Completion,
         callbackQueue: CallbackQueue? = nil,
         isDispatched: Bool = false,
+        isStream: Bool = false,
         isAwaited: Bool = false
     ) {
         self.taskIdentifier = identifier
         self.isDispatched = isDispatched
+        self.isStream = isStream
         self.isAwaited = isAwaited
-        self.isLocked = !isAwaited || client.traits.isUnderThreadSanitizer
+        self.isLocked = !isAwaited || engine.traits.isUnderThreadSanitizer
         self.snapshot = Snapshot(completion: consume completion, priority: request.options.priority)
         self.originalRequest = consume request
-        self.client = client
+        self.engine = engine
         self.callbackQueue = callbackQueue
-        self.lock = client.locks.lock(ofTask: identifier)
+        self.lock = engine.locks.lock(ofTask: identifier)
     }
 
     @inline(__always)
@@ -166,7 +171,7 @@ public final class SocketTask: Sendable {
                 snapshot.priority = newValue
                 return self.state == .running
             }
-            if isRunning { _ = self.client.submit(.work(self, Operation.reprioritize.rawValue)) }
+            if isRunning { self.engine.loop.submit(.work(self, Operation.reprioritize.rawValue)) }
         }
     }
 
@@ -229,30 +234,31 @@ public final class SocketTask: Sendable {
     /// The metrics of the call, once it is complete. Nil for a task that was cancelled before the client accepted it.
     public var metrics: SocketTaskMetrics? {
         guard self.state == .completed else { return nil }
-        return self.client.metrics(of: self)
+        return SocketTaskMetrics(self.flight, by: self.engine.configuration.socket.time)
     }
 
     // MARK: Life
 
     /// Starts the call. The timeout begins here. Does nothing unless the task is suspended.
     public func resume() {
-        if self.client.startOnFastPath(self) { return }
-        if self.begins() { self.submit(.start) }
+        if self.engine.startOnFastPath(self) { return }
+        if self.begins() { self.submit(.work(self, Operation.start.rawValue)) }
     }
 
     /// Starts a stream's call, like ``resume()``.
-    func resumeStream(_ stream: StreamCall) {
-        if self.begins(stream) { self.submit(.startStream) }
+    ///
+    /// - Parameter begin: Begins it on the socket thread.
+    func resumeStream(_ begin: @escaping @Sendable (inout Turn) -> Void) {
+        if self.begins() { self.submit(.closure(begin)) }
     }
 
     /// Sets a suspended task running, and the values of the socket thread's part that it needs before it is submitted.
     /// False if it is in another state.
-    private func begins(_ stream: StreamCall? = nil) -> Bool {
+    private func begins() -> Bool {
         // A cancellation from another thread, which is submitted as well, follows these changes.
         self.locked { _ in
             guard self.word.update({ $0.state == .suspended ? $0.with(.running) : nil }) else { return false }
-            if let stream { self.flight.stream = stream }
-            if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
+            if self.engine.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
             return true
         }
     }
@@ -260,7 +266,7 @@ public final class SocketTask: Sendable {
     /// Cancels the call: the server is notified, with the request's ``CallOptions/cancellationBody``, and the
     /// connection stays. Returns at once, with the state `canceling`; the completion follows.
     public func cancel() {
-        if self.beginCancelling() { self.submit(.cancel) }
+        if self.beginCancelling() { self.submit(.work(self, Operation.cancel.rawValue)) }
     }
 
     // MARK: Awaited
@@ -275,17 +281,17 @@ public final class SocketTask: Sendable {
             await withUnsafeContinuation { self.resume(resuming: $0) }
         } onCancel: {
             // The task may already belong to the socket thread.
-            _ = self.client.submit(.work(self, Operation.cancel.rawValue))
+            self.engine.loop.submit(.work(self, Operation.cancel.rawValue))
         }
     }
 
     private func resume(resuming continuation: UnsafeContinuation<Void, Never>) {
-        let waiter = TurnWaiter(continuation, isHere: self.client.loop.isCurrent)
-        if waiter.isHere, self.client.startOnFastPath(self, waiter) { return self.awaitedState = .begun }
+        let waiter = TurnWaiter(continuation, isHere: self.engine.loop.isCurrent)
+        if waiter.isHere, self.engine.startOnFastPath(self, waiter) { return self.awaitedState = .begun }
         self.locked { $0.completion = .waiter(waiter) }
         self.word.store(TaskWord(.running), ordering: .releasing)
-        if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
-        self.submit(.start)
+        if self.engine.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
+        self.submit(.work(self, Operation.start.rawValue))
     }
 
     /// Returns the result of a complete task whose result is not used elsewhere. Must be called only once.
@@ -295,7 +301,7 @@ public final class SocketTask: Sendable {
             swap(&response, &snapshot.response)
             if let response { return .success(response) }
             assert(snapshot.failure != nil, "a waiting caller is resumed once the task has its result")
-            return .failure(snapshot.failure?.error ?? ClientCore.released)
+            return .failure(snapshot.failure?.error ?? CallErrors.released)
         }
     }
 
@@ -304,7 +310,7 @@ public final class SocketTask: Sendable {
     private func noteAwaited(_ operation: Operation, in turn: inout Turn) -> Bool {
         switch (operation, self.awaitedState) {
         case (.start, .cancelled):
-            self.client.cancel(self, in: &turn)
+            self.engine.cancel(self, in: &turn)
             return false
         case (.start, _):
             self.awaitedState = .begun
@@ -314,12 +320,12 @@ public final class SocketTask: Sendable {
         case (.cancel, _):
             self.awaitedState = .cancelled
             return false
-        case (.reprioritize, _), (.startStream, _):
+        case (.reprioritize, _):
             return true
         }
     }
 
-    // MARK: For ClientCore
+    // MARK: For the engine
 
     /// Begins to cancel the task. False if it was being cancelled, or complete, already.
     func beginCancelling() -> Bool {
@@ -328,23 +334,25 @@ public final class SocketTask: Sendable {
         }
     }
 
-    private enum Operation: UInt8 { case start, cancel, reprioritize, startStream }
+    private enum Operation: UInt8 { case start, cancel, reprioritize }
 
-    private func submit(_ operation: Operation) {
-        guard !self.client.submit(.work(self, operation.rawValue)) else { return }
+    private func submit(_ submission: Submission) {
+        guard !self.engine.loop.submit(submission) else { return }
         // The client was released, and with it the thread and the table that complete tasks.
-        switch self.finish(ClientCore.released) {
+        switch self.finish(CallErrors.released) {
         case .none, .unheard, .takenHandler: break
         case .waiter(let waiter, _): waiter.resume()
-        case .handler: self.client.callBackAfterInvalidation(self)
-        case .stream(let stream, _): stream.ended(self.takeResult()) { $0.resume() }
+        case .handler: (self.callbackQueue ?? self.engine.loop.callbackQueue).run { self.callBack() }
+        case .party(let party, _): party.ended(self.takeResult()) { $0.resume() }
         }
     }
 
-    /// Sets a new task running whose request has been sent, with all `length` bytes of its body.
-    func wasSentLight(bytes length: Int) {
+    /// Sets a new task running whose request has been sent at `time`, with all bytes of its body.
+    func wasSentLight(_ key: DispatchKey, at time: NIODeadline, until deadline: NIODeadline) {
+        let length = self.countOfBytesExpectedToSend
         self.word.store(TaskWord(.running), ordering: .releasing)
         self.snapshot.bytesSent = length
+        self.flight.isSentOnFastPath(key, at: time, until: deadline, bytes: length)
     }
 
     /// Sets a task in this state running, with all bytes of its body sent. False, without effect, if it is in another
@@ -406,7 +414,48 @@ public final class SocketTask: Sendable {
         /// The handler, which was removed from the task, must be called.
         case takenHandler(Handler)
         case waiter(TurnWaiter, showsProgress: Bool)
-        case stream(StreamCall, showsProgress: Bool)
+        case party(any CallParty, showsProgress: Bool)
+    }
+
+    /// The request that is sent for the task: its own, or the one that interceptors made of it.
+    var request: SocketRequest { self.flight.request ?? self.originalRequest }
+
+    /// Completes the task, and notifies its receiver, where handlers run. Socket thread only.
+    func complete(_ error: SocketError, in turn: inout Turn) {
+        let ending = self.finish(error, takingHandler: self.callsBackHere)
+        if case .takenHandler(let handler) = ending {
+            return turn.run(CompletedCall(task: self, handler: handler, result: .failure(error)))
+        }
+        self.deliver(ending, in: &turn)
+    }
+
+    /// Completes the task with an answer, and notifies its receiver, where handlers run. Socket thread only.
+    func complete(_ response: SocketResponse, in turn: inout Turn) {
+        let ending = self.finish(response, takingHandler: self.callsBackHere)
+        if case .takenHandler(let handler) = ending {
+            return turn.run(CompletedCall(task: self, handler: handler, result: .success(response)))
+        }
+        self.deliver(ending, in: &turn)
+    }
+
+    /// Whether the handler runs on the socket thread.
+    private var callsBackHere: Bool { self.engine.traits.callsBackHere && self.callbackQueue == nil }
+
+    private func deliver(_ ending: Ending, in turn: inout Turn) {
+        switch ending {
+        case .none, .takenHandler, .unheard(showsProgress: false):
+            break
+        case .handler:
+            turn.callBack(.work(self), on: self.callbackQueue)
+        case .unheard(showsProgress: true):
+            self.showProgress(in: &turn)
+        case .waiter(let waiter, let showsProgress):
+            if showsProgress { self.showProgress(in: &turn) }
+            turn.resume(waiter)
+        case .party(let party, let showsProgress):
+            if showsProgress { self.showProgress(in: &turn) }
+            party.ended(self.takeResult()) { turn.resume($0) }
+        }
     }
 
     /// Completes the task.
@@ -440,17 +489,23 @@ public final class SocketTask: Sendable {
         case .handler(let handler): return .takenHandler(handler)
         case .nobody: return .unheard(showsProgress: showsProgress)
         case .waiter(let waiter): return .waiter(waiter, showsProgress: showsProgress)
-        case .stream(let stream): return .stream(stream, showsProgress: showsProgress)
+        case .party(let party): return .party(party, showsProgress: showsProgress)
         }
     }
 
-    /// Records the number of bytes of the body that have been sent. Returns whether ``updateProgress()`` must be
-    /// called.
-    func progressed(bytesSent: Int) -> Bool {
-        self.locked { snapshot in
+    /// Records that `payloadBytes` of the payload of `request` have been sent. Returns whether those are all.
+    func sent(payloadBytes: Int, of request: SocketRequest, in turn: inout Turn) -> Bool {
+        let length = request.body.readableBytes
+        let isWhole = payloadBytes == self.flight.payloadLength ?? length
+        // If the payload contains more than the body, the body's last byte counts as sent only with the whole payload.
+        let bytesSent = isWhole ? length : min(payloadBytes, max(0, length - 1))
+        let mustShow = self.locked { snapshot in
             snapshot.bytesSent = bytesSent
             return snapshot.progress?.mustSchedule() ?? false
         }
+        if mustShow { self.showProgress(in: &turn) }
+        if isWhole { self.flight.bytesSent += length }
+        return isWhole
     }
 
     /// Records that `bytesReceived` of `expected` bytes of the answer's body have arrived; nil while their number is
@@ -478,6 +533,11 @@ public final class SocketTask: Sendable {
         }
     }
 
+    /// Schedules ``updateProgress()`` on the callback queue.
+    func showProgress(in turn: inout Turn) {
+        turn.callBack(.closure { self.updateProgress() }, on: self.callbackQueue)
+    }
+
     /// Updates the `Progress`, on the callback queue.
     func updateProgress() {
         let (progress, units) = self.locked { ($0.progress?.begin(), self.units($0)) }
@@ -492,10 +552,9 @@ extension SocketTask: SubmittedWork {
         }
         if self.isAwaited, !self.noteAwaited(operation, in: &turn) { return }
         switch operation {
-        case .start: self.client.start(self, in: &turn)
-        case .startStream: self.client.begin(self, in: &turn)
-        case .cancel: self.client.cancel(self, in: &turn)
-        case .reprioritize: self.client.reprioritize(self)
+        case .start: self.engine.start(self, in: &turn)
+        case .cancel: self.engine.cancel(self, in: &turn)
+        case .reprioritize: self.engine.reprioritize(self)
         }
     }
 }
@@ -519,5 +578,67 @@ extension SocketTask: CallbackWork {
 extension SocketTask: CustomStringConvertible {
     public var description: String {
         "task \(self.taskIdentifier) type \(self.originalRequest.type) \(self.state)"
+    }
+}
+
+extension SocketTask {
+    /// Makes a task for a call that cannot be light, or no longer.
+    convenience init(_ call: LightCall, engine: CallEngine) {
+        let completion: Completion =
+            if let handler = call.receiver.handler {
+                .handler(handler)
+            } else if let waiter = call.receiver.waiter {
+                .handler { waiter.resume(returning: $0) }
+            } else {
+                .nobody
+            }
+        self.init(
+            identifier: call.identifier,
+            request: call.request,
+            engine: engine,
+            completion: completion,
+            // A caller that awaits the result continues whatever becomes of the callback queue.
+            callbackQueue: call.receiver.waiter == nil ? nil : .socketThread,
+            isDispatched: true
+        )
+    }
+}
+
+extension TaskWord {
+    init(_ state: SocketTask.State, isSentWhole: Bool = false) {
+        let number: UInt8 =
+            switch state {
+            case .suspended: 0
+            case .running: 1
+            case .canceling: 2
+            case .completed: 3
+            }
+        self.init(state: number, isSentWhole: isSentWhole)
+    }
+
+    var state: SocketTask.State {
+        switch self.stateNumber {
+        case 0: .suspended
+        case 1: .running
+        case 2: .canceling
+        default: .completed
+        }
+    }
+
+    /// This word with another state and the same marks.
+    func with(_ state: SocketTask.State) -> Self { self.with(state: Self(state).rawValue) }
+}
+
+/// The handler of a completed call, which runs when no state is being accessed. Keeps the task until then, so that weak
+/// references to it stay valid.
+private struct CompletedCall: TurnHandler {
+    let task: SocketTask
+    let handler: CallHandler
+    let result: CallOutcome
+
+    static func run(at place: UnsafeMutableRawPointer) {
+        let call = place.takeHandler(Self.self)
+        call.handler(call.result)
+        withExtendedLifetime(call.task) {}
     }
 }

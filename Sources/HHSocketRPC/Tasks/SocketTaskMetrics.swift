@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import NIOCore
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
@@ -28,4 +29,23 @@ public struct SocketTaskMetrics: Sendable, Hashable {
     public var bytesSent: Int
     /// The number of bytes of the answer's body that have arrived.
     public var bytesReceived: Int
+
+    /// The metrics of a complete task; nil if the client never accepted it.
+    init?(_ flight: TaskFlight, by time: SocketTime) {
+        guard let queued = flight.queued.date, let completed = flight.completed.date else { return nil }
+        // The current time by both clocks, which diverge when the device sleeps or its clock is set.
+        let (today, now) = (Date(), time.now())
+        func date(_ moment: NIODeadline) -> Date {
+            today.addingTimeInterval(Double((moment - now).nanoseconds) / 1e9)
+        }
+        self.queued = date(queued)
+        self.sent = flight.sent.date.map { date($0) }
+        self.firstByte = flight.firstByte.date.map { date($0) }
+        self.completed = date(completed)
+        self.duration = Duration(completed - queued)
+        self.server = flight.origin?.endpoint
+        self.attempts = Int(flight.attempts)
+        self.bytesSent = flight.bytesSent
+        self.bytesReceived = flight.bytesReceived
+    }
 }

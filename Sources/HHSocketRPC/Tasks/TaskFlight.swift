@@ -24,7 +24,12 @@ struct TaskFlight {
     private var rareState: RareState?
 
     /// Records that the whole request was sent at the time at which it was queued.
-    mutating func isSentOnFastPath(_ key: DispatchKey, at time: NIODeadline, _ deadline: NIODeadline, _ length: Int) {
+    mutating func isSentOnFastPath(
+        _ key: DispatchKey,
+        at time: NIODeadline,
+        until deadline: NIODeadline,
+        bytes length: Int
+    ) {
         self.key = key
         self.deadline = deadline
         self.queued.comes(at: time)
@@ -66,9 +71,6 @@ struct TaskFlight {
         var mayHaveRun = false
         var context: ServiceContext?
         var span: (any Span)?
-        var interception: Task<Void, Never>?
-        var reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>?
-        var stream: StreamCall?
     }
 
     private mutating func set<T>(_ path: ReferenceWritableKeyPath<RareState, T>, _ value: T) {
@@ -129,23 +131,5 @@ struct TaskFlight {
     var span: (any Span)? {
         get { self.rareState?.span }
         set { self.set(\.span, newValue) }
-    }
-
-    /// The Swift task in which the interceptors run.
-    var interception: Task<Void, Never>? {
-        get { self.rareState?.interception }
-        set { self.set(\.interception, newValue) }
-    }
-
-    /// The stream, if the call is one.
-    var stream: StreamCall? {
-        get { self.rareState?.stream }
-        set { self.set(\.stream, newValue) }
-    }
-
-    /// The innermost interceptor, which waits for an answer.
-    var reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>? {
-        get { self.rareState?.reply }
-        set { self.set(\.reply, newValue) }
     }
 }

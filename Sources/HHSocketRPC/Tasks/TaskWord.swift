@@ -19,25 +19,13 @@ struct TaskWord: Hashable, RawRepresentable, AtomicValue {
         self.rawValue = rawValue
     }
 
-    init(_ state: SocketTask.State, isSentWhole: Bool = false) {
-        let number: UInt8 =
-            switch state {
-            case .suspended: 0
-            case .running: 1
-            case .canceling: 2
-            case .completed: 3
-            }
-        self.rawValue = number | (isSentWhole ? Self.wholeMark : 0)
+    /// - Parameter state: The number of a state, from 0 to 3.
+    init(state: UInt8, isSentWhole: Bool) {
+        self.rawValue = state | (isSentWhole ? Self.wholeMark : 0)
     }
 
-    var state: SocketTask.State {
-        switch self.rawValue & Self.stateMask {
-        case 0: .suspended
-        case 1: .running
-        case 2: .canceling
-        default: .completed
-        }
-    }
+    /// The number of the state.
+    var stateNumber: UInt8 { self.rawValue & Self.stateMask }
 
     /// Whether the progress is observed.
     var hasProgress: Bool {
@@ -52,9 +40,7 @@ struct TaskWord: Hashable, RawRepresentable, AtomicValue {
     }
 
     /// This word with another state and the same marks.
-    func with(_ state: SocketTask.State) -> Self {
-        Self(rawValue: self.rawValue & ~Self.stateMask | Self(state).rawValue)
-    }
+    func with(state: UInt8) -> Self { Self(rawValue: self.rawValue & ~Self.stateMask | state) }
 }
 
 extension UnsafeAtomic<TaskWord> {

@@ -143,10 +143,10 @@ public struct TransferClient: Sendable {
         _ make: (TransferRun.Setting) -> TransferRun
     ) -> Transfer {
         let client = self.client
-        let state = TransferState(loop: client.core.loop, completion: completionHandler)
+        let state = TransferState(loop: client.host.loop, completion: completionHandler)
         let run = make(
             TransferRun.Setting(
-                core: client.core,
+                host: client.host,
                 makeStream: { [weak client] in client?.makeStream($0, $1) },
                 discard: { [weak client] in client?.dispatch($0) },
                 types: self.types,

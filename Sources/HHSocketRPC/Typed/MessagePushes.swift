@@ -62,12 +62,12 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
 
 /// Decodes pushes within a client's limits, and reports those that cannot be decoded to it.
 struct PushDecoding: Sendable {
-    private weak let core: ClientCore?
+    private weak let center: PushCenter?
     private let limits: MessageLimits
 
-    init(_ core: ClientCore) {
-        self.core = core
-        self.limits = core.configuration.messageLimits
+    init(_ center: PushCenter, _ limits: MessageLimits) {
+        self.center = center
+        self.limits = limits
     }
 
     /// The push's message; nil if the payload is not such a message.
@@ -75,7 +75,7 @@ struct PushDecoding: Sendable {
         do {
             return try push.body.message(limits: self.limits)
         } catch {
-            self.core?.pushIsMalformed(push.type, error)
+            self.center?.isMalformed(push.type, error)
             return nil
         }
     }
@@ -96,7 +96,10 @@ extension SocketClient {
         _ type: Push.Type,
         buffering policy: PushBufferingPolicy = .default
     ) -> MessagePushes<Push> {
-        MessagePushes(self.pushes(ofType: Push.pushType, buffering: policy), PushDecoding(self.core))
+        MessagePushes(
+            self.pushes(ofType: Push.pushType, buffering: policy),
+            PushDecoding(self.host.pushes, self.messageLimits)
+        )
     }
 
     /// Calls `handler` with each push of one kind of message from now on, like ``onPush(ofType:buffering:perform:)``. A

@@ -87,7 +87,7 @@ extension SocketClient {
     }
 
     /// The bounds of messages that are decoded, as the configuration has them.
-    @usableFromInline var messageLimits: MessageLimits { self.core.configuration.messageLimits }
+    @usableFromInline var messageLimits: MessageLimits { self.host.configuration.messageLimits }
 }
 
 extension SocketResponse {

@@ -134,7 +134,7 @@ private struct PassThrough: SocketInterceptor {
             if kind == .intercepted { $0.interceptors = [PassThrough()] }
             if kind == .callingBackInline { $0.socket.callbackQueue = .socketThread }
         }
-        weak let core = client?.core
+        weak let engine = client?.host.engine
         for thread in 0..<threads {
             guard let client else { break }
             let type: UInt32 = thread == 0 ? 102 : 101
@@ -150,17 +150,17 @@ private struct PassThrough: SocketInterceptor {
         }
         try await completions.wait("every completion") { $0 == threads * each }
         try await eventually("an empty table") { [client] in
-            guard let core = client?.core else { return true }
+            guard let engine = client?.host.engine else { return true }
             return await withCheckedContinuation { answer in
-                _ = core.submit(
+                _ = engine.loop.submit(
                     .closure { _ in
-                        answer.resume(returning: core.hot.table.count == 0 && core.dispatched.isEmpty)
+                        answer.resume(returning: engine.hot.table.count == 0 && engine.dispatchedCount == 0)
                     }
                 )
             }
         }
         client = nil
-        try await eventually("the client's end") { core == nil }
+        try await eventually("the client's end") { engine == nil }
         try await Witness.alive.wait("the calls' end") { $0 == 0 }
         #expect(completions.current == threads * each)
     }

@@ -32,11 +32,11 @@ import Testing
         _ request: SocketRequest,
         _ outcomes: NIOLockedValueBox<[Outcome]>
     ) -> Int {
-        let dispatched = client.core.dispatched.count
-        let inFlight = client.core.hot.table.inFlightCount
+        let dispatched = client.host.engine.dispatchedCount
+        let inFlight = client.host.engine.hot.table.inFlightCount
         let identifier = client.dispatch(request) { outcome in outcomes.withLockedValue { $0.append(outcome) } }
-        #expect(client.core.dispatched.count == dispatched)
-        #expect(client.core.hot.table.inFlightCount == inFlight + 1)
+        #expect(client.host.engine.dispatchedCount == dispatched)
+        #expect(client.host.engine.hot.table.inFlightCount == inFlight + 1)
         return identifier
     }
 

@@ -250,7 +250,7 @@ import Testing
         for task in tasks { task.resume() }
         // All calls are being sent by then, and are more than the kernel takes.
         await withCheckedContinuation { continuation in
-            _ = client.core.submit(.closure { _ in continuation.resume() })
+            _ = client.host.loop.submit(.closure { _ in continuation.resume() })
         }
         tasks[31].cancel()
         await server.perform(.wakeUp)

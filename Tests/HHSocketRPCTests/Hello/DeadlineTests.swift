@@ -8,7 +8,7 @@ import Testing
 /// A request's deadline, in virtual time.
 @Suite struct DeadlineTests {
     private let connection: SimulatedConnection
-    private let client: ClientCore
+    private let client: ClientHost
 
     init() {
         var configuration = SocketClient.Configuration(servers: [])
@@ -21,7 +21,7 @@ import Testing
     private func start(deadline: NIODeadline, timeout: Duration? = nil) -> SocketTask {
         var request = SocketRequest(type: 101, body: "x", timeout: timeout)
         request.deadline = deadline
-        let task = SocketTask(identifier: 1, request: request, client: self.client, completion: .nobody)
+        let task = SocketTask(identifier: 1, request: request, engine: self.client.engine, completion: .nobody)
         task.resume()
         self.connection.runSubmissions()
         return task

@@ -76,8 +76,8 @@ import Testing
         #expect(try await client.data(for: next).body == next.body)
         #expect(server.received.filter { $0.type == 101 }.isEmpty)
         let count = await withCheckedContinuation { answer in
-            _ = client.core.submit(
-                .closure { [core = client.core] _ in answer.resume(returning: core.hot.table.count) }
+            _ = client.host.loop.submit(
+                .closure { [engine = client.host.engine] _ in answer.resume(returning: engine.hot.table.count) }
             )
         }
         #expect(count == 0)

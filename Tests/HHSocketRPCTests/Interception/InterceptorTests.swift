@@ -325,8 +325,8 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         #expect(log.withLockedValue { $0 }.isEmpty)
         // Completed calls are no longer in the table.
         let count = await withCheckedContinuation { answer in
-            _ = client.core.submit(
-                .closure { [core = client.core] _ in answer.resume(returning: core.hot.table.count) }
+            _ = client.host.loop.submit(
+                .closure { [engine = client.host.engine] _ in answer.resume(returning: engine.hot.table.count) }
             )
         }
         #expect(count == 0)

@@ -20,7 +20,7 @@ import Testing
             backoff: Backoff(base: .seconds(1), cap: .seconds(1), jitter: 0)
         )
         for identifier in 0..<3 {
-            SocketTask(identifier: identifier, request: request, client: client, completion: .nobody).resume()
+            SocketTask(identifier: identifier, request: request, engine: client.engine, completion: .nobody).resume()
         }
         connection.runSubmissions()
         #expect(connection.take().wire.filter { $0.hasPrefix("request") }.count == 3)
@@ -41,19 +41,21 @@ import Testing
         connection.becomeReady()
         var request = SocketRequest(type: 101, body: "a body that leaves in parts", timeout: .seconds(60))
         request.firstResponseTimeout = .seconds(1)
-        let task = SocketTask(identifier: 0, request: request, client: client, completion: .nobody)
+        let task = SocketTask(identifier: 0, request: request, engine: client.engine, completion: .nobody)
         connection.stopReading()
         task.resume()
         connection.runSubmissions()
-        let key = try #require(client.hot.table.keys.first)
-        #expect(client.hot.table.phase(of: key) == .queued)
+        let key = try #require(client.engine.hot.table.keys.first)
+        #expect(client.engine.hot.table.phase(of: key) == .queued)
         let serial = FrameSerial.firstRequest
-        connection.turn { _ = client.frameWillBeSent(type: 101, serial: serial, on: ConnectionID(number: 1), in: &$0) }
         connection.turn {
-            client.isReceiving(.init(type: 101, serial: serial, receivedBytes: 1, length: 2), in: &$0)
+            _ = client.engine.willSend(type: 101, serial: serial, on: ConnectionID(number: 1), in: &$0)
         }
         connection.turn {
-            client.frameProgressed(
+            client.engine.isReceiving(serial, 1, of: 2, in: &$0)
+        }
+        connection.turn {
+            client.engine.sent(
                 type: 101,
                 serial: serial,
                 payloadBytes: request.body.readableBytes,

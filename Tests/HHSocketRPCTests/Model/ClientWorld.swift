@@ -12,7 +12,7 @@ import NIOPosix
 final class ClientWorld: @unchecked Sendable {
     // Proof of Sendable: a history runs on one thread. Interceptors on other threads only access the steering.
     private let connection: SimulatedConnection
-    private let client: ClientCore
+    private let client: ClientHost
     private var model: ModelClient
     private var tasks: [SocketTask] = []
     /// The Swift tasks on the client's executor that wait for the awaited calls that have begun.
@@ -88,11 +88,14 @@ final class ClientWorld: @unchecked Sendable {
         )
         configuration.interceptors = steering.makeInterceptors(interceptorCount)
         configuration.socket.wireFormat = format
-        (self.connection, self.client) = SimulatedConnection.make(configuration) { steering.submitted() }
+        let audience = DelegateReference()
+        audience.setClient(Self.face)
+        audience.delegate = self.delegate
+        (self.connection, self.client) = SimulatedConnection.make(configuration, audience: audience) {
+            steering.submitted()
+        }
         self.executor = SocketExecutor(self.connection.loop)
         self.start = self.connection.time
-        self.client.setClient(Self.face)
-        self.client.delegate = self.delegate
         var expected = limits
         flaw?(&expected)
         self.model = ModelClient(limits: expected)
@@ -111,11 +114,17 @@ final class ClientWorld: @unchecked Sendable {
         self.connection.runSubmissions()
         guard self.isIntercepted else { return }
         for call in self.steering.begun where self.lost == nil {
-            if self.steering.hasAsked(call), self.tasks[call].flight.reply != nil { continue }
+            if self.steering.hasAsked(call), self.awaitsAnswer(call) { continue }
             if !self.steering.awaitStanding(call) {
                 self.lost = "the interceptors of call \(call) do not come to a valve"
             }
         }
+    }
+
+    /// Whether the innermost interceptor of a call waits for an answer.
+    private func awaitsAnswer(_ call: Int) -> Bool {
+        guard let key = self.tasks[call].flight.key else { return false }
+        return self.client.engine.interception.isWaiting(key)
     }
 
     private func perform(_ step: ClientHistory.Step) {
@@ -137,11 +146,11 @@ final class ClientWorld: @unchecked Sendable {
         case .cancelByIdentifier(let choice):
             guard let index = self.index(choice) else { return }
             let isRunning = self.tasks[index].state == .running
-            self.connection.turn { self.client.cancelTask(withIdentifier: index, in: &$0) }
+            self.connection.turn { self.client.engine.cancelTask(withIdentifier: index, in: &$0) }
             if isRunning { self.model.cancel(index) }
         case .cancelAll:
             let running = self.order.filter { self.tasks[$0].state == .running }
-            self.connection.turn { self.client.cancelAll(in: &$0) }
+            self.connection.turn { self.client.engine.cancelAll(in: &$0) }
             for index in running { self.model.cancel(index) }
         case .priority(let choice, let priority):
             guard let index = self.index(choice) else { return }
@@ -190,7 +199,7 @@ final class ClientWorld: @unchecked Sendable {
             guard !self.serials.isEmpty else { return }
             let serial = self.serials[self.serials.count - 1 - min(choice % 8, self.serials.count - 1)]
             self.connection.turn {
-                self.client.isReceiving(.init(type: 16, serial: serial, receivedBytes: 1, length: 2), in: &$0)
+                self.client.engine.isReceiving(serial, 1, of: 2, in: &$0)
             }
             self.model.answerBegins(serial)
         case .stopReading:
@@ -228,7 +237,7 @@ final class ClientWorld: @unchecked Sendable {
 
     /// The calls in the table's order.
     private var order: [Int] {
-        self.client.hot.table.keys.compactMap { self.client.hot.table.call(for: $0)?.taskIdentifier }
+        self.client.engine.hot.table.keys.compactMap { self.client.engine.hot.table.call(for: $0)?.taskIdentifier }
     }
 
     private func make(_ plan: ModelClient.Plan) {
@@ -254,7 +263,7 @@ final class ClientWorld: @unchecked Sendable {
         let task = SocketTask(
             identifier: index,
             request: request,
-            client: self.client,
+            engine: self.client.engine,
             completion: plan.isAwaited ? .nobody : .handler { [weak self] in self?.completed(index, $0) },
             isDispatched: true,
             isAwaited: plan.isAwaited
@@ -327,7 +336,7 @@ final class ClientWorld: @unchecked Sendable {
 
     /// The objects of a world that must be released.
     struct Remains {
-        fileprivate weak var client: ClientCore?
+        fileprivate weak var client: ClientHost?
         fileprivate let steering: InterceptorSteering
         fileprivate let patience: Double
         /// The event loop, which is released last, on the thread of its history.
@@ -359,7 +368,7 @@ final class ClientWorld: @unchecked Sendable {
     // MARK: Pushes
 
     private func subscribe(_ type: UInt32?, _ policy: PushBufferingPolicy) {
-        let mailbox = self.client.subscribe(to: type, policy)
+        let mailbox = self.client.pushes.subscribe(to: type, policy)
         self.subscribers.append(Subscriber(mailbox: mailbox, trace: mailbox))
         self.model.pushes.subscribe(type, policy)
     }
@@ -436,9 +445,9 @@ final class ClientWorld: @unchecked Sendable {
             ?? Self.difference("suspicions", real.suspicions, self.model.suspicions)
             ?? Self.difference("failing servers", real.failures, self.model.failures)
             ?? Self.difference("draining", self.connection.draining.map { Int($0.number) }, self.model.draining)
-            ?? Self.difference("in flight", self.client.hot.table.inFlightCount, self.model.inFlightCount)
-            ?? Self.difference("waiting", self.client.hot.table.waitingCount, self.model.waiting.count)
-            ?? Self.difference("waiting bytes", self.client.hot.table.waitingBytes, self.model.waitingBytes)
+            ?? Self.difference("in flight", self.client.engine.hot.table.inFlightCount, self.model.inFlightCount)
+            ?? Self.difference("waiting", self.client.engine.hot.table.waitingCount, self.model.waiting.count)
+            ?? Self.difference("waiting bytes", self.client.engine.hot.table.waitingBytes, self.model.waitingBytes)
     }
 
     private func compareInterceptors() -> String? {
@@ -498,7 +507,10 @@ final class ClientWorld: @unchecked Sendable {
         statistics.resentCalls = self.model.resent
         statistics.pushes = self.model.pushes.count
         statistics.droppedPushes = self.model.pushes.dropped
-        if self.client.statistics != statistics { return "\(self.client.statistics), and should be \(statistics)" }
-        return self.client.hot.table.count == 0 ? nil : "\(self.client.hot.table.count) calls are left in the table"
+        if self.client.reporter.statistics != statistics {
+            return "\(self.client.reporter.statistics), and should be \(statistics)"
+        }
+        return self.client.engine.hot.table.count == 0
+            ? nil : "\(self.client.engine.hot.table.count) calls are left in the table"
     }
 }

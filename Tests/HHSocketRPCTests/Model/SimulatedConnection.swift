@@ -34,7 +34,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
     let loop: SocketLoop
     let eventLoop = EmbeddedEventLoop()
     /// The notified client; released by ``invalidate()``.
-    private var client: ClientCore?
+    private var client: ClientHost?
 
     private(set) var link = Link.offline
     /// Whether the ready connection's server is about to end.
@@ -98,12 +98,12 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
             )
         )
         self.connector.attach(to: self) { [unowned self] frame, id, _ in
-            self.client?.receivedGoAway(frame, on: id)
+            self.client?.links.readGoAway(frame, on: id)
         }
     }
 
     /// Sets the client to notify.
-    func setClient(_ client: ClientCore) {
+    func setClient(_ client: ClientHost) {
         self.client = client
         self.loop.setHost(client)
     }
@@ -111,15 +111,17 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
     /// Makes a client on a separate connection.
     static func make(
         _ configuration: SocketClient.Configuration,
+        audience: DelegateReference = DelegateReference(),
         submitted: @escaping @Sendable () -> Void = {}
-    ) -> (SimulatedConnection, ClientCore) {
+    ) -> (SimulatedConnection, ClientHost) {
         var configuration = configuration
         let connection = SimulatedConnection(&configuration, submitted: submitted)
-        let client = ClientCore(
+        let client = ClientHost(
             configuration: configuration,
             connector: connection.connector,
             driver: connection,
-            loop: connection.loop
+            loop: connection.loop,
+            audience: audience
         )
         connection.setClient(client)
         return (connection, client)
@@ -134,7 +136,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
     /// The time of this world, which the history moves on.
     var time: NIODeadline { self.eventLoop.now }
     /// The time at which the client's timer fires.
-    var timer: NIODeadline { self.client?.hot.timerFires ?? .distantFuture }
+    var timer: NIODeadline { self.client?.engine.hot.timerFires ?? .distantFuture }
 
     // MARK: What the client asks
 

@@ -193,12 +193,12 @@ import Testing
 
     @Test func releasedClientClosesItsConnectionAndLeavesNothing() async throws {
         let server = try await self.server()
-        let core = WeakReference<ClientCore>()
+        let host = WeakReference<ClientHost>()
         let loop = WeakEventLoop()
         var pushes: SocketPushes?
         do {
             let client = SocketClient.connecting(to: server.endpoint)
-            core.set(client.core)
+            host.set(client.host)
             loop.set(client.driver.loop.eventLoop)
             pushes = client.pushes(buffering: .suspendReading(4))
             try await self.suspend(client)
@@ -208,7 +208,7 @@ import Testing
         // Received pushes can still be read.
         if let pushes { #expect(try await texts(11, of: pushes) == self.strings(0..<10)) }
         pushes = nil
-        try await eventually("the end of the core") { core.object == nil }
+        try await eventually("the end of its owners") { host.object == nil }
         try await eventually("the end of its thread") { loop.isGone }
     }
 

@@ -47,12 +47,12 @@ import Testing
                 completions.withLockedValue { $0[number] += 1 }
             }
         }
-        let loop = client.core.loop.eventLoop
+        let loop = client.host.loop.eventLoop
         await withTaskGroup(of: Void.self) { group in
             // On the thread of handlers, so that requests are sent without the lock.
             group.addTask {
                 for task in tasks {
-                    try? await loop.submit { client.core.loop.enter { $0.run(Resumption(task)) } }.get()
+                    try? await loop.submit { client.host.loop.enter { $0.run(Resumption(task)) } }.get()
                 }
             }
             group.addTask { for task in tasks { _ = (task.state, task.countOfBytesSent) } }

@@ -11,11 +11,12 @@ import Testing
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct StreamTrafficTests {
     private func traffic(_ stream: SocketStream, _ client: SocketClient) async -> StreamTraffic? {
         await withCheckedContinuation { continuation in
-            let (core, call) = (client.core, stream.call)
-            _ = core.submit(
+            let (host, call) = (client.host, stream.call)
+            _ = host.loop.submit(
                 .closure { _ in
-                    let streams = core.connection(call.flight.connection)?.streams
-                    continuation.resume(returning: streams?.traffic(of: call, asksSystem: true))
+                    let connection = call.flight.connection
+                    let traffic = host.streams.traffic(of: call, on: connection, asksSystem: true)
+                    continuation.resume(returning: traffic)
                 }
             )
         }

@@ -477,10 +477,10 @@ import Testing
         let wasHere = Watched<[Bool]>([])
         // One is transferred, the other cannot be read.
         TransferClient(client).put(ByteBuffer(bytes: Self.bytes(10_000))) { [weak client] _ in
-            wasHere.withLockedValue { $0.append(client?.core.loop.isCurrent ?? false) }
+            wasHere.withLockedValue { $0.append(client?.host.loop.isCurrent ?? false) }
         }
         TransferClient(client).put("/nowhere/at all") { [weak client] _ in
-            wasHere.withLockedValue { $0.append(client?.core.loop.isCurrent ?? false) }
+            wasHere.withLockedValue { $0.append(client?.host.loop.isCurrent ?? false) }
         }
         try await wasHere.wait("both completions") { $0.count == 2 }
         #expect(wasHere.current == [true, true])

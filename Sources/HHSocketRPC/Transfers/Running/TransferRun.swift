@@ -13,7 +13,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
 
     /// The surroundings of a transfer.
     struct Setting: Sendable {
-        var core: ClientCore
+        var host: ClientHost
         /// Makes a stream; nil once the client was released.
         var makeStream: @Sendable (SocketRequest, StreamCall) -> SocketStream?
         /// Makes a call whose answer is ignored.
@@ -40,7 +40,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
         self.setting = setting
     }
 
-    var core: ClientCore { self.setting.core }
+    private var host: ClientHost { self.setting.host }
 
     // MARK: The machine, which subclasses have
 
@@ -61,12 +61,12 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
 
     /// Begins the transfer.
     func start() {
-        let isSubmitted = self.core.submit(
+        let isSubmitted = self.host.loop.submit(
             .closure { turn in
-                guard !self.core.isInvalidated, !self.core.isFinishing else {
+                guard self.host.engine.acceptsCalls else {
                     return self.over(.failure(Self.clientIsGone))
                 }
-                self.core.followers.add(self)
+                self.host.add(self)
                 self.begin(in: &turn)
                 self.armTimer()
             }
@@ -76,7 +76,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
 
     /// Runs work for the transfer on the socket thread, unless the transfer has ended.
     func post(_ body: @escaping @Sendable (TransferRun, inout Turn) -> Void) {
-        _ = self.core.submit(
+        self.host.loop.submit(
             .closure { turn in
                 guard !self.isOver else { return }
                 body(self, &turn)
@@ -110,7 +110,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
         request.compresses = false
         request.timeout = nil
         request.deadline = nil
-        let call = StreamCall(self.core, kind, callbackQueue: .socketThread) { item in
+        let call = StreamCall(self.host.streams, kind, callbackQueue: .socketThread) { item in
             self.postOfStream(attempt) { $0.received(item, in: &$1) }
         } onEnd: { result in
             self.streamEnded(result, attempt)
@@ -131,7 +131,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
 
     /// A stream has ended, perhaps after the transfer.
     private func streamEnded(_ result: Result<SocketResponse, SocketError>, _ attempt: Int) {
-        _ = self.core.submit(
+        self.host.loop.submit(
             .closure { turn in
                 guard self.attempt == attempt else { return }
                 // It keeps this object.
@@ -156,27 +156,27 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     /// - Parameter asksSystem: Whether to query the system for the bytes that the peer has acknowledged.
     func traffic(asksSystem: Bool) -> StreamTraffic? {
         guard let call = self.call, let connection = self.connection else { return nil }
-        return self.core.connection(connection)?.streams?.traffic(of: call, asksSystem: asksSystem)
+        return self.host.streams.traffic(of: call, on: connection, asksSystem: asksSystem)
     }
 
     /// Allows the server to send more than the window of hello before that is taken.
     func widenWindow(in turn: inout Turn) {
         guard let call = self.call, let connection = self.connection else { return }
-        self.core.connection(connection)?.streams?.widen(call, to: TransferPart.window, in: &turn)
+        self.host.streams.widen(call, on: connection, to: TransferPart.window, in: &turn)
     }
 
     // MARK: The connection
 
     func leaveConnection(in turn: inout Turn) {
-        guard let connection = self.connection.take(), connection == self.core.hot.connectionID else {
+        guard let connection = self.connection.take(), connection == self.host.engine.hot.connectionID else {
             // It has been replaced already.
             return self.post { $0.connectionChanged(in: &$1) }
         }
-        self.core.driver.perform(.leave(connection), in: &turn)
+        self.host.driver.perform(.leave(connection), in: &turn)
     }
 
     func proveConnection(in turn: inout Turn) {
-        if let connection = self.connection { self.core.driver.perform(.proved(connection), in: &turn) }
+        if let connection = self.connection { self.host.driver.perform(.proved(connection), in: &turn) }
     }
 
     // MARK: Time
@@ -184,9 +184,9 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     private func armTimer() {
         let deadline = self.isOver ? nil : self.nextDeadline
         guard deadline != self.timer?.deadline else { return }
-        if let timer = self.timer { self.core.loop.removeTimer(timer.id) }
+        if let timer = self.timer { self.host.loop.removeTimer(timer.id) }
         self.timer = deadline.map { deadline in
-            let id = self.core.loop.setTimer(deadline) { turn in
+            let id = self.host.loop.setTimer(deadline) { turn in
                 self.timer = nil
                 guard !self.isOver else { return }
                 self.timePassed(in: &turn)
@@ -203,7 +203,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
         guard !self.isOver else { return }
         self.isOver = true
         self.isUnwanted.store(true, ordering: .relaxed)
-        self.core.followers.remove(self)
+        self.host.remove(self)
         self.armTimer()
         let (state, work) = (self.setting.state, self.setting.work)
         work.submit {

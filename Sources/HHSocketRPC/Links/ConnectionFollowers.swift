@@ -23,7 +23,7 @@ struct ConnectionFollowers {
     }
 
     mutating func clientIsGone() {
-        // They refer to the client's core.
+        // They refer to the client's host.
         let followers = self.followers
         self.followers = [:]
         for follower in followers.values { follower.clientIsGone() }

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+import HHSocket
+import NIOCore
+
+/// One connection of a client, from when it is ready until it is closed or lost, with its endpoint and its agreement.
+/// Passes pushes to their center, answers to the engine, and what belongs to streams to those.
+final class ClientConnection: LinkReceiver {
+    typealias Language = FrameLanguage
+
+    let id: ConnectionID
+    let link: Link<FrameLanguage>
+    /// The server, and the agreement that hello has led to. Answers share it, unless their headers have fields of the
+    /// server's.
+    let origin: SocketResponse.Origin
+    /// The streams, where hello agreed on them.
+    let streams: ConnectionStreams?
+    // These outlive this object.
+    private unowned let engine: CallEngine
+    private unowned let links: ClientLinks
+    private let pushes: PushCenter
+    private let reporter: CallReporter
+    private let bodies: BodyWork
+    private let reader: AnswerReader
+    private let format: WireFormat
+    private let writeStallTimeout: TimeAmount
+    private var arrival = StallWatch()
+    private var arrivalTimer: SocketLoop.TimerID?
+
+    init(
+        link: Link<FrameLanguage>,
+        origin: SocketResponse.Origin,
+        streams: ConnectionStreams?,
+        engine: CallEngine,
+        links: ClientLinks,
+        pushes: PushCenter,
+        bodies: BodyWork,
+        reporter: CallReporter
+    ) {
+        self.id = link.id
+        self.link = link
+        self.origin = origin
+        self.streams = streams
+        self.engine = engine
+        self.links = links
+        self.pushes = pushes
+        self.bodies = bodies
+        self.reporter = reporter
+        self.reader = AnswerReader(engine.configuration.socket)
+        self.format = self.reader.format
+        self.writeStallTimeout = TimeAmount(clamping: engine.configuration.socket.writeStallTimeout)
+    }
+
+    var endpoint: Endpoint { self.origin.endpoint }
+    var agreement: Agreement? { self.origin.agreement }
+
+    // MARK: Frames
+
+    func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
+        defer {
+            self.pushes.handOver(in: &turn)
+            self.streams?.finishReceiving(in: &turn)
+        }
+        while true {
+            self.engine.receiveOnFastPath(&batch, on: self, in: &turn)
+            if batch.isFinished() || !batch.goesOn { return }
+            guard try self.receiveNext(&batch, in: &turn) else { return }
+        }
+    }
+
+    /// - Returns: Whether a frame was received; false if more bytes are needed.
+    private func receiveNext(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) -> Bool {
+        var frame = Frame(type: 0, serial: 0)
+        switch try batch.nextFrame(into: &frame) {
+        case .nothing: return false
+        case .sound: self.received(frame, in: &turn)
+        case .corrupt(let mismatch): self.received(corrupt: frame, mismatch, in: &turn)
+        case .malformed(let error): self.received(malformed: error, in: &turn)
+        }
+        return true
+    }
+
+    /// Receives frames that arrived before the connection was ready.
+    func received(_ frames: some Sequence<Frame>, in turn: inout Turn) {
+        for frame in frames { self.received(frame, in: &turn) }
+        self.pushes.handOver(in: &turn)
+        self.streams?.finishReceiving(in: &turn)
+    }
+
+    private func received(_ frame: Frame, in turn: inout Turn) {
+        guard self.format.isControlType(frame.type) else { return self.receivedApplication(frame, in: &turn) }
+        if let streams = self.streams, streams.receive(frame, in: &turn) { return }
+        if self.format.isGoAway(frame) { self.links.receivedGoAway(frame, on: self.id, in: &turn) }
+        // A heartbeat that is not a ping is an answer to one of ours.
+        if self.format.isServerPing(frame) { self.link.answer(ping: frame, self.format, in: &turn) }
+    }
+
+    /// Receives an answer, a push, an item of a stream, or a piece.
+    func receivedApplication(_ frame: Frame, in turn: inout Turn) {
+        if let streams = self.streams, streams.receive(frame, in: &turn) { return }
+        self.receivedWhole(frame, in: &turn)
+    }
+
+    /// Receives an answer or a push that belongs to no stream, or ends one, and is no piece.
+    func receivedWhole(_ frame: Frame, in turn: inout Turn) {
+        if frame.type & self.reader.flagMask == 0 {
+            self.receivedOpen(frame, metadata: [:], in: &turn)
+        } else {
+            self.receivedSealed(frame, in: &turn)
+        }
+    }
+
+    /// Receives an answer or a push whose frame has flags.
+    private func receivedSealed(_ frame: Frame, in turn: inout Turn) {
+        let isPush = self.format.isPush(frame)
+        // An answer that no call waits for need not be opened.
+        guard isPush || self.engine.isAwaited(frame.serial) else {
+            _ = self.engine.take(frame.serial, on: self.id, isFinal: frame.status != .partial)
+            return
+        }
+        switch self.reader.open(frame, agreedFlags: self.agreement?.flags ?? 0) {
+        case .open(let opened, let metadata):
+            self.receivedOpen(opened, metadata: metadata, in: &turn)
+        case .compressed(let opened, let metadata) where isPush:
+            self.pushes.receivedCompressed(opened, metadata, from: self.endpoint, in: &turn)
+        case .compressed(let opened, let metadata):
+            self.receivedCompressed(opened, metadata: metadata, in: &turn)
+        case .unreadable(let reason) where isPush:
+            self.pushes.receivedUnreadable(self.reader.plainType(frame.type), reason, from: self.endpoint)
+        case .unreadable(let reason):
+            self.receivedUnusable(frame.serial, bytes: frame.payload.readableBytes, in: &turn) { type in
+                self.reader.unreadable(frame, reason, requestType: type, from: self.endpoint)
+            }
+        }
+    }
+
+    /// Receives an answer or a push without flags and without its envelope, which has this metadata.
+    private func receivedOpen(_ frame: Frame, metadata: [String: String], in turn: inout Turn) {
+        guard !self.format.isPush(frame) else {
+            return self.pushes.received(frame, metadata, from: self.endpoint, in: &turn)
+        }
+        if !self.format.responsesHaveType, let task = self.engine.call(withSerial: frame.serial) {
+            var typed = frame
+            typed.type = task.request.type
+            return self.receivedAnswer(typed, metadata: metadata, in: &turn)
+        }
+        self.receivedAnswer(frame, metadata: metadata, in: &turn)
+    }
+
+    // MARK: Answers
+
+    private func receivedAnswer(_ frame: Frame, metadata: [String: String], in turn: inout Turn) {
+        let engine = self.engine
+        if frame.status == .ok, let task = engine.takeAnswered(frame.serial, on: self.id) {
+            engine.note(task, bytes: frame.payload.readableBytes, from: self.origin, in: &turn)
+            let origin = self.reader.origin(of: frame, metadata: metadata, on: self.origin)
+            return engine.answered(task, SocketResponse(frame, origin), on: self.id, in: &turn)
+        }
+        let isFinal = frame.status != .partial
+        guard let attempt = engine.take(frame.serial, on: self.id, isFinal: isFinal) else { return }
+        engine.note(attempt.call, bytes: frame.payload.readableBytes, from: self.origin, in: &turn)
+        if !isFinal {
+            var unfinished = attempt
+            unfinished.phase = .sent
+            engine.abandon(unfinished, in: &turn)
+        }
+        let outcome = self.reader.outcome(
+            of: frame,
+            metadata: metadata,
+            requestType: attempt.call.request.type,
+            on: self.origin
+        )
+        engine.answered(attempt, outcome, in: &turn)
+    }
+
+    /// Receives an answer whose body must be decompressed on another thread. It ends its attempt; its call stays in the
+    /// table until the body can be read.
+    ///
+    /// - Parameter frame: The answer, without flags and without its envelope, with the compressed body.
+    private func receivedCompressed(_ frame: Frame, metadata: [String: String], in turn: inout Turn) {
+        guard let attempt = self.engine.take(frame.serial, on: self.id) else { return }
+        let (task, key) = (attempt.call, attempt.key)
+        let mayHaveRun = task.flight.mayHaveRun
+        task.flight.firstByte.comesFirst(at: turn.now)
+        // In case the call is cancelled or times out before its answer can be read.
+        task.flight.mayHaveRun = true
+        let (engine, reader, id, origin) = (self.engine, self.reader, self.id, self.origin)
+        self.bodies.inflate(frame.payload) { body, turn in
+            // Otherwise the call has completed meanwhile.
+            guard engine.isParked(task, key), var attempt = engine.endAttempt(key) else { return }
+            task.flight.mayHaveRun = mayHaveRun
+            task.flight.origin = origin
+            attempt.connection = id
+            let type = task.request.type
+            switch body {
+            case .failure(let reason):
+                let error = reader.unreadable(frame, reason, requestType: type, from: origin.endpoint)
+                engine.failed(attempt, error, in: &turn)
+            case .success(let body):
+                task.flight.bytesReceived += body.readableBytes
+                var inflated = frame
+                inflated.payload = body
+                let outcome = reader.outcome(of: inflated, metadata: metadata, requestType: type, on: origin)
+                engine.answered(attempt, outcome, in: &turn)
+            }
+        }
+        engine.finishDrained(in: &turn)
+    }
+
+    private func received(
+        corrupt frame: Frame,
+        _ mismatch: FrameDecoder.ChecksumMismatch,
+        in turn: inout Turn
+    ) {
+        self.reporter.count(\.checksumFailures)
+        if let streams = self.streams, streams.receive(frame, isDamaged: true, in: &turn) { return }
+        guard !self.format.isPush(frame), !self.format.isControlType(frame.type) else { return }
+        self.receivedUnusable(frame.serial, bytes: frame.payload.readableBytes, in: &turn) { _ in
+            self.reader.corrupt(frame, mismatch, from: self.endpoint)
+        }
+    }
+
+    /// Fails the call whose answer bytes seem to be that are no frame, where that can be read.
+    private func received(malformed reason: FrameError, in turn: inout Turn) {
+        self.reporter.count(\.malformedFrames)
+        guard let serial = self.reader.serial(ofMalformed: reason), self.engine.isAwaited(serial) else { return }
+        self.receivedUnusable(serial, bytes: 0, in: &turn) { _ in
+            self.reader.malformed(reason, serial: serial, from: self.endpoint)
+        }
+    }
+
+    /// The answer to a plain call, or a push, arrived in pieces that cannot be joined.
+    func receivedBroken(_ type: UInt32, serial: UInt32, _ failure: PayloadFailure, in turn: inout Turn) {
+        guard !self.format.isPush(type: type, serial: serial) else {
+            return self.pushes.receivedBroken(type, self.reader.describe(failure).why, from: self.endpoint)
+        }
+        self.receivedUnusable(serial, bytes: 0, isFinal: false, in: &turn) { _ in
+            self.reader.broken(failure, serial: serial, from: self.endpoint)
+        }
+    }
+
+    /// Ends the attempt that this serial answers, since the answer cannot be used.
+    ///
+    /// - Parameters:
+    ///   - length: The length of the answer's payload.
+    ///   - isFinal: Whether a correct server sends nothing more for this serial.
+    ///   - error: Makes the error, given the type of the request.
+    private func receivedUnusable(
+        _ serial: UInt32,
+        bytes length: Int,
+        isFinal: Bool = true,
+        in turn: inout Turn,
+        _ error: (UInt32) -> SocketError
+    ) {
+        guard let attempt = self.engine.take(serial, on: self.id, isFinal: isFinal) else { return }
+        self.engine.note(attempt.call, bytes: length, from: self.origin, in: &turn)
+        self.engine.failed(attempt, error(attempt.call.request.type), in: &turn)
+    }
+
+    // MARK: Partial frames
+
+    func finishedReading(in turn: inout Turn) {
+        if self.format.resynchronises { self.watchArrival(in: &turn) }
+        guard let arriving = self.link.arriving(), !self.format.isControlType(arriving.type),
+            !self.reader.isPush(arriving)
+        else { return }
+        let gathered = self.streams?.gatheredBytes(arriving.serial) ?? 0
+        // The length of a payload in pieces is known once the last piece begins.
+        let isLast = arriving.type & self.reader.flagMask & FrameType.continuesFlag == 0
+        self.engine.isReceiving(
+            arriving.serial,
+            gathered + arriving.receivedBytes,
+            of: isLast ? gathered + arriving.length : nil,
+            in: &turn
+        )
+    }
+
+    /// Abandons an incomplete frame to which no call's timeout applies, such as a push, if too few of its bytes arrive.
+    /// In formats with separators, where a length that is too large affects only the frames that it withholds.
+    private func watchArrival(in turn: inout Turn) {
+        let arriving = self.link.arriving()
+        let isStalled = self.arrival.isStalled(
+            isWaiting: arriving.map { !self.isAwaited($0) } ?? false,
+            passed: arriving?.receivedBytes ?? 0,
+            within: self.writeStallTimeout,
+            now: turn.now
+        )
+        if isStalled {
+            self.arrival.stop()
+            self.link.giveUp(in: &turn) { !self.isAwaited($0) }
+        } else if let look = self.arrival.nextLook(within: self.writeStallTimeout), self.arrivalTimer == nil {
+            self.arrivalTimer = self.link.loop.setTimer(look) { [weak self] turn in
+                guard let self else { return }
+                self.arrivalTimer = nil
+                self.watchArrival(in: &turn)
+            }
+        }
+    }
+
+    /// Whether a call waits for the frame that is arriving.
+    private func isAwaited(_ arriving: FrameDecoder.Arriving) -> Bool {
+        !self.reader.isPush(arriving) && !self.format.isControlType(arriving.type)
+            && self.engine.isAwaited(arriving.serial)
+    }
+
+    // MARK: Outgoing frames
+
+    func unitWillBeSent(_ frame: Frame, in turn: inout Turn) -> Bool {
+        self.engine.willSend(type: frame.type, serial: frame.serial, on: self.id, in: &turn)
+    }
+
+    func hasRoom(in turn: inout Turn) -> Bool { self.streams?.pull(in: &turn) ?? false }
+
+    func unitProgressed(_ outgoing: Outgoing<Frame>, in turn: inout Turn) {
+        self.engine.sent(
+            type: outgoing.unit.type,
+            serial: outgoing.unit.serial,
+            payloadBytes: outgoing.sent,
+            in: &turn
+        )
+    }
+}

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: Apache-2.0
+import HHSocket
+import NIOCore
+
+/// The carrier of streams: opens them, and queues those that wait for one of the open streams to end.
+///
+/// A stream is a call, from its start to its completion, whose request is the stream's opening and whose answer is its
+/// end: it has the same interceptors, retries, failover, tracing and metrics as other calls. Its items pass through its
+/// ``StreamCall`` and the ``ConnectionStreams`` of its connection.
+final class StreamCarrier: @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable, or accessed only on the socket thread like the variables.
+    let loop: SocketLoop
+    let maximumItemLength: Int
+    private let configuration: ClientConfiguration
+    private let driver: any ConnectionDriver
+    private let links: ClientLinks
+    private let rules: FrameRules
+    private let sealer: RequestSealer
+    private let bodies: BodyWork
+    private let timeouts: CallTimeouts
+    private let reporter: CallReporter
+    /// The engine, which retains this object; nil once the client was released.
+    private var engine: CallEngine?
+    /// The streams that have begun, until they complete, by the identifiers of their tasks.
+    private var runs: [Int: Run] = [:]
+    /// The streams that wait until another has ended.
+    private var line: WaitingLine<Place>
+
+    private struct Run {
+        let task: SocketTask
+        let call: StreamCall
+    }
+
+    /// A place in the queue. The stream may have been removed.
+    private struct Place {
+        let run: Run
+        let key: DispatchKey
+
+        var isStub: Bool { !self.run.call.flight.isInLine || self.run.task.flight.key != self.key }
+    }
+
+    init(
+        _ configuration: ClientConfiguration,
+        _ rules: FrameRules,
+        sealer: RequestSealer,
+        driver: any ConnectionDriver,
+        links: ClientLinks,
+        bodies: BodyWork,
+        timeouts: CallTimeouts,
+        reporter: CallReporter,
+        loop: SocketLoop
+    ) {
+        self.loop = loop
+        self.maximumItemLength = configuration.socket.maximumPayloadLength
+        self.configuration = configuration
+        self.driver = driver
+        self.links = links
+        self.rules = rules
+        self.sealer = sealer
+        self.bodies = bodies
+        self.timeouts = timeouts
+        self.reporter = reporter
+        self.line = WaitingLine(maximumCount: configuration.maximumWaiting)
+    }
+
+    /// Sets the engine. It retains this object, which retains it until ``invalidate()``: a stream that its user has
+    /// released may still have work on the socket thread.
+    func attach(_ engine: CallEngine) { self.engine = engine }
+
+    /// Forgets all streams, which have completed, after the client was released.
+    func invalidate() {
+        self.engine = nil
+        self.runs = [:]
+    }
+
+    /// The streams of a connection, where hello agreed on them.
+    func streams(on link: Link<FrameLanguage>, _ origin: SocketResponse.Origin) -> ConnectionStreams? {
+        guard let policy = self.configuration.streams, let agreement = origin.agreement, var terms = agreement.streams
+        else { return nil }
+        terms.maximumStreams = min(terms.maximumStreams, policy.streamLimit)
+        let settings = policy.settings(
+            terms,
+            flags: agreement.flags,
+            format: self.rules.format,
+            maximumPayloadLength: self.maximumItemLength
+        )
+        return ConnectionStreams(
+            settings,
+            link: link,
+            origin: origin,
+            maximumQueuedBytes: self.configuration.socket.maximumQueuedBytes,
+            reporter: self.reporter,
+            side: self
+        )
+    }
+
+    // MARK: Streams
+
+    /// Begins the call of a stream.
+    func begin(_ call: StreamCall, of task: SocketTask, in engine: CallEngine, _ turn: inout Turn) {
+        call.flight.identifier = task.taskIdentifier
+        if self.engine != nil { self.runs[task.taskIdentifier] = Run(task: task, call: call) }
+        engine.begin(task, in: &turn)
+    }
+
+    private func call(of task: SocketTask) -> StreamCall? { self.runs[task.taskIdentifier]?.call }
+
+    /// The streams of the connection that a stream is, or was last, open on.
+    private func streams(of call: StreamCall) -> ConnectionStreams? {
+        self.links.connection(call.flight.connection)?.streams
+    }
+
+    /// The traffic of a stream that is open on this connection; nil otherwise.
+    ///
+    /// - Parameter asksSystem: Whether to query the system for the bytes that the peer has acknowledged.
+    func traffic(of call: StreamCall, on connection: ConnectionID, asksSystem: Bool) -> StreamTraffic? {
+        self.links.connection(connection)?.streams?.traffic(of: call, asksSystem: asksSystem)
+    }
+
+    /// Allows the server to send this amount on an open stream before the application has taken it, if it is more than
+    /// the window of hello.
+    func widen(_ call: StreamCall, on connection: ConnectionID, to window: UInt64, in turn: inout Turn) {
+        self.links.connection(connection)?.streams?.widen(call, to: window, in: &turn)
+    }
+
+    // MARK: The line at the limit
+
+    /// Opens streams that wait, while more may be open.
+    private func serveLine(in turn: inout Turn) {
+        while self.line.count > 0, let engine = self.engine, engine.hot.isReady,
+            self.links.current?.streams?.canOpen == true, let place = self.popFirst()
+        {
+            engine.attemptAgain(place.run.task, place.key, isReturning: true, in: &turn)
+        }
+    }
+
+    /// Makes the streams of the line wait for another connection, as calls do.
+    func endLine(in turn: inout Turn) {
+        var places: [Place] = []
+        while let place = self.popFirst() { places.append(place) }
+        for place in places { self.engine?.attemptAgain(place.run.task, place.key, isReturning: true, in: &turn) }
+    }
+
+    private func popFirst() -> Place? {
+        guard self.line.length > 0, let place = self.line.popFirst(unless: { $0.isStub }) else { return nil }
+        place.run.call.flight.isInLine = false
+        return place
+    }
+
+    private func append(_ place: Place, _ priority: FramePriority) {
+        place.run.call.flight.isInLine = true
+        self.line.dropStubs { $0.isStub }
+        self.line.append(place, priority, cost: 0)
+    }
+
+    /// A stream that may be in the line has ended.
+    private func leave(_ call: StreamCall) {
+        guard call.flight.isInLine else { return }
+        call.flight.isInLine = false
+        self.line.leave(cost: 0)
+    }
+}
+
+extension StreamCarrier: CallCarrier {
+    // MARK: Checks
+
+    func check(_ request: SocketRequest, of task: SocketTask, in turn: inout Turn) throws(SocketError) {
+        try self.sealer.check(request, now: turn.now, endpoint: self.driver.currentEndpoint)
+        if let call = self.call(of: task) { try self.check(request, for: call) }
+    }
+
+    /// Checks options that only the request of a stream must not have.
+    private func check(_ request: SocketRequest, for call: StreamCall) throws(SocketError) {
+        guard self.configuration.streams != nil else {
+            throw SocketError(
+                .featureNotAgreed,
+                message: """
+                    a stream (type \(request.type)) takes the feature streams, which this client does not ask for; set \
+                    SocketClient.Configuration.streams
+                    """
+            )
+        }
+        guard !call.kind.clientStreams || request.body.readableBytes == 0 else {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    the request of a stream whose items the client sends (type \(request.type)) has no body, and this one \
+                    has \(request.body.readableBytes) bytes: send them as an item
+                    """
+            )
+        }
+        guard request.options.idempotencyKey == nil else {
+            throw SocketError(
+                .invalidArgument,
+                message: "a stream (type \(request.type)) has no idempotencyKey: a server could not repeat its items"
+            )
+        }
+        guard call.flight.mayOpenAgain else {
+            throw call.flight.lastError
+                ?? SocketError(
+                    .invalidArgument,
+                    message: """
+                        an interceptor called next again, and the stream (type \(request.type)) cannot be opened again: items \
+                        have left or come
+                        """
+                )
+        }
+    }
+
+    /// The deadline of a whole stream: none unless the request sets one.
+    func deadline(of request: SocketRequest, within limit: NIODeadline, now: NIODeadline) -> NIODeadline {
+        let isLimited = request.options.timeout != nil || request.options.deadline != nil
+        guard isLimited else { return .distantFuture }
+        let end = request.options.timeout.map { now.advanced(clamping: TimeAmount(clamping: $0)) } ?? .distantFuture
+        return min(end, request.options.deadline ?? .distantFuture)
+    }
+
+    // MARK: Opening
+
+    /// Opens a stream, or queues it until a stream may be opened.
+    func carry(
+        _ departure: Departure,
+        _ request: SocketRequest,
+        serial: UInt32,
+        on connection: ClientConnection?,
+        for engine: CallEngine,
+        in turn: inout Turn
+    ) throws(SocketError) -> Carried {
+        let task = departure.task
+        guard engine.hot.link != nil, let connection, let call = self.call(of: task) else {
+            throw self.driver.notConnected()
+        }
+        guard let streams = connection.streams else { throw self.hasNoStreams(request, connection) }
+        guard streams.canOpen else {
+            let place = Place(run: Run(task: task, call: call), key: departure.key)
+            try self.standInLine(place, departure.priority, streams)
+            return .parked
+        }
+        if task.flight.deflated == nil, let policy = try self.sealer.mustDeflate(request, for: connection.origin) {
+            self.bodies.deflate(request.body, by: policy, of: departure, for: engine)
+            return .parked
+        }
+        let sealed = try self.sealer.seal(
+            request,
+            deflated: task.flight.deflated,
+            context: task.flight.span?.context,
+            for: connection.origin,
+            now: turn.now,
+            endpoint: self.driver.currentEndpoint
+        )
+        task.flight.payloadLength = sealed.type == request.type ? nil : sealed.payload.readableBytes
+        call.flight.customFields = try self.sealer.customFields(of: request)
+        try self.rules.check(Frame(type: sealed.type, serial: serial, payload: sealed.payload))
+        // Until the opening is sent.
+        engine.isQueued(departure.key, until: task.flight.deadline)
+        self.reporter.count(\.openedStreams)
+        streams.open(
+            call,
+            sealed,
+            serial: serial,
+            priority: departure.priority,
+            compression: self.itemCompression(of: request, connection.agreement),
+            cancellation: self.cancellation(of: request, call, serial: serial),
+            in: &turn
+        )
+        return .reported
+    }
+
+    /// The cancel of a stream; nil where it is as any other.
+    private func cancellation(of request: SocketRequest, _ call: StreamCall, serial: UInt32) -> Frame? {
+        let body = request.options.cancellationBody
+        guard body != nil || call.flight.customFields != nil, var frame = self.rules.format.cancel(serial: serial)
+        else { return nil }
+        if let body { frame.payload = body }
+        frame.customFields = call.flight.customFields
+        return frame
+    }
+
+    /// The policy for compressing the items that a client sends; nil if they are not compressed.
+    private func itemCompression(of request: SocketRequest, _ agreement: Agreement?) -> CompressionPolicy? {
+        guard agreement?.has(.compression) == true else { return nil }
+        switch request.options.compresses {
+        case false?: return nil
+        case true?:
+            return CompressionPolicy(
+                minimumLength: 0,
+                level: (self.configuration.compression ?? CompressionPolicy()).level
+            )
+        case nil: return self.configuration.compression
+        }
+    }
+
+    private func hasNoStreams(_ request: SocketRequest, _ connection: ClientConnection) -> SocketError {
+        let why =
+            connection.agreement == nil
+            ? "it answered hello with an error, as servers without hello do" : "it did not accept that"
+        return SocketError(
+            .featureNotAgreed,
+            message: """
+                a stream (type \(request.type)) takes the feature streams, which was not agreed on with \
+                \(connection.endpoint): \(why)
+                """,
+            endpoint: connection.endpoint
+        )
+    }
+
+    private func standInLine(
+        _ place: Place,
+        _ priority: FramePriority,
+        _ streams: ConnectionStreams
+    ) throws(SocketError) {
+        guard self.line.hasRoom(for: 0) else {
+            throw SocketError(
+                .queueFull,
+                message: """
+                    \(streams.openCount) streams are open, of \(streams.maximumStreams) that may be (maximumStreams), and \
+                    \(self.line.count) wait for one of them to end already (maximumWaiting)
+                    """,
+                endpoint: self.driver.currentEndpoint
+            )
+        }
+        self.append(place, priority)
+    }
+
+    // MARK: Ends
+
+    func abandon(_ attempt: CallAttempt, in turn: inout Turn) {
+        guard let call = self.call(of: attempt.call) else { return }
+        self.streams(of: call)?.drop(call, in: &turn)
+    }
+
+    func mayRepeat(_ task: SocketTask) -> Bool { self.call(of: task)?.flight.mayOpenAgain ?? true }
+
+    func attemptFailed(_ task: SocketTask, _ error: SocketError) {
+        self.call(of: task)?.flight.lastError = error
+    }
+
+    /// The error of a stream whose deadline has passed, or that could not be opened in time.
+    func timedOut(_ attempt: CallAttempt, by limit: TimeLimit, for engine: CallEngine) -> SocketError {
+        let isOpen = attempt.phase == .sent || attempt.phase == .queued
+        guard isOpen || self.call(of: attempt.call)?.flight.isInLine == true else {
+            return self.timeouts.error(of: attempt, by: limit, for: engine)
+        }
+        let endpoint = isOpen ? self.links.endpoint(of: attempt.connection) : self.driver.currentEndpoint
+        let place = endpoint.map { "\($0)" } ?? "the server"
+        let what =
+            isOpen
+            ? "the stream with \(place) did not end in time"
+            : "no stream with \(place) became free in time, \(self.line.count - 1) others waiting for one"
+        let serial = attempt.serial.map { ", serial \($0)" } ?? ""
+        let type = attempt.call.request.type
+        return SocketError(
+            .timeout,
+            message: "\(what) (timeout or deadline of the request; type \(type)\(serial))",
+            endpoint: endpoint,
+            serial: attempt.serial,
+            delivery: attempt.phase == .sent ? .sentUnknown : .notSent
+        )
+    }
+
+    func completes(_ task: SocketTask) {
+        guard let call = self.runs.removeValue(forKey: task.taskIdentifier)?.call else { return }
+        task.flight.bytesSent += call.flight.sentBytes
+        self.leave(call)
+    }
+}
+
+extension StreamCarrier: StreamSide {
+    func isAwaited(_ serial: UInt32) -> Bool { self.engine?.isAwaited(serial) ?? false }
+
+    func isReceiving(_ serial: UInt32, gathered: Int, in turn: inout Turn) {
+        self.engine?.isReceiving(serial, gathered, of: nil, in: &turn)
+    }
+
+    func received(whole frame: Frame, on id: ConnectionID, in turn: inout Turn) {
+        self.links.connection(id)?.receivedWhole(frame, in: &turn)
+    }
+
+    func received(
+        broken failure: PayloadFailure,
+        type: UInt32,
+        serial: UInt32,
+        on id: ConnectionID,
+        in turn: inout Turn
+    ) {
+        self.links.connection(id)?.receivedBroken(type, serial: serial, failure, in: &turn)
+    }
+
+    func willSend(type: UInt32, serial: UInt32, on id: ConnectionID, in turn: inout Turn) -> Bool {
+        self.engine?.willSend(type: type, serial: serial, on: id, in: &turn) ?? false
+    }
+
+    func sent(type: UInt32, serial: UInt32, payloadBytes: Int, in turn: inout Turn) {
+        self.engine?.sent(type: type, serial: serial, payloadBytes: payloadBytes, in: &turn)
+    }
+
+    func failed(_ call: StreamCall, _ outcome: StreamOutcome, in turn: inout Turn) {
+        guard let engine = self.engine, let task = self.runs[call.flight.identifier]?.task, let key = task.flight.key,
+            let attempt = engine.endAttempt(key)
+        else { return }
+        engine.failed(attempt, self.error(of: outcome, attempt), in: &turn)
+    }
+
+    func fail(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
+        guard let task = self.runs[call.flight.identifier]?.task else { return }
+        self.engine?.end(task, error, in: &turn)
+    }
+
+    func streamEnded(in turn: inout Turn) { self.serveLine(in: &turn) }
+
+    private func error(of outcome: StreamOutcome, _ attempt: CallAttempt) -> SocketError {
+        let endpoint = self.links.endpoint(of: attempt.connection)
+        let stream =
+            "the stream with \(endpoint), type \(attempt.call.request.type), serial \(attempt.serial ?? 0),"
+        let (code, why): (SocketError.Code, String) =
+            switch outcome {
+            case .violated(let violation): (.protocolViolation, "was cancelled: \(violation.complaint)")
+            case .damaged: (.checksumMismatch, "was cancelled: a frame of it came with a wrong checksum")
+            case .tooLong:
+                (
+                    .frameTooLarge,
+                    """
+                    was cancelled: an item of it is over the limit of \(self.maximumItemLength) bytes (maximumPayloadLength)
+                    """
+                )
+            case .tooMuchHeld:
+                (
+                    .queueFull,
+                    """
+                    was cancelled: more than \(self.configuration.streams?.maximumHeldBytes ?? 0) bytes of what came would \
+                    wait on the connection (StreamPolicy.maximumHeldBytes); take items sooner
+                    """
+                )
+            case .idle:
+                (
+                    .timeout,
+                    """
+                    was cancelled: nothing moved on it for \
+                    \(self.configuration.streams?.idleLimit.map { "\($0)" } ?? "too long") (StreamPolicy.idleLimit)
+                    """
+                )
+            default: (.connectionLost, "has ended")
+            }
+        return SocketError(
+            code,
+            message: "\(stream) \(why)",
+            endpoint: endpoint,
+            serial: attempt.serial,
+            delivery: .sentUnknown
+        )
+    }
+}
+
+extension StreamCarrier: StreamCallOwner {
+    func visit(_ call: StreamCall, in turn: inout Turn) -> Bool {
+        guard call.flight.id != nil, let streams = self.streams(of: call) else { return false }
+        streams.visit(call, in: &turn)
+        return true
+    }
+
+    func release(_ call: StreamCall, in turn: inout Turn) -> Bool {
+        guard call.flight.id != nil, let streams = self.streams(of: call) else { return false }
+        streams.release(call, in: &turn)
+        return true
+    }
+
+    func endByUser(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
+        self.streams(of: call)?.fail(call, error, in: &turn)
+    }
+}
+
+extension StreamViolation {
+    /// The mistake of the server, in words.
+    fileprivate var complaint: String {
+        switch self {
+        case .beyondWindow: "the server sent more than the stream's window allows"
+        case .itemAfterEnd: "the server sent an item after the end of its items"
+        case .endWithinItem: "the server ended its items in the middle of one"
+        case .unexpectedItem: "the server sent an item, and on a stream of this kind it sends none"
+        case .bodyInOpening: "its opening has a body"
+        case .metadataOnItem: "the server sent metadata with an item"
+        case .keyOnStream: "its opening has an idempotency key"
+        case .differentPieces: "the pieces of an item differ in type, flags or status"
+        case .flagNotAgreed: "an item has a flag that hello did not agree on"
+        case .serialInUse: "its serial is in use"
+        }
+    }
+}
+
+extension SocketError {
+    /// The error if no streams can be in the format; nil if they can.
+    static func refusalOfStreams(in format: WireFormat) -> SocketError? {
+        guard !format.supportsStreams else { return nil }
+        return SocketError(
+            .invalidArgument,
+            message: """
+                the wire format \(format) cannot have streams (SocketClient.Configuration.streams): \
+                \(WireFormat.streamsNeed)
+                """
+        )
+    }
+}

@@ -374,7 +374,7 @@ final class CallEngine: @unchecked Sendable {
         if isDirect {
             self.attempt(Departure(task, key, priority), request, in: &turn)
         } else {
-            self.interception.begin(task, key, in: self)
+            self.interception.begin(task, key, for: self)
         }
         self.armTimer()
     }

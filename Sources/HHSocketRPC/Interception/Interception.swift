@@ -29,11 +29,11 @@ final class Interception: @unchecked Sendable {
     func isWaiting(_ key: DispatchKey) -> Bool { self.runs[key]?.reply != nil }
 
     /// Starts the interceptors of a call.
-    func begin(_ task: SocketTask, _ key: DispatchKey, in engine: CallEngine) {
+    func begin(_ task: SocketTask, _ key: DispatchKey, for engine: CallEngine) {
         let chain = self.interceptors.chain(
             to: SocketInterceptorNext { [weak self, weak engine] request throws(SocketError) in
                 guard let self, let engine else { throw CallErrors.released }
-                return try await self.call(task, request, in: engine)
+                return try await self.call(task, request, for: engine)
             }
         )
         let request = task.originalRequest
@@ -55,23 +55,24 @@ final class Interception: @unchecked Sendable {
     private func call(
         _ task: SocketTask,
         _ request: SocketRequest,
-        in engine: CallEngine
+        for engine: CallEngine
     ) async throws(SocketError) -> SocketResponse {
         let result = await withCheckedContinuation { (reply: Reply) in
             let isAlive = engine.loop.submit(
-                .closure { self.wasAsked(task, request, reply: reply, in: engine, &$0) }
+                .closure { self.wasAsked(task, request, reply: reply, for: engine, in: &$0) }
             )
             if !isAlive { reply.resume(returning: .failure(CallErrors.released)) }
         }
         return try result.get()
     }
 
+    /// The innermost interceptor requests the answer to `request`, which resumes `reply`.
     private func wasAsked(
         _ task: SocketTask,
         _ request: SocketRequest,
         reply: Reply,
-        in engine: CallEngine,
-        _ turn: inout Turn
+        for engine: CallEngine,
+        in turn: inout Turn
     ) {
         guard let key = task.flight.key, let phase = engine.phase(of: key), self.isRunning(key) else {
             let error = CallErrors.interceptedTooLate(task.originalRequest.type)

@@ -54,13 +54,11 @@ final class RequestCarrier: CallCarrier {
         }
         let sealed = try self.sealer.seal(
             request,
-            deflated: task.flight.deflated,
-            context: task.flight.span?.context,
+            of: task,
             for: peer,
             now: turn.now,
             endpoint: self.driver.currentEndpoint
         )
-        task.flight.payloadLength = sealed.type == request.type ? nil : sealed.payload.readableBytes
         let frame = Frame(
             type: sealed.type,
             serial: serial,
@@ -107,6 +105,28 @@ final class RequestCarrier: CallCarrier {
     }
 
     func completes(_ task: SocketTask) {}
+}
+
+extension RequestSealer {
+    /// Puts the request of a task's attempt into its envelope, and notes the length of the payload.
+    func seal(
+        _ request: SocketRequest,
+        of task: SocketTask,
+        for peer: SocketResponse.Origin?,
+        now: NIODeadline,
+        endpoint: @autoclosure () -> Endpoint?
+    ) throws(SocketError) -> Envelope.Sealed {
+        let sealed = try self.seal(
+            request,
+            deflated: task.flight.deflated,
+            context: task.flight.span?.context,
+            for: peer,
+            now: now,
+            endpoint: endpoint()
+        )
+        task.flight.payloadLength = sealed.type == request.type ? nil : sealed.payload.readableBytes
+        return sealed
+    }
 }
 
 extension BodyWork {

@@ -71,6 +71,8 @@ final class StreamCarrier: @unchecked Sendable {
     func invalidate() {
         self.engine = nil
         self.runs = [:]
+        // The places of streams that have left the line retain their tasks.
+        self.line = WaitingLine(maximumCount: self.configuration.maximumWaiting)
     }
 
     /// The streams of a connection, where hello agreed on them.
@@ -97,7 +99,7 @@ final class StreamCarrier: @unchecked Sendable {
     // MARK: Streams
 
     /// Begins the call of a stream.
-    func begin(_ call: StreamCall, of task: SocketTask, in engine: CallEngine, _ turn: inout Turn) {
+    func begin(_ call: StreamCall, of task: SocketTask, for engine: CallEngine, in turn: inout Turn) {
         call.flight.identifier = task.taskIdentifier
         if self.engine != nil { self.runs[task.taskIdentifier] = Run(task: task, call: call) }
         engine.begin(task, in: &turn)
@@ -242,13 +244,11 @@ extension StreamCarrier: CallCarrier {
         }
         let sealed = try self.sealer.seal(
             request,
-            deflated: task.flight.deflated,
-            context: task.flight.span?.context,
+            of: task,
             for: connection.origin,
             now: turn.now,
             endpoint: self.driver.currentEndpoint
         )
-        task.flight.payloadLength = sealed.type == request.type ? nil : sealed.payload.readableBytes
         call.flight.customFields = try self.sealer.customFields(of: request)
         try self.rules.check(Frame(type: sealed.type, serial: serial, payload: sealed.payload))
         // Until the opening is sent.

@@ -106,10 +106,10 @@ public final class SocketTask: Sendable {
 
     /// The socket thread's part of the task.
     ///
-    /// Proof of `nonisolated(unsafe)`: written only by the engine and its owners, on the socket thread, and before that
-    /// by the one thread whose ``resume()`` submits the task. Other threads read it after they have seen, under the
-    /// lock, that the task is complete, which it becomes under that lock after the last write. Unchecked for the same
-    /// reason.
+    /// Proof of `nonisolated(unsafe)`: written only by the engine and its carriers, on the socket thread, and before
+    /// that by the one thread whose ``resume()`` submits the task. Other threads read it after they have seen, under
+    /// the lock, that the task is complete, which it becomes under that lock after the last write. Unchecked for the
+    /// same reason.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif

@@ -5,6 +5,8 @@ import NIOCore
 package protocol LinkAccount: AnyObject, Sendable {
     /// Changes the number of bytes that the link holds. Called on the link's thread.
     func held(_ change: Int)
+    /// Whether this number of bytes more may be kept of a link that ends, whose closing frees nothing. Any thread.
+    func hasRoom(forLast bytes: Int) -> Bool
 }
 
 /// The memory of a link, which is charged to an account: bytes of incomplete units, and bytes that the peer has not

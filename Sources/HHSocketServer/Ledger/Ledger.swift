@@ -178,7 +178,7 @@ final class Ledger: Sendable {
     }
 
     /// Whether so much is held that connections are closed.
-    private var isNearlyFull: Bool {
+    var isNearlyFull: Bool {
         Double(self.sum.value) > Double(self.maximumBytes) * Self.evictionShare.begin
     }
 

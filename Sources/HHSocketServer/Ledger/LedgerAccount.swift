@@ -131,6 +131,12 @@ final class LedgerAccount: LinkAccount, Sendable {
         self.bytes + more <= self.ledger.maximumBytesPerConnection && !self.ledger.isFull
     }
 
+    /// Whether this number of bytes more may be kept of a connection that ends: not while others are closed to free
+    /// memory, since nothing frees these bytes before a handler takes them.
+    func hasRoom(forLast bytes: Int) -> Bool {
+        self.bytes + bytes <= self.ledger.maximumBytesPerConnection && !self.ledger.isNearlyFull
+    }
+
     /// Charges this number of bytes more, or fewer if negative.
     func held(_ change: Int) {
         let sum = self.numbers.sum.wrappingIncrementThenLoad(by: change, ordering: .relaxed)

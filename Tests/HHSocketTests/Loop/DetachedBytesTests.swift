@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
@@ -229,6 +230,8 @@ import Testing
         #expect(frames.allSatisfy { $0.payload.storageCapacity <= 200 })
     }
 
+    // MARK: Messages that wait for their reader
+
     @Test func messagesThatWaitForTheirReaderKeepNoReads() async throws {
         let inbox = WebSocketInbox {}
         let reader = inbox.makeReader()
@@ -239,5 +242,65 @@ import Testing
         }
         inbox.append(WebSocketMessage(.binary, try self.slice(1)), isLast: true)
         #expect(await reader.next(isolation: nil)?.payload.storageCapacity == 1)
+    }
+
+    // MARK: The account of messages that wait
+
+    /// An account that has room for this number of bytes.
+    private final class Account: LinkAccount {
+        private let maximum: Int
+        private let charged = NIOLockedValueBox(0)
+
+        init(maximum: Int = .max) { self.maximum = maximum }
+
+        var bytes: Int { self.charged.withLockedValue { $0 } }
+
+        func held(_ change: Int) { self.charged.withLockedValue { $0 += change } }
+        func hasRoom(forLast bytes: Int) -> Bool { self.bytes + bytes <= self.maximum }
+    }
+
+    /// Each takes a place in a queue, and at the end of a connection an allocation of its own, although it has a byte
+    /// or none.
+    @Test(arguments: [0, 1], [false, true])
+    func tinyMessagesAreChargedForTheirPlaces(length: Int, isLast: Bool) async throws {
+        let (account, count) = (Account(), 200)
+        let inbox = WebSocketInbox(account: account) {}
+        for _ in 0..<count { inbox.append(WebSocketMessage(.binary, try self.slice(length)), isLast: isLast) }
+        #expect(account.bytes >= count * 128)
+        #expect(inbox.bufferedBytes == account.bytes)
+        let reader = inbox.makeReader()
+        for left in (0..<count).reversed() {
+            #expect(await reader.next(isolation: nil)?.payload.readableBytes == length)
+            // The reader's message is charged until it requests the next one.
+            #expect(account.bytes >= (left + 1) * 128)
+        }
+        inbox.finish()
+        #expect(await reader.next(isolation: nil) == nil)
+        #expect(account.bytes == 0)
+    }
+
+    @Test func messagesAreChargedForTheMemoryThatTheyKeep() async throws {
+        let account = Account()
+        let inbox = WebSocketInbox(account: account) {}
+        for _ in 0..<4 { inbox.append(WebSocketMessage(.binary, try self.slice(20_000))) }
+        inbox.append(WebSocketMessage(.binary, try self.slice(200_000)))
+        #expect(account.bytes >= 4 * 20_000 + 256 << 10)
+        // Reading is suspended by that, too, and not by the number of bytes that were sent.
+        for _ in 0..<3 { inbox.append(WebSocketMessage(.binary, try self.slice(200_000))) }
+        #expect(inbox.isFull)
+    }
+
+    /// Closing a connection that has ended frees nothing, so its messages must not fill the account.
+    @Test func messagesAtTheEndOfAConnectionAreBoundedByTheirAccount() async throws {
+        let account = Account(maximum: 10_000)
+        let inbox = WebSocketInbox(account: account) {}
+        for _ in 0..<1_000 { inbox.append(WebSocketMessage(.binary, try self.slice(1)), isLast: true) }
+        #expect((1...10_000).contains(account.bytes))
+        inbox.finish()
+        let reader = inbox.makeReader()
+        var count = 0
+        while await reader.next(isolation: nil) != nil { count += 1 }
+        #expect((1..<100).contains(count))
+        #expect(account.bytes == 0)
     }
 }

@@ -138,6 +138,14 @@ package struct WebSocketDecoder: Sendable {
         return self.input.readableBytes + message.compressed.readableBytes + message.body.readableBytes
     }
 
+    /// The memory held for them, in bytes: the whole buffer of a read that was not consumed completely, and what is
+    /// reserved for a message that arrives in parts.
+    var heldBytes: Int {
+        let held = self.input.storageCapacity + self.block.storageCapacity
+        guard let message = self.message else { return held }
+        return held + message.compressed.storageCapacity + message.body.storageCapacity
+    }
+
     /// Whether memory is allocated for the decompression of messages.
     var holdsContext: Bool { self.inflater?.isAllocated == true }
 

@@ -244,6 +244,64 @@ import Testing
         #expect(await reader.next(isolation: nil)?.payload.storageCapacity == 1)
     }
 
+    // MARK: Bytes that are left in a language
+
+    /// A large unit and the beginning of others, of one read.
+    private func read(_ large: [UInt8], then rest: [UInt8]) -> ByteBuffer {
+        var read = ByteBufferAllocator().buffer(capacity: 256 << 10)
+        read.writeBytes(large)
+        read.writeBytes(rest)
+        return read
+    }
+
+    @Test(arguments: [WebSocketRole.client, .server])
+    func messagesThatAreLeftInTheirReadAreChargedForIt(role: WebSocketRole) throws {
+        let key: UInt32? = role == .server ? 7 : nil
+        var language = WebSocketLanguage(
+            role: role,
+            limits: WebSocketLimits(),
+            deflate: nil,
+            compression: nil,
+            buffers: BufferPool()
+        )
+        let small = WebSocketDecoderTests.frame(0x82, [1], key: key)
+        let read = self.read(
+            WebSocketDecoderTests.frame(0x82, Array(repeating: 1, count: 200_000), key: key),
+            then: small + small + [0x82]
+        )
+        language.append(read)
+        guard case .message? = try language.next() else { throw CancellationError() }
+        #expect(language.unfinishedBytes < 100)
+        #expect(language.heldBytes >= read.storageCapacity)
+        while try language.next() != nil {}
+        #expect(language.unfinishedBytes == 1)
+        #expect(language.heldBytes <= 1_024)
+    }
+
+    /// Memory is reserved for a message once a quarter of it has come.
+    @Test func messageThatArrivesInPartsIsChargedForWhatIsReserved() throws {
+        var language = WebSocketLanguage(
+            role: .server,
+            limits: WebSocketLimits(),
+            deflate: nil,
+            compression: nil,
+            buffers: BufferPool()
+        )
+        let frame = WebSocketDecoderTests.frame(0x82, Array(repeating: 1, count: 200_000), key: 7)
+        language.append(ByteBuffer(bytes: frame[..<60_000]))
+        #expect(try language.next() == nil)
+        #expect(language.heldBytes >= 200_000)
+    }
+
+    @Test func linesThatAreLeftInTheirReadAreChargedForIt() throws {
+        var language = LineLanguage(delimiter: .lf)
+        let read = self.read(Array(repeating: 0x61, count: 200_000) + [0x0A], then: Array("a\nb".utf8))
+        language.append(read)
+        #expect(try language.next()?.readableBytes == 200_000)
+        #expect(language.unfinishedBytes == 3)
+        #expect(language.heldBytes >= read.storageCapacity)
+    }
+
     // MARK: The account of messages that wait
 
     /// An account that has room for this number of bytes.

@@ -139,11 +139,13 @@ package struct WebSocketDecoder: Sendable {
     }
 
     /// The memory held for them, in bytes: the whole buffer of a read that was not consumed completely, and what is
-    /// reserved for a message that arrives in parts.
+    /// reserved for a message that arrives in parts. A long body has twice its memory while it grows, most of which is
+    /// not touched, and so does not count.
     var heldBytes: Int {
         let held = self.input.storageCapacity + self.block.storageCapacity
         guard let message = self.message else { return held }
-        return held + message.compressed.storageCapacity + message.body.storageCapacity
+        let body = min(message.body.storageCapacity, message.body.readableBytes + Self.reservedLength)
+        return held + message.compressed.storageCapacity + body
     }
 
     /// Whether memory is allocated for the decompression of messages.

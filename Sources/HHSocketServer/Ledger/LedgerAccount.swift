@@ -18,6 +18,8 @@ final class LedgerAccount: LinkAccount, Sendable {
     /// The number of bytes by which the sums of principals and of the server may be wrong for one connection. Less than
     /// a connection costs by itself.
     private static let step = 4 << 10
+    /// The time for which nothing more is read of a unit that is read slowly.
+    private static let pauseWhenNearlyFull = TimeAmount.milliseconds(50)
 
     private struct State {
         var address: Principal?
@@ -154,6 +156,11 @@ final class LedgerAccount: LinkAccount, Sendable {
             state.identity?.add(change)
             self.ledger.add(change, shard: self.shard)
         }
+    }
+
+    /// A new client is not punished for what others hold: those are being closed, and this client waits.
+    func pause(unfinishedBytes: Int) -> TimeAmount? {
+        self.ledger.delays(unitOf: unfinishedBytes) ? Self.pauseWhenNearlyFull : nil
     }
 
     // MARK: Requests

@@ -178,6 +178,14 @@ final class LedgerAccount: LinkAccount, Sendable {
     /// From now on the connection belongs to this identity, too.
     func setIdentity(_ identity: String?) { self.replace(\.identity, by: identity.map { .identity($0) }) }
 
+    /// Identifies the identity, or else the address, while the connection exists; 0 without either.
+    var turn: UInt64 {
+        self.state.withLockedValue { state in
+            guard let principal = state.identity ?? state.address else { return 0 }
+            return UInt64(UInt(bitPattern: ObjectIdentifier(principal)))
+        }
+    }
+
     private func replace(_ principal: WritableKeyPath<State, Principal?>, by key: Principal.Key?) {
         let new = key.map { self.ledger.principals.enter($0) }
         let old: Principal? = self.state.withLockedValue { state in

@@ -111,7 +111,7 @@ final class FrameSession: LinkReceiver {
     /// A WebSocket carries the frames.
     func use(_ carriage: WebSocketCarriage, isCompressed: Bool) {
         let account = self.peer.account
-        carriage.contextsChanged = { account.held($0) }
+        carriage.memoryChanged = { account.held($0) }
         self.carriage = carriage
         if isCompressed { self.greeting = ClientGreeting(self.link, self.peer, isCompressed: true) }
     }

@@ -83,7 +83,9 @@ final class AddressLookup: Sendable {
     /// on another thread. If only one family is allowed, addresses of the other are not requested.
     func addresses(of host: String, _ families: AddressFamilies, _ answer: @escaping Answer) {
         let query = Query(host: host, family: families.only)
-        guard let number = self.state.withLockedValue({ self.join(query, families, answer, in: &$0) }) else { return }
+        guard let number = self.state.withLockedValue({ self.join(query, allowing: families, answer, in: &$0) }) else {
+            return
+        }
         Thread.detachNewThread {
             let result: Result<[String], AddressLookupError>
             do throws(AddressLookupError) {
@@ -102,7 +104,7 @@ final class AddressLookup: Sendable {
     /// - Returns: The number of the lookup if it must begin; nil if it has.
     private func join(
         _ query: Query,
-        _ families: AddressFamilies,
+        allowing families: AddressFamilies,
         _ answer: @escaping Answer,
         in state: inout State
     ) -> UInt64? {

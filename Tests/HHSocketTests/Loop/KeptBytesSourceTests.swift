@@ -108,7 +108,8 @@ import Testing
     /// The name of a stored property of a type that has bytes, if a line declares one.
     private static func property(_ line: Substring) -> Substring? {
         let declaration = /(?: {4}| {8})(?:[a-z]+(?:\([a-z]+\))? )*(?:var|let) (\w+): ([^={]*)(?:= .*)?/
-        let types = #/
+        let types =
+            #/
             \b(?:ByteBuffer|Frame|STOMPFrame|WebSocketMessage|WebSocketUnit|SocketPush|LineUnit|LineLink\.Line)\b
             /#
         guard let match = line.wholeMatch(of: declaration), match.2.contains(types) else { return nil }

@@ -121,16 +121,22 @@ import Testing
         try String(contentsOf: packageFolder.appendingPathComponent("Sources/" + path), encoding: .utf8)
     }
 
-    private func properties() throws -> Set<String> {
-        var found: Set<String> = []
-        for module in Self.modules {
+    private static func sources() throws -> [(path: String, text: String)] {
+        try self.modules.flatMap { module in
             let folder = packageFolder.appendingPathComponent("Sources/\(module)")
             let paths = FileManager.default.enumerator(atPath: folder.path)?.compactMap { $0 as? String } ?? []
-            for path in paths where path.hasSuffix(".swift") && !path.contains(".docc/") {
-                let file = URL(fileURLWithPath: path).deletingPathExtension().lastPathComponent
-                for line in try Self.source("\(module)/\(path)").split(separator: "\n") {
-                    if let name = Self.property(line) { found.insert("\(file).\(name)") }
-                }
+            return try paths.filter { $0.hasSuffix(".swift") && !$0.contains(".docc/") }.map { path in
+                (path: "\(module)/\(path)", text: try self.source("\(module)/\(path)"))
+            }
+        }
+    }
+
+    private func properties() throws -> Set<String> {
+        var found: Set<String> = []
+        for (path, text) in try Self.sources() {
+            let file = URL(fileURLWithPath: path).deletingPathExtension().lastPathComponent
+            for line in text.split(separator: "\n") {
+                if let name = Self.property(line) { found.insert("\(file).\(name)") }
             }
         }
         return found
@@ -154,6 +160,16 @@ import Testing
             let detaches = text.contains(/\.detached\b|storageCapacity|\.isLargeSlice/)
             #expect(detaches, "\(name): \(path) detaches nothing")
         }
+    }
+
+    /// A closure that waits for another thread keeps what it captures, and is no property.
+    @Test func bodiesThatWaitForTheThreadThatDecompressesAreDetached() throws {
+        var files = 0
+        for (path, text) in try Self.sources() where text.contains(/\bbodies\.inflate\(/) {
+            files += 1
+            #expect(text.contains(/payload = .*payload\.detached/), "\(path) passes on what it does not detach")
+        }
+        #expect(files >= 2)
     }
 
     @Test func aPropertyIsTold() {

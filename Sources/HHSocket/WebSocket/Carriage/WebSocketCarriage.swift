@@ -150,7 +150,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
                     context.fireChannelRead(self.wrapInboundOut(bytes))
                 case .ping(let payload):
                     self.controlFrames += 1
-                    self.ping = payload
+                    // It may wait until the peer reads again.
+                    self.ping = payload.detached
                 case .close(let close): self.news = .closed(close)
                 case .pong: self.controlFrames += 1
                 case .message: break

@@ -53,8 +53,8 @@ import Testing
                 case (0, let session?):
                     list.append(session)
                 case (1, let session?):
-                    #expect(list.remove(session))
-                    #expect(!list.remove(session))
+                    #expect(list.remove(session) == true)
+                    #expect(list.remove(session) == false)
                     expected.removeAll { $0 === session }
                 default:
                     let session = Session(number)

@@ -194,12 +194,12 @@ histories = RandomHistoryTests ClientModelTests CacheModelTests WebSocketLinkMod
 test-histories: build-tests ## run the randomised tests with ten times the repetitions, or EFFORT times
 	HHSOCKET_EFFORT=$(or $(EFFORT),10) Scripts/test all $(histories) --jobs 2
 
-nightly: ## run every check, in an hour and a quarter, with a table at the end; FROM=STEP resumes
+nightly: ## run the checks of every night, in an hour and a quarter, with a table at the end; .ci/steps says what they omit; FROM=STEP resumes
 	@Scripts/checks nightly $(if $(FROM),--from $(FROM))
 
 soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, a reconnect storm, ActiveMQ, the tests with stops and with delays, and all tests in release with every check of exclusive access
-	$(MAKE) test-histories EFFORT=50
-	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RollingRestartTests AbandonedCallsTests HostileCrowdTests \
+	HHSOCKET_PATIENCE=3000 $(MAKE) test-histories EFFORT=50
+	HHSOCKET_PATIENCE=3000 HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RollingRestartTests AbandonedCallsTests HostileCrowdTests \
 		DefaultConfigurationAttackTests AttackTests
 	$(product) hhsocket-cli
 	Scripts/reconnect-storm $(command)

@@ -41,9 +41,9 @@ public struct SocketConfiguration: Sendable {
     /// The time limit for draining a connection after a failover. 30 s by default.
     public var drainTimeout: Duration = .seconds(30)
     /// The monitor that reports whether there is a network, and changes of its path. Without a network no attempts are
-    /// made, unless a server in the list is on this machine; when the path changes a live connection is probed, and a
-    /// pending attempt starts at once. The system's by default; with nil only
-    /// ``Socket/networkDidChange(isReachable:name:)`` reports changes.
+    /// made, unless a server in the list is on this machine; when the path changes a live connection is probed, and
+    /// attempts start anew: at once if a call or a frame waits, otherwise within a second. The system's by default;
+    /// with nil only ``Socket/networkDidChange(isReachable:name:)`` reports changes.
     public var networkMonitor: (any NetworkMonitor)? = SystemNetworkMonitor.shared
     /// The treatment of the connection when the app goes into the background.
     public var backgroundPolicy = BackgroundPolicy.finishTasks

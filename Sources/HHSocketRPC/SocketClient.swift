@@ -18,7 +18,7 @@ public final class SocketClient: ConnectionControl {
     public typealias Configuration = ClientConfiguration
 
     let host: ClientHost
-    /// The host's.
+    /// The engine of ``host``, which each call uses.
     let engine: CallEngine
     let driver: Driver
     private let audience = DelegateReference()

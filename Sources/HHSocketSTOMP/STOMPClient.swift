@@ -285,7 +285,13 @@ public final class STOMPClient: ConnectionControl {
             operations.run(nil) { turn, _ in settler.abort(id, in: &turn) }
             throw error
         }
-        try await operations.run { turn, completion in settler.commit(id, in: &turn, completion) }
+        do {
+            try await operations.run { turn, completion in settler.commit(id, in: &turn, completion) }
+        } catch {
+            // If the task was cancelled before the commit began, the transaction has not ended.
+            operations.run(nil) { turn, _ in settler.abort(id, in: &turn) }
+            throw error
+        }
         return value
     }
 

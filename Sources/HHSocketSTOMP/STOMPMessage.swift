@@ -137,7 +137,7 @@ extension STOMPMessage: CustomStringConvertible {
 }
 
 extension STOMPMessage: InboxMessage {
-    package var length: Int { self.frame.headers.bytes.readableBytes + self.frame.body.readableBytes }
+    package var memory: Int { self.frame.headers.memory + self.frame.body.detachedCapacity }
 
     package mutating func detach(isOneOfMany: Bool) {
         self.frame.headers.detach()

@@ -3,6 +3,7 @@ import HHSocketMessage
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
+import NIOEmbedded
 import TestSupport
 import Testing
 
@@ -88,6 +89,60 @@ import Testing
                         while streams.next(now: .distantPast) != nil {}
                     }
                 }
+            }
+        }
+    }
+
+    private static func clientStreams(
+        _ name: String,
+        isAwaited: Bool = false,
+        _ frame: @escaping @Sendable (Int) -> Frame
+    ) -> Case {
+        Case(testDescription: "a client's streams: \(name)") { count in
+            let terms = StreamTerms(server: StreamWindows(stream: .max, connection: .max))
+            var streams = ClientStreams(StreamSettings(terms: terms))
+            // One that lasts, and others that an answer ends.
+            for serial in 0..<UInt32(count) {
+                _ = streams.open(type: 1_000, serial: 50 + serial, kind: .bidirectional, now: .distantPast)
+            }
+            while streams.next(now: .distantPast) != nil {}
+            let frames = (0..<count).map(frame)
+            return {
+                var actions: [StreamAction] = []
+                for frame in frames {
+                    _ = streams.receive(frame, isAwaited: isAwaited, now: .distantPast)
+                    streams.takeActions(into: &actions)
+                    for case .item(let id, let item) in actions {
+                        streams.took(id, item.receipt, now: .distantPast)
+                    }
+                    actions.removeAll(keepingCapacity: true)
+                    while streams.next(now: .distantPast) != nil {}
+                }
+            }
+        }
+    }
+
+    /// Passes a read to the handler of a WebSocket that carries frames.
+    private static func carriage(
+        _ name: String,
+        _ unit: [UInt8],
+        role: WebSocketRole = .server,
+        deflate: DeflateAgreement? = nil
+    ) -> Case {
+        Case(testDescription: "carriage: \(name)") { count in
+            let channel = EmbeddedChannel(handler: WebSocketCarriage(role: role, deflate: deflate))
+            try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
+            let read = Self.read(count, unit)
+            return {
+                channel.pipeline.fireChannelRead(read)
+                channel.pipeline.fireChannelReadComplete()
+                // What was not done in the first turn.
+                channel.embeddedEventLoop.advanceTime(by: .seconds(1))
+                // Of pings that come together only the last is answered.
+                var writes = 0
+                while try channel.readOutbound(as: ByteBuffer.self) != nil { writes += 1 }
+                #expect(writes < count / 10)
+                _ = try channel.finish()
             }
         }
     }
@@ -273,6 +328,25 @@ import Testing
                 }
             }
         },
+        // The longest name has 255 bytes.
+        Case(testDescription: "SOCKS5: a reply byte by byte", count: 60) { count in
+            var negotiation = try #require(SOCKS5Negotiation(to: Endpoint(host: "db", port: 1), credentials: nil))
+            _ = negotiation.begin()
+            var method = ByteBuffer(bytes: [5, 0])
+            _ = try negotiation.receive(&method)
+            let reply = [5, 0, 0, 3, UInt8(count)] + [UInt8](repeating: 0x61, count: count) + [0, 0]
+            return {
+                var bytes = ByteBuffer()
+                var steps = 0
+                for byte in reply {
+                    bytes.writeInteger(byte)
+                    steps += 1
+                    guard case .wait = try negotiation.receive(&bytes) else { break }
+                }
+                // It is complete with its last byte, and not before.
+                #expect(steps == reply.count)
+            }
+        },
         Case(testDescription: "HTTP: chunks of a byte") { count in
             var reader = HTTPBodyReader(
                 status: 401,
@@ -358,6 +432,43 @@ import Testing
         .streams("cancels") { Frame(type: FrameType.cancel, serial: 50 + UInt32($0)) },
     ]
 
+    private static let clientStreams: [Case] = [
+        clientStreams("empty items") { _ in Frame(type: 1_000, serial: 50, status: .partial) },
+        clientStreams("empty items of no stream") { _ in Frame(type: 1_000, serial: 9, status: .partial) },
+        clientStreams("empty pieces of an item") { _ in
+            Frame(type: 1_000 | FrameType.continuesFlag, serial: 50, status: .partial)
+        },
+        clientStreams("empty pieces of an answer", isAwaited: true) { _ in
+            Frame(type: 1_000 | FrameType.continuesFlag, serial: 9)
+        },
+        clientStreams("empty pieces of many answers", isAwaited: true) {
+            Frame(type: 1_000 | FrameType.continuesFlag, serial: 9 - UInt32($0 % 9))
+        },
+        clientStreams("empty pieces that nobody awaits") { _ in
+            Frame(type: 1_000 | FrameType.continuesFlag, serial: 9)
+        },
+        clientStreams("empty credits") { _ in Frame(type: FrameType.credit, serial: 50) },
+        clientStreams("credits that change nothing") { _ in StreamFrames.credit(serial: 50, 0) },
+        clientStreams("credits of a stream") { StreamFrames.credit(serial: 50, 5_000_000 + UInt64($0)) },
+        clientStreams("credits of the connection") {
+            StreamFrames.credit(serial: FrameSerial.connectionCredit, 5_000_000 + UInt64($0))
+        },
+        clientStreams("empty answers") { Frame(type: 1_000, serial: 50 + UInt32($0)) },
+        clientStreams("answers in the reverse order") {
+            Frame(type: 1_000, serial: 50 + UInt32(count - 1 - $0 % count))
+        },
+    ]
+
+    private static let carriages: [Case] = [
+        carriage("empty messages", Self.frame(0x82)),
+        carriage("empty messages from a server", Self.frame(0x82, isMasked: false), role: .client),
+        carriage("messages of a byte", Self.frame(0x82, [1])),
+        carriage("pings", Self.frame(0x89)),
+        carriage("pongs", Self.frame(0x8A)),
+        carriage("a ping after each message of a byte", Self.frame(0x82, [1]) + Self.frame(0x89)),
+        carriage("compressed empty messages", Self.frame(0xC2, [0]), deflate: DeflateAgreement()),
+    ]
+
     /// Units that a peer does not read.
     private static let unread = Case(testDescription: "sending: empty messages that are not read") { count in
         var language = WebSocketLanguage(
@@ -397,7 +508,8 @@ import Testing
     }
 
     @Test(
-        arguments: webSocket + frames + described + codec + lines + heads + hello + streams + [noFrames, unread, inbox]
+        arguments: webSocket + frames + described + codec + lines + heads + hello + streams + clientStreams + carriages
+            + [noFrames, unread, inbox]
     )
     func fourTimesAsManyTakeFourTimesTheWork(_ units: Case) throws {
         let growth = try WorkGrowth(units.count, units.prepare)

@@ -133,7 +133,14 @@ extension ConnectionMachine {
     /// - Parameter isSpread: Whether many other clients may do the same now.
     private mutating func makeAnew(isSpread: Bool, now: NIODeadline) -> [ConnectAction] {
         if let making = self.making {
-            return self.startMaking(target: making.target, avoiding: making.avoided, now: now)
+            let isOfUser = making.target != nil || making.avoided != nil
+            guard isSpread, !isOfUser, self.ready == nil || self.ready?.departure != nil else {
+                return self.startMaking(target: making.target, avoiding: making.avoided, now: now)
+            }
+            // The attempts may be those of the old path. A client that tries is told of the change in the same moment
+            // as all others are, too.
+            let closed = self.abandonMaking()
+            return closed + (self.isReady ? self.departSoon(now: now) : self.makeSoon(instead: self.change, now: now))
         }
         switch self.phase {
         case .idle, .closed, .making:
@@ -145,13 +152,24 @@ extension ConnectionMachine {
             return isSpread ? self.makeSoon(instead: reason, now: now) : self.startMaking(now: now)
         case .waiting(let wait):
             self.failures = 0
+            // Otherwise a network that changes again and again would put the attempt off for ever.
+            if isSpread, wait.isSpread { return [] }
             return isSpread ? self.makeSoon(instead: wait.reason, now: now) : self.startMaking(now: now)
         }
     }
 
+    /// The reason of a wait between attempts of which the path has changed.
+    private var change: SocketError {
+        SocketError(
+            .notConnected,
+            message: "the network has changed; the connection is made within a second",
+            underlying: self.lastError
+        )
+    }
+
     /// Connects at a random time within the next second; at once if a call waits, or when one comes.
     ///
-    /// When a network returns, all of its clients notice it in the same moment.
+    /// When a network returns or changes, all of its clients notice it in the same moment.
     mutating func makeSoon(instead reason: SocketError, now: NIODeadline) -> [ConnectAction] {
         guard self.servers.isEmpty || self.servers.hasPresent(now: now) else { return self.startMaking(now: now) }
         let time = self.soonest(isCall: false, now: now)

@@ -194,6 +194,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         guard path != self.network.path, !self.isInvalidated else { return }
         let isFirst = self.network.path == nil
         self.network.path = path
+        AddressLookup.system.networkPathIs(path)
         guard isFirst else { return self.networkChanged(isReachable: path.isReachable, label: path.name, in: &turn) }
         self.nameNetwork(path.name, in: &turn)
         self.apply(in: &turn) { $0.networkIsKnown(isReachable: path.isReachable, now: $1) }

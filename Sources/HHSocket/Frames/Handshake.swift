@@ -11,7 +11,10 @@ public final class Handshake: Sendable {
     private typealias Waiter = CheckedContinuation<Result<Frame, SocketError>, Never>
 
     private struct State {
+        /// Those that wait for the gate, with ``detached`` payloads.
         var frames: Deque<Frame> = []
+        /// The memory that their payloads keep.
+        var waitingBytes = 0
         var readers: Deque<(number: Int, waiter: Waiter)> = []
         var lastReader = 0
         var exchanges: [UInt32: Waiter] = [:]
@@ -26,8 +29,10 @@ public final class Handshake: Sendable {
     /// A function that opens the envelope of a received frame, where an agreement lets frames have one.
     package typealias Opener = @Sendable (Frame) throws(SocketError) -> Frame
 
-    /// The number of frames that may wait for the gate; one more ends the handshake.
+    /// The number of frames that may wait for the gate; one more ends the handshake, as do more than 16 MiB of them.
     public static let maximumWaitingFrames = 1_024
+    /// The memory that payloads may keep while their frames wait for the gate, in bytes. One frame may always wait.
+    static let maximumWaitingBytes = 16 << 20
 
     /// The server at the other end.
     public let endpoint: Endpoint
@@ -124,7 +129,10 @@ public final class Handshake: Sendable {
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (waiter: Waiter) in
                 let ready: Result<Frame, SocketError>? = self.state.withLockedValue { state in
-                    if let frame = state.frames.popFirst() { return .success(frame) }
+                    if let frame = state.frames.popFirst() {
+                        state.waitingBytes -= frame.payload.storageCapacity
+                        return .success(frame)
+                    }
                     if let end = state.end { return .failure(end) }
                     // Cancelled from here on, it is found by the handler below.
                     if Task.isCancelled { return .failure(self.cancelled) }
@@ -203,8 +211,15 @@ public final class Handshake: Sendable {
         let taker: Taker = self.state.withLockedValue { state in
             if let exchange = state.exchanges.removeValue(forKey: frame.serial) { return .one(exchange) }
             if let reader = state.readers.popFirst() { return .one(reader.waiter) }
-            guard state.frames.count < Self.maximumWaitingFrames else { return .nobody }
+            var frame = frame
+            // It waits for longer than its read lasts.
+            frame.payload = frame.payload.detached
+            let bytes = state.waitingBytes + frame.payload.storageCapacity
+            guard state.frames.count < Self.maximumWaitingFrames,
+                state.frames.isEmpty || bytes <= Self.maximumWaitingBytes
+            else { return .nobody }
             state.frames.append(frame)
+            state.waitingBytes = bytes
             return .queue
         }
         switch taker {
@@ -227,6 +242,7 @@ public final class Handshake: Sendable {
                 state.exchanges = [:]
                 state.hello = nil
                 state.frames = []
+                state.waitingBytes = 0
             }
             let waiting = state.readers.map(\.waiter) + Array(state.exchanges.values) + (state.hello.map { [$0] } ?? [])
             return (waiting, state.frames.isEmpty ? [] : Array(state.frames))

@@ -158,7 +158,9 @@ package final class PendingConnection: LinkReceiver {
         } else if self.format.isGoAway(frame) {
             self.connector.goAwayCame(frame, self.link.id, in: &turn)
         } else if self.format.isServerPing(frame), self.heldAnswers.count < Self.maximumHeldAnswers {
-            self.heldAnswers.append(self.format.heartbeatAnswer(to: frame))
+            var ping = frame
+            ping.payload = frame.payload.detached
+            self.heldAnswers.append(self.format.heartbeatAnswer(to: ping))
         }
     }
 
@@ -168,8 +170,8 @@ package final class PendingConnection: LinkReceiver {
         let error = SocketError(
             .handshakeRefused,
             message: """
-                cannot use the connection to \(self.endpoint): over \(Handshake.maximumWaitingFrames) frames came \
-                during the handshake
+                cannot use the connection to \(self.endpoint): over \(Handshake.maximumWaitingFrames) frames, or \
+                \(Handshake.maximumWaitingBytes >> 20) MiB of them, came during the handshake
                 """,
             endpoint: self.endpoint
         )

@@ -32,6 +32,9 @@ package struct LineDecoder: Sendable {
     /// The number of received bytes that were not returned.
     package var bufferedBytes: Int { self.input.readableBytes }
 
+    /// The memory held for them, in bytes: the whole buffer of a read that was not consumed completely.
+    package var heldBytes: Int { self.input.readableBytes > 0 ? self.input.storageCapacity : 0 }
+
     /// The number of bytes of the incomplete line; 0 also while complete lines remain to be returned.
     package var unfinishedBytes: Int { self.searched == self.input.readableBytes ? self.searched : 0 }
 

@@ -42,7 +42,7 @@ package struct LineLanguage: LinkLanguage {
 
     package var unfinishedBytes: Int { self.decoder.bufferedBytes }
 
-    package var heldBytes: Int { self.unfinishedBytes }
+    package var heldBytes: Int { self.decoder.heldBytes }
 
     package static func payload(of unit: LineUnit) -> ByteBuffer { unit.payload }
 

@@ -101,7 +101,7 @@ extension LineLink {
 }
 
 extension LineLink.Line: InboxMessage {
-    package var length: Int { self.bytes.readableBytes }
+    package var memory: Int { self.bytes.detachedCapacity }
 
     package mutating func detach(isOneOfMany: Bool) { self.bytes = self.bytes.detached }
 }

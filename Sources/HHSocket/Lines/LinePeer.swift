@@ -91,7 +91,7 @@ final class LinePeer: MessagePeer {
 private struct LineRest: InboxRest {
     var decoder: LineDecoder
 
-    var length: Int { self.decoder.bufferedBytes }
+    var memory: Int { self.decoder.heldBytes }
 
     mutating func next() -> LineLink.Line? {
         // One that is too long is none.

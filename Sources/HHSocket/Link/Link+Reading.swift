@@ -112,6 +112,7 @@ extension Link {
     private func finishReading(in turn: inout Turn) {
         guard self.hot.phase != .ended else { return }
         if self.hot.tellsOfReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
+        if self.hot.hasUnfinished { self.hot.charge.account?.delay(self, in: &turn) }
         // The memory is charged once everything possible has been sent.
         self.touch(in: &turn)
     }

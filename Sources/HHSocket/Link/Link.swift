@@ -222,9 +222,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         self.loop.enter { turn in
             self.removeTimers()
             self.setYielding(false)
-            for timer in [self.parting.timer, self.yieldTimer] {
-                if let timer { self.loop.removeTimer(timer) }
-            }
+            for case let timer? in [self.parting.timer, self.yieldTimer] { self.loop.removeTimer(timer) }
             self.endCharge()
             let host = self.host
             self.host = nil

@@ -17,6 +17,11 @@ public struct CallbackQueue: Sendable {
 
     /// Callbacks run on the thread that owns the connection: the least delay, but a callback that takes long, or
     /// blocks, delays every other call. For callbacks that only pass results on.
+    ///
+    /// A callback never runs before the function that was called has returned, so it may take a lock that the caller
+    /// holds; with one exception. The thread ends soon after its client or socket was released or invalidated: from
+    /// then on functions that are still called, such as those of a task or a subscription that was kept, call back on
+    /// the calling thread, before they return.
     public static var socketThread: CallbackQueue { CallbackQueue(target: .socketThread) }
 
     /// Runs `body` where callbacks run, after this function has returned.

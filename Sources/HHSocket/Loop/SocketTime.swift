@@ -58,7 +58,7 @@ package struct SocketTime: Sendable {
     }
 
     /// Calls `body` on the event loop once this time has passed. Must be called on the event loop.
-    func schedule(
+    package func schedule(
         in time: TimeAmount,
         on eventLoop: any EventLoop,
         _ body: @escaping () -> Void

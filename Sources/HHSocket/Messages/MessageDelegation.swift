@@ -67,14 +67,14 @@ package final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sen
 
     package func deliver(_ message: Message, on loop: SocketLoop) -> Bool {
         guard let receiver = self.receiver else { return false }
-        let length = message.length
+        let memory = message.memory
         var message = message
         if self.backlog.isBehind { message.detach(isOneOfMany: false) }
-        if self.backlog.add(bytes: length) { self.fullnessChanged() }
+        if self.backlog.add(bytes: memory) { self.fullnessChanged() }
         loop.callBack(
             .closure { [message] in
                 self.handOver(receiver.delegate, receiver.owner, message)
-                guard self.backlog.remove(bytes: length) else { return }
+                guard self.backlog.remove(bytes: memory) else { return }
                 self.hasRoom()
                 self.fullnessChanged()
             }

@@ -5,8 +5,8 @@ import NIOCore
 
 /// A message that may wait to be read.
 package protocol InboxMessage: Sendable {
-    /// The number of bytes that it keeps.
-    var length: Int { get }
+    /// The memory that its bytes keep once it is detached, in bytes.
+    var memory: Int { get }
     /// Detaches it from the read that it may be a slice of (`ByteBuffer.detached`): it waits for its reader.
     ///
     /// - Parameter isOneOfMany: Whether very many messages may wait, so that even a small block of memory for each is
@@ -19,8 +19,8 @@ package protocol InboxMessage: Sendable {
 package protocol InboxRest<Message>: Sendable {
     associatedtype Message: InboxMessage
 
-    /// The number of remaining bytes.
-    var length: Int { get }
+    /// The memory that the remaining bytes keep; 0 if there are none.
+    var memory: Int { get }
     /// The next message; nil if there is none.
     mutating func next() -> Message?
 }
@@ -35,8 +35,8 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         private let inbox: MessageInbox
         /// Whether the reader has a message, and has not requested the next one.
         fileprivate var isHandling = false
-        /// The length of that message, in bytes.
-        fileprivate var length = 0
+        /// The cost of that message, in bytes.
+        fileprivate var cost = 0
         /// Whether the task that requests a message was cancelled.
         fileprivate var isCancelled = false
 
@@ -45,7 +45,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         }
 
         deinit {
-            if self.isHandling { self.inbox.handled(self.length) }
+            if self.isHandling { self.inbox.handled(self.cost) }
         }
 
         /// Waits for and returns the next message; nil if there are no more, or if the calling task was cancelled.
@@ -67,6 +67,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         var messages: Deque<Message> = []
         /// The remaining bytes of ended connections, each after a number of the messages.
         var rests: Deque<(count: Int, rest: any InboxRest<Message>)> = []
+        /// The cost of all of them.
         var bytes = 0
         /// The largest number of messages since the inbox was empty.
         var highest = 0
@@ -74,7 +75,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         var waiting: Deque<(reader: Reader, continuation: UnsafeContinuation<Message?, Never>)> = []
         /// The number of readers that have a message.
         var handling = 0
-        /// The number of bytes of those messages.
+        /// The cost of those messages.
         var handledBytes = 0
         /// The number of bytes charged to the account.
         var charged = 0
@@ -98,13 +99,14 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
             guard reader.isHandling else { return }
             reader.isHandling = false
             self.handling -= 1
-            self.handledBytes -= reader.length
-            reader.length = 0
+            self.handledBytes -= reader.cost
+            reader.cost = 0
         }
 
         mutating func hand(_ message: Message, to reader: Reader) {
-            self.handledBytes += message.length - reader.length
-            reader.length = message.length
+            let cost = MessageInbox.cost(of: message)
+            self.handledBytes += cost - reader.cost
+            reader.cost = cost
             guard !reader.isHandling else { return }
             reader.isHandling = true
             self.handling += 1
@@ -113,17 +115,17 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         /// Removes the oldest message.
         mutating func popMessage() -> Message? {
             while self.rests.first?.count == 0 {
-                let length = self.rests[0].rest.length
+                let memory = self.rests[0].rest.memory
                 if let message = self.rests[0].rest.next() {
-                    self.bytes -= length - self.rests[0].rest.length
+                    self.bytes -= memory - self.rests[0].rest.memory
                     return message
                 }
-                self.bytes -= length
+                self.bytes -= memory
                 self.rests.removeFirst()
             }
             guard let message = self.messages.popFirst() else { return nil }
             for index in self.rests.indices { self.rests[index].count -= 1 }
-            self.bytes -= message.length
+            self.bytes -= MessageInbox.cost(of: message)
             if self.messages.isEmpty {
                 if self.highest > MessageInbox.largestKept { self.messages = [] }
                 self.highest = 0
@@ -132,16 +134,23 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         }
     }
 
-    /// The number of messages, and of their bytes, at which reading is suspended: until half of them are read.
+    /// The number of messages, and their cost in bytes, at which reading is suspended: until half of them are read.
     private static var maximumCount: Int { 256 }
     private static var maximumBytes: Int { 1 << 20 }
-    /// The number of messages, and of their bytes, above which messages at the end of a connection are dropped, when
-    /// they cannot stay with it.
+    /// The number of messages, and their cost in bytes, above which messages at the end of a connection are dropped,
+    /// when they cannot stay with it. An account may have room for fewer.
     private static var maximumLastCount: Int { 65_536 }
     private static var maximumLastBytes: Int { 32 << 20 }
 
     /// The largest capacity that is kept.
     private static var largestKept: Int { 8 }
+    /// The memory of a message that waits, beside its bytes: its place in a growing queue, and the header of its
+    /// allocation.
+    private static var placeCost: Int { 128 }
+
+    /// The memory that a message costs from its arrival until its reader requests the next one, in bytes: even an empty
+    /// one takes a place.
+    private static func cost(of message: Message) -> Int { message.memory + self.placeCost }
 
     private let state = NIOLockedValueBox(State())
     /// The account that is charged for waiting bytes, and for those that readers have.
@@ -176,7 +185,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     /// Whether nothing more should be read for now.
     package var isFull: Bool { self.state.withLockedValue { $0.isFull } }
 
-    /// The number of bytes that wait to be read.
+    /// The cost of the messages that wait to be read, in bytes.
     package var bufferedBytes: Int { self.state.withLockedValue { $0.bytes } }
 
     /// Calls `body` once it is not full.
@@ -202,12 +211,12 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
                     state.hand(message, to: reader)
                     return (continuation, false, false)
                 }
-                let hasPlace = state.bytes < Self.maximumLastBytes && state.messages.count < Self.maximumLastCount
-                guard !isLast || hasPlace else { return (nil, true, false) }
                 var message = message
                 message.detach(isOneOfMany: isLast)
+                let cost = Self.cost(of: message)
+                guard !isLast || self.hasPlace(forLast: cost, state) else { return (nil, true, false) }
                 state.messages.append(message)
-                state.bytes += message.length
+                state.bytes += cost
                 state.highest = max(state.highest, state.messages.count)
                 let wasFull = state.isFull
                 state.isFull =
@@ -217,6 +226,13 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         reader?.resume(returning: message)
         if hasChanged { self.fullnessChanged() }
         return isFull
+    }
+
+    /// Whether a message of an ending connection may wait. The peer cannot be closed to free its memory any more, so it
+    /// must not fill the account.
+    private func hasPlace(forLast cost: Int, _ state: borrowing State) -> Bool {
+        state.bytes < Self.maximumLastBytes && state.messages.count < Self.maximumLastCount
+            && self.account?.hasRoom(forLast: cost) ?? true
     }
 
     /// Stores the remaining bytes of an ended connection. If there are very many bytes of others, they are dropped.
@@ -232,9 +248,9 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
                 state.hand(message, to: reader)
                 served.append((continuation, message))
             }
-            guard rest.length > 0 else { return false }
+            guard rest.memory > 0 else { return false }
             state.rests.append((state.messages.count, rest))
-            state.bytes += rest.length
+            state.bytes += rest.memory
             defer { state.isFull = true }
             return !state.isFull
         }
@@ -286,10 +302,10 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     }
 
     /// A reader that has a message was released.
-    private func handled(_ length: Int) {
+    private func handled(_ cost: Int) {
         let whenRead = self.withState { state in
             state.handling -= 1
-            state.handledBytes -= length
+            state.handledBytes -= cost
             return state.takeWhenRead()
         }
         whenRead?()

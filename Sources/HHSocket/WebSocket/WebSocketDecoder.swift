@@ -138,6 +138,16 @@ package struct WebSocketDecoder: Sendable {
         return self.input.readableBytes + message.compressed.readableBytes + message.body.readableBytes
     }
 
+    /// The memory held for them, in bytes: the whole buffer of a read that was not consumed completely, and what is
+    /// reserved for a message that arrives in parts. A long body has twice its memory while it grows, most of which is
+    /// not touched, and so does not count.
+    var heldBytes: Int {
+        let held = self.input.storageCapacity + self.block.storageCapacity
+        guard let message = self.message else { return held }
+        let body = min(message.body.storageCapacity, message.body.readableBytes + Self.reservedLength)
+        return held + message.compressed.storageCapacity + body
+    }
+
     /// Whether memory is allocated for the decompression of messages.
     var holdsContext: Bool { self.inflater?.isAllocated == true }
 

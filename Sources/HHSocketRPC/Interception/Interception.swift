@@ -96,6 +96,7 @@ final class Interception: @unchecked Sendable {
         return try result.get()
     }
 
+    /// The innermost interceptor requests an answer, which resumes `reply`.
     private func wasAsked(_ asking: Asking, reply: Reply, for owner: any InterceptedCalls, in turn: inout Turn) {
         guard let isIdle = owner.isIdle(asking.key), let run = self.runs[asking.key] else {
             return reply.resume(returning: .failure(CallErrors.interceptedTooLate(asking.type)))

@@ -182,8 +182,11 @@ final class ClientConnection: LinkReceiver {
         // In case the call is cancelled or times out before its answer can be read.
         flight.answerBegins(at: turn.now)
         flight.mayHaveRun()
+        var frame = frame
+        // The answer waits for the answers whose bodies are decompressed before it.
+        frame.payload = frame.payload.detached
         let (engine, reader, id, origin) = (self.engine, self.reader, self.id, self.origin)
-        self.bodies.inflate(frame.payload) { body, turn in
+        self.bodies.inflate(frame.payload) { [frame] body, turn in
             // Otherwise the call has completed meanwhile.
             guard engine.isParked(key), var attempt = engine.endAttempt(key) else { return }
             flight.mayHaveRun(asBefore: mayHaveRun)

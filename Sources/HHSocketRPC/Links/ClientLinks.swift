@@ -29,7 +29,8 @@ final class ClientLinks {
 
     /// The connection with this identifier, if it is the current one or draining.
     func connection(_ id: ConnectionID) -> ClientConnection? {
-        self.latest?.id == id ? self.latest : self.leaving[id]
+        if let latest = self.latest, latest.id == id { return latest }
+        return self.leaving[id]
     }
 
     /// The connection with this identifier, if it is draining.

@@ -8,11 +8,18 @@ struct PushRouter {
     private final class Subscriber {
         let mailbox: PushMailbox
         /// The pushes that have arrived and are not handed over yet.
-        var pushes: Deque<SocketPush> = []
+        private var pushes: Deque<SocketPush> = []
 
         init(_ mailbox: PushMailbox) {
             self.mailbox = mailbox
         }
+
+        /// Whether no push waits to be handed over.
+        var isIdle: Bool { self.pushes.isEmpty }
+
+        func gather(_ push: consuming SocketPush) { self.pushes.append(push) }
+
+        func handOver() -> PushBuffer<SocketPush>.Outcome { self.mailbox.append(&self.pushes) }
     }
 
     /// The subscribers by type; nil for those of every type.
@@ -48,11 +55,11 @@ struct PushRouter {
     }
 
     private mutating func gather(_ push: consuming SocketPush, for subscriber: Subscriber) -> SocketPush? {
-        if subscriber.pushes.isEmpty {
+        if subscriber.isIdle {
             guard !subscriber.mailbox.isOver else { return push }
             self.waiting.append(subscriber)
         }
-        subscriber.pushes.append(push)
+        subscriber.gather(push)
         return nil
     }
 
@@ -68,7 +75,7 @@ struct PushRouter {
     mutating func handOver() -> HandedOver {
         var result = HandedOver()
         for subscriber in self.waiting {
-            let appended = subscriber.mailbox.append(&subscriber.pushes)
+            let appended = subscriber.handOver()
             result.dropped += appended.dropped
             if appended.holdsReading { result.newHolds += 1 }
         }

@@ -53,13 +53,11 @@ final class RequestCarrier: CallCarrier {
         }
         let sealed = try self.sealer.seal(
             request,
-            deflated: flight.state.deflated,
-            context: flight.state.span?.context,
+            of: flight,
             for: peer,
             now: turn.now,
             endpoint: self.driver.currentEndpoint
         )
-        flight.isSealed(sealed)
         let frame = Frame(
             type: sealed.type,
             serial: serial,
@@ -106,6 +104,28 @@ final class RequestCarrier: CallCarrier {
     }
 
     func completes(_ flight: CallFlight) {}
+}
+
+extension RequestSealer {
+    /// Puts the request of a call's attempt into its envelope, and notes the length of the payload.
+    func seal(
+        _ request: SocketRequest,
+        of flight: CallFlight,
+        for peer: SocketResponse.Origin?,
+        now: NIODeadline,
+        endpoint: @autoclosure () -> Endpoint?
+    ) throws(SocketError) -> Envelope.Sealed {
+        let sealed = try self.seal(
+            request,
+            deflated: flight.state.deflated,
+            context: flight.state.span?.context,
+            for: peer,
+            now: now,
+            endpoint: endpoint()
+        )
+        flight.isSealed(sealed)
+        return sealed
+    }
 }
 
 extension BodyWork {

@@ -62,7 +62,7 @@ extension SocketClient {
         )
         let stream = SocketStream(task, call)
         task.resumeStream { [engine, streams = self.host.streams] turn in
-            streams.begin(call, of: task, in: engine, &turn)
+            streams.begin(call, of: task, for: engine, in: &turn)
         }
         return stream
     }

@@ -322,12 +322,12 @@ final class StreamCall: CallParty {
 
 extension StreamCall: SubmittedWork {
     func performOnSocketThread(_ operation: UInt8, in turn: inout Turn) {
-        let isOpen =
-            switch Operation(rawValue: operation) {
-            case .visit: self.carrier.visit(self, in: &turn)
-            case .release: self.carrier.release(self, in: &turn)
-            case nil: preconditionFailure("unknown operation \(operation)")
-            }
+        let isOpen: Bool
+        switch Operation(rawValue: operation) {
+        case .visit: isOpen = self.carrier.visit(self, in: &turn)
+        case .release: isOpen = self.carrier.release(self, in: &turn)
+        case nil: return assertionFailure("unknown operation \(operation)")
+        }
         if !isOpen { self.state.withLockedValue { $0.isVisitDue = false } }
     }
 }

@@ -71,6 +71,8 @@ final class StreamCarrier: @unchecked Sendable {
     func invalidate() {
         self.engine = nil
         self.runs = [:]
+        // The places of streams that have left the line retain their calls.
+        self.line = WaitingLine(maximumCount: self.configuration.maximumWaiting)
     }
 
     /// The streams of a connection, where hello agreed on them.
@@ -97,7 +99,7 @@ final class StreamCarrier: @unchecked Sendable {
     // MARK: Streams
 
     /// Begins the call of a stream.
-    func begin(_ call: StreamCall, of task: SocketTask, in engine: CallEngine, _ turn: inout Turn) {
+    func begin(_ call: StreamCall, of task: SocketTask, for engine: CallEngine, in turn: inout Turn) {
         // Nil if cancelled meanwhile: the cancellation, which was also submitted, completes the task.
         guard let (priority, context) = task.begin() else { return }
         call.flight.identifier = task.taskIdentifier
@@ -246,13 +248,11 @@ extension StreamCarrier: CallCarrier {
         }
         let sealed = try self.sealer.seal(
             request,
-            deflated: flight.state.deflated,
-            context: flight.state.span?.context,
+            of: flight,
             for: connection.origin,
             now: turn.now,
             endpoint: self.driver.currentEndpoint
         )
-        flight.isSealed(sealed)
         call.flight.customFields = try self.sealer.customFields(of: request)
         try self.rules.check(Frame(type: sealed.type, serial: serial, payload: sealed.payload))
         // Until the opening is sent.

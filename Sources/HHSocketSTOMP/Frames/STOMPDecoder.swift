@@ -45,6 +45,12 @@ package struct STOMPDecoder: Sendable {
     /// The number of bytes that were received and not returned.
     package var bufferedBytes: Int { self.input.readableBytes + self.behind.readableBytes }
 
+    /// The memory held for them, in bytes: the whole buffers of reads that were not consumed completely.
+    var heldBytes: Int {
+        (self.input.readableBytes > 0 ? self.input.storageCapacity : 0)
+            + (self.behind.readableBytes > 0 ? self.behind.storageCapacity : 0)
+    }
+
     /// The number of received bytes of a frame that are not searched again.
     var searchedBytes: Int { self.head == nil ? self.reader.searched : self.searched }
 

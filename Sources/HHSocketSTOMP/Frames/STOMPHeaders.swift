@@ -36,6 +36,9 @@ public struct STOMPHeaders: Sendable {
     /// Detaches them from the read that they may be a slice of. The offsets of the fields stay.
     mutating func detach() { self.bytes = self.bytes.detached }
 
+    /// The memory that they keep once they are detached, in bytes.
+    var memory: Int { self.bytes.detachedCapacity + self.fields.count * MemoryLayout<Field>.stride }
+
     /// Creates headers that are empty.
     public init() {
         self.init(bytes: ByteBuffer(), fields: [])

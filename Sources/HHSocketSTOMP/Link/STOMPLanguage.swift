@@ -33,7 +33,7 @@ package struct STOMPLanguage: LinkLanguage {
 
     package var unfinishedBytes: Int { self.decoder.bufferedBytes }
 
-    package var heldBytes: Int { self.unfinishedBytes }
+    package var heldBytes: Int { self.decoder.heldBytes }
 
     package static func payload(of unit: STOMPUnit) -> ByteBuffer { unit.payload }
 

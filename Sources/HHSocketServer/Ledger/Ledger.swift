@@ -120,14 +120,14 @@ final class Ledger: Sendable {
     /// Whether more bytes are held than may be.
     var isFull: Bool { self.sum.value > self.maximumBytes }
 
-    /// The number of bytes that an arriving frame may have although connections are being closed to free memory.
+    /// The number of bytes that an arriving unit may have although connections are being closed to free memory.
     static let largestPartialWhenNearlyFull = 64 << 10
 
-    /// Whether a frame of which this number of bytes has arrived is read slowly for now.
+    /// Whether a unit of any language of which this number of bytes has arrived is read slowly for now.
     ///
-    /// This begins when connections are closed and not when the limit is reached: otherwise the frames of those that
+    /// This begins when connections are closed and not when the limit is reached: otherwise the units of those that
     /// are being closed would fill the rest meanwhile, and requests of others would be refused.
-    func delays(frameOf partialBytes: Int) -> Bool {
+    func delays(unitOf partialBytes: Int) -> Bool {
         partialBytes >= Self.largestPartialWhenNearlyFull && self.isNearlyFull
     }
 
@@ -178,7 +178,7 @@ final class Ledger: Sendable {
     }
 
     /// Whether so much is held that connections are closed.
-    private var isNearlyFull: Bool {
+    var isNearlyFull: Bool {
         Double(self.sum.value) > Double(self.maximumBytes) * Self.evictionShare.begin
     }
 

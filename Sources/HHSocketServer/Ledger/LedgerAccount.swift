@@ -18,6 +18,8 @@ final class LedgerAccount: LinkAccount, Sendable {
     /// The number of bytes by which the sums of principals and of the server may be wrong for one connection. Less than
     /// a connection costs by itself.
     private static let step = 4 << 10
+    /// The time for which nothing more is read of a unit that is read slowly.
+    private static let pauseWhenNearlyFull = TimeAmount.milliseconds(50)
 
     private struct State {
         var address: Principal?
@@ -131,6 +133,12 @@ final class LedgerAccount: LinkAccount, Sendable {
         self.bytes + more <= self.ledger.maximumBytesPerConnection && !self.ledger.isFull
     }
 
+    /// Whether this number of bytes more may be kept of a connection that ends: not while others are closed to free
+    /// memory, since nothing frees these bytes before a handler takes them.
+    func hasRoom(forLast bytes: Int) -> Bool {
+        self.bytes + bytes <= self.ledger.maximumBytesPerConnection && !self.ledger.isNearlyFull
+    }
+
     /// Charges this number of bytes more, or fewer if negative.
     func held(_ change: Int) {
         let sum = self.numbers.sum.wrappingIncrementThenLoad(by: change, ordering: .relaxed)
@@ -150,6 +158,11 @@ final class LedgerAccount: LinkAccount, Sendable {
         }
     }
 
+    /// A new client is not punished for what others hold: those are being closed, and this client waits.
+    func pause(unfinishedBytes: Int) -> TimeAmount? {
+        self.ledger.delays(unitOf: unfinishedBytes) ? Self.pauseWhenNearlyFull : nil
+    }
+
     // MARK: Requests
 
     /// Admits one more request, until ``finishedRequest()``; false if the server's limit is reached.
@@ -164,6 +177,14 @@ final class LedgerAccount: LinkAccount, Sendable {
 
     /// From now on the connection belongs to this identity, too.
     func setIdentity(_ identity: String?) { self.replace(\.identity, by: identity.map { .identity($0) }) }
+
+    /// Identifies the identity, or else the address, while the connection exists; 0 without either.
+    var turn: UInt64 {
+        self.state.withLockedValue { state in
+            guard let principal = state.identity ?? state.address else { return 0 }
+            return UInt64(UInt(bitPattern: ObjectIdentifier(principal)))
+        }
+    }
 
     private func replace(_ principal: WritableKeyPath<State, Principal?>, by key: Principal.Key?) {
         let new = key.map { self.ledger.principals.enter($0) }

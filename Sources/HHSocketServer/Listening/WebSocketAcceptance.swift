@@ -30,6 +30,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private var frames: FrameSession?
     private var state: State
     private var reader = OpeningRequestReader()
+    /// The number of bytes that are charged for it.
+    private var charged = 0
     /// Output of the link, until the WebSocket is open.
     private var held: [ByteBuffer] = []
     private var context: ChannelHandlerContext?
@@ -67,6 +69,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.context = nil
         self.frames = nil
         self.state = .done
+        self.charge(0)
         self.authentication?.cancel()
     }
 
@@ -95,9 +98,10 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         case .request:
             self.read(bytes, context)
         case .authenticating:
-            // A client must not send before it has the answer: bytes that arrive earlier are read after it.
+            // A client must not send before it has the answer: bytes that arrive earlier are read after it. These came
+            // with the request.
             self.reader.append(bytes)
-            self.setReading(false, context)
+            self.charge(self.reader.heldBytes)
         case .rejecting:
             break
         case .done:
@@ -145,11 +149,19 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ = context.channel.setOption(.autoRead, value: isOn)
     }
 
+    /// Charges the client for the bytes that it has sent and that are not passed on.
+    private func charge(_ bytes: Int) {
+        guard bytes != self.charged else { return }
+        self.peer.account.held(bytes - self.charged)
+        self.charged = bytes
+    }
+
     private func read(_ bytes: ByteBuffer, _ context: ChannelHandlerContext) {
         self.reader.append(bytes)
         do throws(OpeningRejection) {
-            guard let head = try self.reader.next() else { return }
-            self.decide(head, context)
+            let head = try self.reader.next()
+            self.charge(self.reader.heldBytes)
+            if let head { self.decide(head, context) }
         } catch {
             self.reject(error, context)
         }
@@ -165,6 +177,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             return self.carryOut(decision, route, head, context)
         }
         self.state = .authenticating
+        self.setReading(false, context)
         let rules = route.rules
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let eventLoop = context.eventLoop
@@ -286,6 +299,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         let operations = context.pipeline.syncOperations
         if let frames = self.frames {
             // It has sent nothing, and another peer begins on its channel.
+            self.charge(0)
             self.peer.leave(frames.link, operations)
             self.peer = ServerPeer(on: context.channel, self.loop, core: self.core, listener: self.peer.listener)
             self.peer.arrived(from: self.arrival.address, refusal: nil)
@@ -299,6 +313,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private func end(_ context: ChannelHandlerContext) {
         context.flush()
         let rest = self.reader.takeRest()
+        self.charge(0)
         if rest.readableBytes > 0 {
             context.fireChannelRead(NIOAny(rest))
             context.fireChannelReadComplete()
@@ -309,6 +324,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private func reject(_ rejection: OpeningRejection, _ context: ChannelHandlerContext) {
         self.state = .rejecting
         self.held = []
+        self.reader = OpeningRequestReader()
+        self.charge(0)
         context.writeAndFlush(self.wrapOutboundOut(rejection.encode()), promise: nil)
         // Closing at once could reset the connection before the client has read the reason.
         context.close(mode: .output, promise: nil)

@@ -26,9 +26,9 @@ public import ServiceLifecycle
 ///
 /// It answers GET and HEAD, one request on a connection, on a thread of its own. It has neither TLS nor authentication:
 /// offer it only to a network whose hosts may know these numbers. At most 64 connections are open, each for 10 s; where
-/// there are more, the oldest one is closed whose request has not come.
+/// there are more, the oldest one is closed whose request has not come, or else the oldest of all.
 public final class MonitoringEndpoint: Service {
-    /// The largest number of connections; for a further one the oldest without a request is closed.
+    /// The largest number of connections; for a further one the oldest without a request is closed, or else the oldest.
     static let maximumConnections = 64
     /// The time after which a connection is closed, whatever it waits for.
     static let connectionTimeout = TimeAmount.seconds(10)
@@ -56,7 +56,7 @@ public final class MonitoringEndpoint: Service {
     ///   - server: The server whose health is reported.
     ///   - metrics: What `/metrics` answers with; nil, the default: there is none.
     ///   - isReady: A further condition for clients to come, such as a connection to a database; asked at each request
-    ///     for `/readyz`. Nil, the default: none.
+    ///     for `/readyz`, and cancelled with its connection. Nil, the default: none.
     public init(
         host: String = "127.0.0.1",
         port: Int = 9464,
@@ -131,7 +131,7 @@ public final class MonitoringEndpoint: Service {
                     let pipeline = channel.pipeline.syncOperations
                     try pipeline.configureHTTPServerPipeline(withErrorHandling: true)
                     let handler = MonitoringHandler(answers, channel, connections.value)
-                    guard connections.value.enter(handler) else { throw ChannelError.operationUnsupported }
+                    connections.value.enter(handler)
                     try pipeline.addHandler(handler)
                 }
             }
@@ -164,17 +164,16 @@ final class MonitoringConnections {
     /// In the order in which they came.
     private var handlers: [MonitoringHandler] = []
 
-    /// Adds a connection, and closes the oldest whose request has not come if there are too many.
-    ///
-    /// - Returns: False if each of them is being answered.
-    func enter(_ handler: MonitoringHandler) -> Bool {
-        if self.handlers.count >= MonitoringEndpoint.maximumConnections {
-            guard let oldest = self.handlers.first(where: { !$0.isAnswered }) else { return false }
+    /// Adds a connection. If there are too many, closes the oldest whose request has not come, or else the oldest: its
+    /// client may not read, or its answer may wait for a condition that hangs.
+    func enter(_ handler: MonitoringHandler) {
+        if self.handlers.count >= MonitoringEndpoint.maximumConnections,
+            let oldest = self.handlers.first(where: { !$0.isAnswered }) ?? self.handlers.first
+        {
             self.leave(oldest)
             oldest.close()
         }
         self.handlers.append(handler)
-        return true
     }
 
     func leave(_ handler: MonitoringHandler) { self.handlers.removeAll { $0 === handler } }

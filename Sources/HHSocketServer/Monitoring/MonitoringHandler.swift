@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
 import NIOCore
 import NIOHTTP1
 
@@ -13,7 +14,9 @@ final class MonitoringHandler: ChannelInboundHandler {
     private var hasAnswered = false
     private let channel: any Channel
     private let connections: MonitoringConnections
-    private var timeout: Scheduled<Void>?
+    private var timeout: TimeAlarm?
+    /// Makes the answer.
+    private var task: Task<Void, Never>?
 
     init(_ answers: MonitoringAnswers, _ channel: any Channel, _ connections: MonitoringConnections) {
         self.answers = answers
@@ -27,14 +30,15 @@ final class MonitoringHandler: ChannelInboundHandler {
     func close() { self.channel.close(promise: nil) }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        let channel = context.channel
-        self.timeout = context.eventLoop.scheduleTask(in: MonitoringEndpoint.connectionTimeout) {
+        let (channel, time) = (context.channel, self.answers.server.configuration.time)
+        self.timeout = time.schedule(in: MonitoringEndpoint.connectionTimeout, on: context.eventLoop) {
             channel.close(promise: nil)
         }
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
         self.timeout?.cancel()
+        self.task?.cancel()
         self.connections.leave(self)
     }
 
@@ -54,11 +58,15 @@ final class MonitoringHandler: ChannelInboundHandler {
             guard let head = self.head else { return }
             self.head = nil
             self.hasAnswered = true
-            Self.respond(to: head, self.answers, on: context.channel)
+            self.task = Self.respond(to: head, self.answers, on: context.channel)
         }
     }
 
-    private static func respond(to head: HTTPRequestHead, _ answers: MonitoringAnswers, on channel: any Channel) {
+    private static func respond(
+        to head: HTTPRequestHead,
+        _ answers: MonitoringAnswers,
+        on channel: any Channel
+    ) -> Task<Void, Never> {
         Task {
             let answer = await answers.answer(head.method, head.uri)
             Self.send(answer, to: head, on: channel)

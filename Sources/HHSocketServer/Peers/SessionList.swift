@@ -12,10 +12,11 @@ struct SessionList<Session> {
     /// All of them, as a copy.
     var all: [Session] { self.sessions }
 
+    /// Adds it, unless the list contains it already: then it keeps its place.
     mutating func append(_ session: Session) {
-        guard self.places.updateValue(self.sessions.count, forKey: ObjectIdentifier(session as AnyObject)) == nil else {
-            return
-        }
+        let id = ObjectIdentifier(session as AnyObject)
+        guard self.places[id] == nil else { return }
+        self.places[id] = self.sessions.count
         self.sessions.append(session)
     }
 

@@ -3,16 +3,17 @@ import NIOConcurrencyHelpers
 import NIOPosix
 
 /// Threads for work that may block: handlers, and lines for the log. They start with the first piece of work, and serve
-/// its owners in turn.
+/// principals in turn, and the connections of each.
 final class BlockingThreads: Sendable {
     private enum Phase { case idle, running, over }
 
     /// A piece of work. `isActive`: whether the threads still run.
     private typealias Work = @Sendable (_ isActive: Bool) -> Void
+    private typealias Queue = TurnQueue<Work>
 
     private struct State {
         var phase = Phase.idle
-        var queue = FairQueue<Work>()
+        var queue = Queue()
         /// The number of threads that are at work, or about to be.
         var workers = 0
     }
@@ -31,21 +32,23 @@ final class BlockingThreads: Sendable {
     /// Whether no work waits or is being done.
     var isIdle: Bool { self.state.withLockedValue { $0.workers == 0 } }
 
-    /// Runs `body` on a thread, when it is the turn of `owner`, such as a connection, and of `body` among its work.
+    /// Runs `body` on a thread, when it is the turn of `principal`, among its work that of `connection`, and of `body`
+    /// among that.
     ///
     /// - Throws: The error of `body`; `CancellationError` if the task was cancelled before `body` began, or the threads
     ///   have ended.
     func run<Result: Sendable>(
-        for owner: UInt64,
+        for principal: UInt64,
+        _ connection: UInt64,
         _ body: @escaping @Sendable () throws -> Result
     ) async throws -> Result {
-        let ticket = NIOLockedValueBox<UInt64?>(nil)
+        let ticket = NIOLockedValueBox<Queue.Ticket?>(nil)
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { (caller: CheckedContinuation<Result, any Error>) in
                 let work: Work = { isActive in
                     caller.resume(with: Swift.Result { if isActive { try body() } else { throw CancellationError() } })
                 }
-                self.begin(work, of: owner, ticket)
+                self.begin(work, of: .init(principal: principal, connection: connection), ticket)
             }
         } onCancel: {
             let work: Work? = self.state.withLockedValue { state in
@@ -57,11 +60,15 @@ final class BlockingThreads: Sendable {
 
     /// Runs work later, in the order of submission for `owner`. If the threads have ended it is run by the caller.
     func submit(for owner: UInt64 = 0, _ body: @escaping @Sendable () -> Void) {
-        self.begin({ _ in body() }, of: owner)
+        self.begin({ _ in body() }, of: .init(principal: owner))
     }
 
-    /// - Parameter ticket: Receives the number with which the work can be withdrawn; nil if it belongs to no task.
-    private func begin(_ work: @escaping Work, of owner: UInt64, _ ticket: NIOLockedValueBox<UInt64?>? = nil) {
+    /// - Parameter ticket: Receives the place from which the work can be withdrawn; nil if it belongs to no task.
+    private func begin(
+        _ work: @escaping Work,
+        of owner: Queue.Owner,
+        _ ticket: NIOLockedValueBox<Queue.Ticket?>? = nil
+    ) {
         enum Step { case queued, needsWorker, refused }
         let step: Step = self.state.withLockedValue { state in
             // Work after the end must not start threads, which would never end.
@@ -72,8 +79,8 @@ final class BlockingThreads: Sendable {
             }
             // If it is cancelled later, the cancelling code finds the ticket.
             guard ticket == nil || !Task.isCancelled else { return .refused }
-            let number = state.queue.append(work, of: owner)
-            ticket?.withLockedValue { $0 = number }
+            let place = state.queue.append(work, of: owner)
+            ticket?.withLockedValue { $0 = place }
             guard state.workers < self.count else { return .queued }
             state.workers += 1
             return .needsWorker

@@ -158,9 +158,10 @@ public struct Router: Sendable {
     /// Answers requests of `type` on a thread that may block, for example in a library that waits for a database.
     ///
     /// There are ``ServerConfiguration/blockingThreads`` such threads. Further requests wait, bounded by
-    /// ``ServerLimits/maximumInFlightPerConnection`` and ``ServerLimits/maximumInFlight``. Connections take turns:
-    /// requests of one connection run in order, and however many of them wait, a request of another connection waits
-    /// for at most one of them. Blocking work cannot be cancelled: a request that is cancelled while it waits for a
+    /// ``ServerLimits/maximumInFlightPerConnection`` and ``ServerLimits/maximumInFlight``. Clients take turns,
+    /// by their identity or else their address, and so do the connections of each: requests of one connection run in
+    /// order, and however many requests and connections of a client wait, a request of another client waits for at most
+    /// one of them. Blocking work cannot be cancelled: a request that is cancelled while it waits for a
     /// thread does not run, and the answer of a request that is cancelled later is dropped.
     ///
     /// A later registration for the same type replaces the earlier one.
@@ -334,7 +335,8 @@ public struct Router: Sendable {
             handler = asynchronous
         case .blocking(let blocking):
             handler = { request, context in
-                try await threads.run(for: context.connectionID) { try blocking(request, context) }
+                let session = context.session
+                return try await threads.run(for: session.turn, session.id) { try blocking(request, context) }
             }
         case .stream(let stream, let streamKind):
             handler = stream

@@ -14,8 +14,6 @@ final class FrameSession: LinkReceiver {
     static let largestCopiedBody = 16 << 10
     /// The time that a client whose bytes could not be decoded may take to read the last answer.
     private static let protocolErrorTime = TimeAmount.seconds(5)
-    /// The time for which nothing more is read of a frame that is read slowly.
-    private static let pauseWhenNearlyFull = TimeAmount.milliseconds(50)
     /// The number of requests after which the duration of the turn is checked, on the fast path and on the slow one.
     private static let requestsBetweenLooks = 32
     private static let slowRequestsBetweenLooks: UInt8 = 8
@@ -113,7 +111,7 @@ final class FrameSession: LinkReceiver {
     /// A WebSocket carries the frames.
     func use(_ carriage: WebSocketCarriage, isCompressed: Bool) {
         let account = self.peer.account
-        carriage.contextsChanged = { account.held($0) }
+        carriage.memoryChanged = { account.held($0) }
         self.carriage = carriage
         if isCompressed { self.greeting = ClientGreeting(self.link, self.peer, isCompressed: true) }
     }
@@ -191,14 +189,7 @@ final class FrameSession: LinkReceiver {
 
     func finishedReading(in turn: inout Turn) {
         if let streams = self.streams, !streams.isQuiet { streams.tend(in: &turn) }
-        if self.hot.phase == .open {
-            self.settle()
-            // A new client is not punished for what others hold: those are being closed, and this client waits.
-            let unfinished = self.link.unfinishedBytes
-            if unfinished > 0, self.books.ledger.delays(frameOf: unfinished) {
-                self.link.yield(for: Self.pauseWhenNearlyFull, in: &turn)
-            }
-        }
+        if self.hot.phase == .open { self.settle() }
         self.counters.take(self.counts)
         self.finishIfDone(in: &turn)
     }

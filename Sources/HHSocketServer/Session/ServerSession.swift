@@ -82,6 +82,10 @@ public final class ServerSession: Sendable {
     /// The client's identity, once the application has authenticated it; nil before.
     public var identity: String? { self.port.identity }
 
+    /// Identifies the client on threads that clients use in turn: its identity, or its address if it has none. Clients
+    /// without either share a turn.
+    var turn: UInt64 { self.port.account.turn }
+
     /// The requests in flight of the client's identity; nil if they are not counted.
     var identityLoad: IdentityLoad? { self.port.identityLoad }
 

@@ -61,10 +61,11 @@ public struct ServerStream: Sendable {
 
     /// The items of a client, in order.
     ///
-    /// There is one reader. An item counts as taken, so that the client may send more, when the reader gets it. The
-    /// sequence ends when the client has ended its items. If the stream ends earlier, it throws a ``StatusError``: with
-    /// the status that was sent to the client, or 409 if the client has cancelled or disconnected, so that half a
-    /// transfer never passes for the whole. It throws the same error if the waiting task is cancelled.
+    /// There is one reader: while another one waits, `next()` throws a ``StatusError`` with status 404. An item counts
+    /// as taken, so that the client may send more, when the reader gets it. The sequence ends when the client has ended
+    /// its items. If the stream ends earlier, it throws a ``StatusError``: with the status that was sent to the client,
+    /// or 409 if the client has cancelled or disconnected, so that half a transfer never passes for the whole. It
+    /// throws the same error if the waiting task is cancelled.
     public struct Items: AsyncSequence, Sendable {
         public typealias Element = ByteBuffer
         public typealias Failure = StatusError

@@ -32,7 +32,7 @@ final class StreamExchange: StreamParty, Sendable {
         /// The items that have arrived since it took these.
         var inbox = StreamInbox()
         var hasInputEnded: Bool
-        var reader: UnsafeContinuation<Void, Never>?
+        var reader: UnsafeContinuation<Bool, Never>?
         /// The report that is due to the connection: the items that the handler has taken.
         var taken = ItemReceipt()
         /// The number of bytes that are charged for the item that the handler works on.
@@ -130,10 +130,12 @@ final class StreamExchange: StreamParty, Sendable {
             case .over: return nil
             case .failed(let error): throw error
             case .wait:
-                guard await self.waitForItems(isolation: isolation) else {
+                let isOnlyReader = await self.waitForItems(isolation: isolation)
+                guard !Task.isCancelled else {
                     // Most tasks are cancelled because their stream is over.
                     throw self.state.withLockedValue { $0.end } ?? StatusError(.cancelledByServer)
                 }
+                guard isOnlyReader else { throw Self.isReadElsewhere }
             }
         }
     }
@@ -184,25 +186,36 @@ final class StreamExchange: StreamParty, Sendable {
     /// Whether the next item need not be waited for.
     var hasItem: Bool { self.state.withLockedValue { !$0.batch.isEmpty || !$0.inbox.isEmpty } }
 
-    /// - Returns: False if the task was cancelled.
+    private static var isReadElsewhere: StatusError {
+        let text = "the items of a stream are for one reader, and another one waits for the next"
+        return StatusError(.unknown, body: ByteBuffer(string: text))
+    }
+
+    /// - Returns: False if another reader waits already.
     private func waitForItems(isolation: isolated (any Actor)?) async -> Bool {
         await withTaskCancellationHandler(
             operation: {
-                await withUnsafeContinuation(isolation: isolation) { (reader: UnsafeContinuation<Void, Never>) in
-                    let replaced: UnsafeContinuation<Void, Never>? = self.state.withLockedValue { state in
+                await withUnsafeContinuation(isolation: isolation) { (reader: UnsafeContinuation<Bool, Never>) in
+                    enum Step { case wait, check, refuse }
+                    let step: Step = self.state.withLockedValue { state in
                         let hasNews = !state.inbox.isEmpty || state.hasInputEnded || state.end != nil
-                        guard !hasNews, !Task.isCancelled else { return reader }
-                        // There is one reader. If there are two, each checks again whenever the other does.
-                        defer { state.reader = reader }
-                        return state.reader
+                        guard !hasNews, !Task.isCancelled else { return .check }
+                        // Two readers that replaced each other would wake each other all the time.
+                        guard state.reader == nil else { return .refuse }
+                        state.reader = reader
+                        return .wait
                     }
-                    replaced?.resume()
+                    switch step {
+                    case .wait: break
+                    case .check: reader.resume(returning: true)
+                    case .refuse: reader.resume(returning: false)
+                    }
                 }
             },
-            onCancel: { self.state.withLockedValue { $0.reader.take() }?.resume() },
+            // Another reader that is woken by this checks again.
+            onCancel: { self.state.withLockedValue { $0.reader.take() }?.resume(returning: true) },
             isolation: isolation
         )
-        return !Task.isCancelled
     }
 
     private func inflated(_ body: ByteBuffer) async throws(StatusError) -> ByteBuffer {
@@ -342,7 +355,7 @@ final class StreamExchange: StreamParty, Sendable {
             for item in items { state.inbox.append(item) }
             return state.reader.take()
         }
-        reader?.resume()
+        reader?.resume(returning: true)
     }
 
     func itemsEnded() {
@@ -350,7 +363,7 @@ final class StreamExchange: StreamParty, Sendable {
             state.hasInputEnded = true
             return state.reader.take()
         }
-        reader?.resume()
+        reader?.resume(returning: true)
     }
 
     /// Tells the connection's streams what the handler has taken, and hands over the items that it sends.
@@ -421,7 +434,7 @@ final class StreamExchange: StreamParty, Sendable {
             if state.end == nil { state.end = error }
             return (state.reader.take(), state.held.take(), state.outbox)
         }
-        reader?.resume()
+        reader?.resume(returning: true)
         held?.continuation.resume(returning: false)
         let charge = outbox.reduce(0) { $0 + $1.charge }
         if charge > 0 { self.load.held(-charge) }

@@ -295,6 +295,31 @@ private actor Store: Kv_Store.ServiceProtocol {
         #expect(first == change)
     }
 
+    /// The code under test tells a cancelled call from one that has failed, as it does with a client.
+    @Test func cancelledMockAnswersAsAClientDoes() async throws {
+        var mock = Kv_Store.MockClient()
+        let isCalled = Watched(false)
+        mock.onGet = { _ in
+            isCalled.withLockedValue { $0 = true }
+            try await untilCancelled()
+            return Kv_GetReply()
+        }
+        let store: any Kv_Store.ClientProtocol = mock
+        let call = Task { try await store.get(Kv_GetRequest()) }
+        try await isCalled.wait("the call") { $0 }
+        call.cancel()
+        let error = await #expect(throws: SocketError.self) { try await waitForValue(of: call, "its end") }
+        #expect(error?.code == .cancelled)
+        #expect(error?.delivery == .sentUnknown)
+        // Any other error is the handler's own.
+        struct Unexpected: Error {}
+        mock.onGet = { _ in throw Unexpected() }
+        let failing: any Kv_Store.ClientProtocol = mock
+        let other = await #expect(throws: SocketError.self) { try await failing.get(Kv_GetRequest()) }
+        #expect(other?.code == .unknown)
+        #expect(other?.delivery == .answered)
+    }
+
     @Test func methodsSayWhatTheyAre() {
         #expect(Kv_Store.Methods.scan.kind == .serverStream)
         #expect(Kv_Store.Methods.get.kind == .unary)

@@ -14,11 +14,13 @@ import Tracing
     private static func sealer(
         features: Set<ProtocolFeature>? = [.metadata, .compression, .idempotency],
         compression: CompressionPolicy? = nil,
-        format: WireFormat = .standard
+        format: WireFormat = .standard,
+        header: [String: [UInt8]] = [:]
     ) -> RequestSealer {
         var configuration = ClientConfiguration(servers: [])
         configuration.socket.maximumPayloadLength = 200_000
         configuration.socket.wireFormat = format
+        configuration.socket.header = header
         configuration.compression = compression
         if let features { configuration.hello = HelloPolicy(features: features) }
         return RequestSealer(configuration, FrameRules(configuration.socket), tracer: nil)
@@ -313,14 +315,14 @@ import Tracing
 
     // MARK: Custom fields
 
-    @Test func onlyFormatsWithFieldsAddThem() throws {
-        #expect(Self.sealer().addsNoFields)
-        #expect(try Self.sealer().customFields(of: Self.request()) == nil)
-        let mars = Self.sealer(features: nil, format: .mars)
-        #expect(!mars.addsNoFields)
-        let fields = try #require(try mars.customFields(of: Self.request()))
-        #expect(fields == [0, 0, 0, 0])
-        let own = try mars.customFields(of: Self.request { $0.header = ["clientVersion": [0, 0, 0, 9]] })
-        #expect(own == [0, 0, 0, 9])
+    /// The fields of a request are those of the configuration, with its own over them.
+    @Test func fieldsAreOfTheConfigurationOrTheRequest() throws {
+        let own = Self.request { $0.header = ["clientVersion": [0, 0, 0, 9]] }
+        for header in [[:], ["clientVersion": [0, 0, 0, 1]]] as [[String: [UInt8]]] {
+            let sealer = Self.sealer(features: nil, format: .mars, header: header)
+            #expect(sealer.addsNoFields == header.isEmpty)
+            #expect(try sealer.customFields(of: Self.request()) == header["clientVersion"])
+            #expect(try sealer.customFields(of: own) == [0, 0, 0, 9])
+        }
     }
 }

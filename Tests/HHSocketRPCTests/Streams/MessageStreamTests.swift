@@ -62,6 +62,29 @@ private struct Note: MessageBody, Hashable {
         #expect(error.code == .database)
     }
 
+    private enum Waiting: CaseIterable { case answer, response, message }
+
+    /// As a client's stream is.
+    @Test(arguments: Waiting.allCases) private func aMockedStreamIsCancelledWithTheTaskThatWaitsForIt(
+        for waiting: Waiting
+    ) async throws {
+        let (stream, far) = MessageStream<Note, Note>.mock()
+        let reading = Task {
+            switch waiting {
+            case .answer: _ = try await stream.answer()
+            case .response: _ = try await stream.response
+            case .message: for try await _ in stream {}
+            }
+        }
+        reading.cancel()
+        let error = await #expect(throws: SocketError.self) { try await waitForValue(of: reading, "its end") }
+        #expect(error?.code == .cancelled)
+        #expect(far.isCancelled)
+        // What is sent on it fails in the same way.
+        let late = try await socketError { () async throws(SocketError) in try await stream.send(Note("late")) }
+        #expect(late.code == .cancelled)
+    }
+
     @Test func aReleasedMockedStreamIsCancelled() async throws {
         let far = MockStream<Note, Note>()
         do {

@@ -202,4 +202,18 @@ import Testing
             #expect(decoder.bufferedBytes == 0)
         }
     }
+
+    /// Frames that are not taken keep the buffer of the read that brought them.
+    @Test func framesThatAreLeftInTheirReadAreChargedForIt() throws {
+        var decoder = STOMPDecoder()
+        var read = ByteBufferAllocator().buffer(capacity: 256 << 10)
+        read.writeString("MESSAGE\ncontent-length:200000\n\n" + String(repeating: "a", count: 200_000) + "\0")
+        read.writeString("MESSAGE\n\n\0")
+        decoder.append(read)
+        #expect(try decoder.next()?.body.readableBytes == 200_000)
+        #expect(decoder.bufferedBytes < 20)
+        #expect(decoder.heldBytes >= read.storageCapacity)
+        #expect(try decoder.next() != nil)
+        #expect(decoder.heldBytes == 0)
+    }
 }

@@ -69,14 +69,7 @@ import Testing
                 let standing = try await attackers
                 #expect(!standing.isEmpty)
                 let growth = residentBytes() - before
-                if attack == .compressionBombs {
-                    withKnownIssue("H6: bodies are decompressed for anybody, beyond the account", isIntermittent: true)
-                    {
-                        #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
-                    }
-                } else {
-                    #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
-                }
+                #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
                 for serial in 200..<210 as Range<UInt32> { try await call(serial) }
                 for attacker in standing { await attacker.perform(.reset) }
                 try await eventually("one connection") { server.connectionCount == 1 }

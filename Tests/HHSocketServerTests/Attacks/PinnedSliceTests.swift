@@ -28,11 +28,31 @@ import Testing
         case items
         /// Pieces of such an item.
         case unfinishedItems
+        /// Messages of WebSockets that wait in their read, since their handlers take none.
+        case messages
+        /// Pushes that wait for a client that does not read: another client's requests, passed on.
+        case heldPushes
+
+        /// Whether the client does not read.
+        var isUnread: Bool { self == .unreadAnswers || self == .heldPushes }
+
+        /// The number of attackers, of those that do not keep enough by themselves.
+        var attackers: Int {
+            switch self {
+            case .unreadAnswers, .items, .unfinishedItems, .heldPushes: 8
+            case .messages: 250
+            case .requests, .pieces, .secondPieces, .answersInOrder: 1
+            }
+        }
     }
 
     private static let echo: UInt32 = 101
     private static let hang: UInt32 = 102
     private static let stream: UInt32 = 103
+    private static let subscribe: UInt32 = 104
+    private static let publish: UInt32 = 105
+    /// The messages of a client that fill its inbox, and one more.
+    private static let messages = 257
     /// The largest growth of a server whose account does not grow.
     private static let allowance = 24 << 20
 
@@ -64,11 +84,23 @@ import Testing
             let item = ByteBuffer(repeating: 0x30, count: 1 << 16)
             return streams.flatMap { serial in (0..<7).map { _ in .request(FrameType.item, serial: serial, item) } }
         case .unfinishedItems: return streams.map { Self.piece(FrameType.item, $0, length: 1) }
+        case .heldPushes:
+            return serials.map { .request(Self.publish, serial: $0, ByteBuffer(repeating: 0x30, count: 16_400)) }
+        case .messages: return []
         }
     }
 
     private static func router(_ echoes: Watched<Int>) -> Router {
         var router = Router()
+        let subscribers = Watched<[ServerSession]>([])
+        router.handleSynchronously(Self.subscribe) { _, context in
+            subscribers.withLockedValue { $0 = [context.session] }
+            return ByteBuffer()
+        }
+        router.handleSynchronously(Self.publish) { request, _ in
+            for session in subscribers.current { session.push(type: 2_001, body: request.body) }
+            return ByteBuffer()
+        }
         router.handleSynchronously(Self.echo) { request, _ in
             echoes.withLockedValue { $0 += 1 }
             return request.body
@@ -86,7 +118,8 @@ import Testing
 
     /// - Returns: The attacker, which stays connected.
     private static func attack(_ place: Place, _ address: Endpoint) async throws -> HostileClient {
-        let reads = place != .unreadAnswers
+        if place == .messages { return try await Self.attackWithMessages(address) }
+        let reads = !place.isUnread
         let client = try await HostileClient(to: address, receiveBuffer: reads ? nil : 4_096)
         await client.perform(.frame(HostileClient.Attack.hello(.streams, .metadata)))
         _ = try await client.response()
@@ -96,9 +129,15 @@ import Testing
         switch place {
         case .answersInOrder: await client.perform(.request(Self.hang, serial: 999))
         case .unreadAnswers: await client.perform(.stopReading)
+        case .heldPushes:
+            await client.perform(.request(Self.subscribe, serial: 998))
+            _ = try await client.response()
+            await client.perform(.stopReading)
+            try await Self.publish(to: address)
+            return client
         case .items, .unfinishedItems:
             await client.perform(.glued((1_000..<1_009).map { .request(Self.stream, serial: $0) }))
-        case .requests, .pieces, .secondPieces: break
+        case .requests, .pieces, .secondPieces, .messages: break
         }
         for act in Self.kept(place) {
             guard await client.perform(act.then(Self.filler), within: .seconds(3)) == .done else { break }
@@ -110,11 +149,43 @@ import Testing
         return client
     }
 
+    /// Has the requests of another client passed on to the last subscriber.
+    private static func publish(to address: Endpoint) async throws {
+        let client = try await HostileClient(to: address)
+        await client.perform(Self.filler.times(12))
+        _ = try await client.responses(12)
+        for act in Self.kept(.heldPushes) {
+            await client.perform(act.then(Self.filler))
+            _ = try await client.responses(2)
+        }
+        await client.perform(.reset)
+    }
+
+    /// Fills the inbox of a WebSocket behind frames that are done with at once.
+    private static func attackWithMessages(_ address: Endpoint) async throws -> HostileClient {
+        let client = try await HostileClient(to: try Endpoint(url: "ws://127.0.0.1:\(address.port)/messages"))
+        let pongs = HostileClient.Act.webSocketFrame(.pong(ByteBuffer(repeating: 0x61, count: 125))).times(1_900)
+        // The server uses its largest buffers for a client that fills them.
+        await client.perform(pongs.then(pongs))
+        await client.perform(
+            .glued(
+                pongs,
+                .webSocketFrame(.binary([])).times(Self.messages),
+                .webSocketFrame(.binary([1, 2, 3]).unfinished())
+            )
+        )
+        return client
+    }
+
     private static func run(_ place: Place) async throws {
-        var configuration = SocketServer.Configuration()
+        let listener = try ServerListener(url: "tcp+ws://127.0.0.1:0/rpc")
+        var configuration = SocketServer.Configuration(listeners: [place == .messages ? listener : ServerListener()])
         configuration.answersInOrder = place == .answersInOrder
         let echoes = Watched(0)
         try await withServer(configuration, Self.router(echoes)) { server in
+            guard place == .messages else { return }
+            try server.webSocket("/messages") { _ in try await untilCancelledWithoutATrace() }
+        } _: { server in
             let address = try #require(server.address)
             // Code, threads and the pool of reads exist before it is measured.
             let first = try await Self.attack(place == .answersInOrder ? place : .requests, address)
@@ -124,8 +195,11 @@ import Testing
             returnFreeMemory()
             let (before, heldBefore) = (residentBytes(), server.heldBytes)
             var clients: [HostileClient] = []
-            for _ in 0..<(place == .unreadAnswers || place == .items || place == .unfinishedItems ? 8 : 1) {
-                clients.append(try await Self.attack(place, address))
+            for _ in 0..<place.attackers { clients.append(try await Self.attack(place, address)) }
+            if place == .messages {
+                // The last message of each is left in its read.
+                let least = clients.count * (Self.messages - 1) * 128
+                try await eventually("all messages have come") { server.heldBytes - heldBefore >= least }
             }
             if place == .answersInOrder {
                 try await eventually("all requests have come") { echoes.current == Self.kept(place).count }
@@ -134,7 +208,7 @@ import Testing
             let (growth, held) = (residentBytes() - before, server.heldBytes - heldBefore)
             print("pinned slices, \(place): \(growth >> 10) KiB were gained, and \(held >> 10) KiB held")
             #expect(growth <= 2 * held + Self.allowance, "\(place): \(growth >> 20) MiB, \(held >> 20) MiB held")
-            #expect(server.connectionCount == clients.count)
+            try await eventually("the attackers") { server.connectionCount == place.attackers }
             for client in clients { await client.perform(.reset) }
             try await eventually("nothing is held") { server.heldBytes == 0 }
         }

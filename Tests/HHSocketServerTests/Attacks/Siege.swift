@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if os(Linux)
+import Foundation
 import HHSocket
 import HHSocketTesting
 import NIOCore
@@ -65,10 +66,18 @@ struct Siege: Sendable {
     }
 
     private static func serve(_ variant: ServerUnderAttack.Variant, _ path: String) async {
-        await #expect(processExitsWith: .success) { [variant = variant.rawValue as String, path = path as String] in
+        // Its log, or the backtrace of a trap. Observed output would occupy one of the few threads of Swift's tasks.
+        let log = "\(path).log"
+        let result = await #expect(processExitsWith: .success) {
+            [variant = variant.rawValue as String, path = path as String, log = log as String] in
+            let file = open(log, O_WRONLY | O_CREAT | O_APPEND, 0o600)
+            dup2(file, STDERR_FILENO)
+            close(file)
             let variant = try #require(ServerUnderAttack.Variant(rawValue: variant))
             try await ServerUnderAttack.run(variant, control: path)
         }
+        guard result?.exitStatus != .exitCode(EXIT_SUCCESS) else { return }
+        print((try? String(contentsOfFile: log, encoding: .utf8))?.suffix(64 << 10) ?? "no log")
     }
 
     private init(_ variant: ServerUnderAttack.Variant, _ control: ServerUnderAttack.Control) async throws {

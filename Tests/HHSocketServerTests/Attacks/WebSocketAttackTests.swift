@@ -51,13 +51,7 @@ import Testing
                 #expect(!standing.isEmpty)
                 let growth = residentBytes() - before
                 print("\(attack) on \(path): \(growth >> 20) MiB")
-                if attack == .deflateBombs {
-                    withKnownIssue("messages that wait for a handler are not in the account", isIntermittent: true) {
-                        #expect(growth < Self.allowedGrowth, "\(attack) on \(path): \(growth >> 20) MiB")
-                    }
-                } else {
-                    #expect(growth < Self.allowedGrowth, "\(attack) on \(path): \(growth >> 20) MiB")
-                }
+                #expect(growth < Self.allowedGrowth, "\(attack) on \(path): \(growth >> 20) MiB")
                 try await honest.areAnswered(times: 20)
                 for attacker in standing { await attacker.perform(.reset) }
                 try await eventually("two connections") { server.connectionCount == honest.count }

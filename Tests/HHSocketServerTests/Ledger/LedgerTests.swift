@@ -112,13 +112,13 @@ import Testing
         let ledger = Ledger(limits, shards: 1)
         defer { ledger.end() }
         ledger.add(55 << 20, shard: 0)
-        #expect(!ledger.delays(frameOf: 16 << 20))
+        #expect(!ledger.delays(unitOf: 16 << 20))
         ledger.add(2 << 20, shard: 0)
-        #expect(ledger.delays(frameOf: 64 << 10) && ledger.delays(frameOf: 16 << 20))
+        #expect(ledger.delays(unitOf: 64 << 10) && ledger.delays(unitOf: 16 << 20))
         // A small frame is not, and requests are admitted.
-        #expect(!ledger.delays(frameOf: 60 << 10) && !ledger.isFull)
+        #expect(!ledger.delays(unitOf: 60 << 10) && !ledger.isFull)
         ledger.add(-2 << 20, shard: 0)
-        #expect(!ledger.delays(frameOf: 16 << 20))
+        #expect(!ledger.delays(unitOf: 16 << 20))
     }
 
     /// A connection that records that it was asked to close.

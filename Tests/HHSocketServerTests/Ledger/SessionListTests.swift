@@ -42,13 +42,28 @@ import Testing
         }
     }
 
-    @Test func sessionIsThereOnce() {
-        var list = SessionList<Session>()
-        let session = Session(1)
-        list.append(session)
-        list.append(session)
-        #expect(list.count == 1)
-        #expect(list.remove(session) == true)
-        #expect(list.isEmpty)
+    /// A peer is added when it arrives, and again when it is open.
+    @Test func sessionsThatAreAddedAgainKeepTheirPlaces() {
+        var random = SplitMix(seed: 8)
+        for _ in 0..<200 {
+            var list = SessionList<Session>()
+            var expected: [Session] = []
+            for number in 0..<100 {
+                switch (Int.random(in: 0..<3, using: &random), expected.randomElement(using: &random)) {
+                case (0, let session?):
+                    list.append(session)
+                case (1, let session?):
+                    #expect(list.remove(session))
+                    #expect(!list.remove(session))
+                    expected.removeAll { $0 === session }
+                default:
+                    let session = Session(number)
+                    list.append(session)
+                    expected.append(session)
+                }
+                #expect(Set(list.all.map(\.number)) == Set(expected.map(\.number)))
+                #expect(list.count == expected.count)
+            }
+        }
     }
 }

@@ -98,3 +98,35 @@ import Testing
         }
     }
 }
+
+@Suite struct TurnQueueTests {
+    var queue = TurnQueue<String>()
+
+    private mutating func popAll() -> [String] {
+        var elements: [String] = []
+        while let element = self.queue.popFirst() { elements.append(element) }
+        return elements
+    }
+
+    @Test mutating func principalsTakeTurnsAndInThemTheirConnections() {
+        for element in ["a1", "a2"] { _ = queue.append(element, of: .init(principal: 1, connection: 1)) }
+        for element in ["b1", "b2"] { _ = queue.append(element, of: .init(principal: 1, connection: 2)) }
+        for element in ["c1", "c2"] { _ = queue.append(element, of: .init(principal: 2, connection: 3)) }
+        #expect(queue.count == 6)
+        #expect(popAll() == ["a1", "c1", "b1", "c2", "a2", "b2"])
+        #expect(queue.count == 0)
+    }
+
+    @Test mutating func withdrawnElementsAreGone() {
+        let first = queue.append("a1", of: .init(principal: 1, connection: 1))
+        let other = queue.append("b1", of: .init(principal: 1, connection: 2))
+        #expect(queue.withdraw(first) == "a1")
+        #expect(queue.withdraw(first) == nil)
+        #expect(popAll() == ["b1"])
+        #expect(queue.withdraw(other) == nil)
+        // A later line of the same principal has other places.
+        _ = queue.append("a2", of: .init(principal: 1, connection: 1))
+        #expect(queue.withdraw(first) == nil && queue.withdraw(other) == nil)
+        #expect(popAll() == ["a2"])
+    }
+}

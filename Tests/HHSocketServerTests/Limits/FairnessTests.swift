@@ -43,6 +43,56 @@ private let quick: UInt32 = 102
         }
     }
 
+    /// One client with many connections has no more turns than another with one.
+    @Test func clientsTakeTurnsOnThreadsThatBlock() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.blockingThreads = 1
+        let release = DispatchSemaphore(value: 0)
+        let order = Watched<[String]>([])
+        var router = Router()
+        router.handleSynchronously(quick) { request, context in
+            context.session.authenticate(as: String(buffer: request.body))
+            return ByteBuffer()
+        }
+        router.handleBlocking(block) { request, context in
+            release.wait()
+            order.withLockedValue { $0.append("\(context.session.identity ?? "") \(String(buffer: request.body))") }
+            return ByteBuffer()
+        }
+        try await withServer(configuration, router) { server in
+            func client(_ name: String) async throws -> HostileClient {
+                let client = try await HostileClient.connect(to: server.address)
+                await client.perform(.request(quick, serial: 50, ByteBuffer(string: name)))
+                _ = try await client.response()
+                return client
+            }
+            var (greedy, waiting) = ([HostileClient](), -1)
+            for number in 0..<20 {
+                let one = try await client("greedy")
+                for serial in 51..<53 as Range<UInt32> {
+                    await one.perform(.request(block, serial: serial, ByteBuffer(string: "\(number)")))
+                    waiting += 1
+                    let count = waiting
+                    try await eventually("it waits") { server.core?.services.threads.waitingCount == count }
+                }
+                greedy.append(one)
+            }
+            let modest = try await client("modest")
+            for serial in 51..<54 as Range<UInt32> { await modest.perform(.request(block, serial: serial, "m")) }
+            try await eventually("three more") { server.core?.services.threads.waitingCount == 42 }
+            for _ in 0..<43 { release.signal() }
+            _ = try await modest.responses(3)
+            for one in greedy { _ = try await one.responses(2) }
+            let done = order.current
+            #expect(done.count == 43)
+            let last = try #require(done.lastIndex(of: "modest m"))
+            #expect(last <= 6, "\(done.prefix(10))")
+            // And the connections of the greedy one take turns among themselves.
+            let first = done.filter { $0.hasPrefix("greedy") }.prefix(20)
+            #expect(Set(first).count >= 19)
+        }
+    }
+
     /// Slow requests of one type do not lower the limit for another.
     @Test func theAdaptiveLimitOfOneTypeIsNotThatOfAnother() async throws {
         let configuration = SocketServer.Configuration.limited {

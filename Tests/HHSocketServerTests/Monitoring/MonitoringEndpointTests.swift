@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Dispatch
+import HHSocket
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
@@ -187,6 +188,44 @@ import Testing
             for _ in 0..<3 { #expect(try await self.get("/readyz", endpoint).body == "ready\n") }
             try await clients[0].ended()
             for client in clients { await client.perform(.close) }
+        }
+    }
+
+    /// Neither do clients whose answers hang, or that do not read theirs.
+    @Test func theOldestIsClosedForAnotherWhereAllHaveAsked() async throws {
+        let gate = Gate()
+        try await self.withEndpoint(isReady: { (try? await gate.wait()) != nil }) { endpoint, server in
+            try await server.start()
+            var clients: [HostileClient] = []
+            for _ in 0..<MonitoringEndpoint.maximumConnections {
+                let client = try await HostileClient.connect(to: endpoint.address)
+                await client.perform(.raw(ByteBuffer(string: "GET /readyz HTTP/1.1\r\nHost: here\r\n\r\n")))
+                clients.append(client)
+            }
+            try await eventually("all have asked") { gate.count == MonitoringEndpoint.maximumConnections }
+            for _ in 0..<3 { #expect(try await self.get("/livez", endpoint).body == "alive\n") }
+            try await clients[0].ended()
+            gate.open()
+            for client in clients { await client.perform(.close) }
+        }
+    }
+
+    @Test func aConditionThatHangsIsCancelledWithItsConnection() async throws {
+        let (time, gate, isCancelled) = (ManualTime(), Gate(), Watched(false))
+        var configuration = SocketServer.Configuration()
+        configuration.time = SocketTime(time)
+        let isReady: @Sendable () async -> Bool = {
+            try? await gate.wait()
+            isCancelled.withLockedValue { $0 = Task.isCancelled }
+            return false
+        }
+        try await self.withEndpoint(configuration, isReady: isReady) { endpoint, server in
+            try await server.start()
+            let client = try await HostileClient.connect(to: endpoint.address)
+            await client.perform(.raw(ByteBuffer(string: "GET /readyz HTTP/1.1\r\nHost: here\r\n\r\n")))
+            try await eventually("the condition") { gate.count == 1 }
+            try await time.advance(by: .seconds(11), until: "the cancellation") { isCancelled.current }
+            try await client.ended()
         }
     }
 

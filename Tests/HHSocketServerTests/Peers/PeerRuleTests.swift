@@ -208,6 +208,30 @@ import Testing
         }
     }
 
+    /// Otherwise the units of peers that are being closed would fill the rest, and requests of others be refused.
+    @Test(arguments: Language.open) func unitsAreReadSlowlyWhileMemoryIsShort(language: Language) async throws {
+        let maximum = 8 << 20
+        try await self.with(language, limits: { $0.maximumBufferedBytes = maximum }) { host in
+            let client = try await host.client()
+            try await eventually("the connection") { host.connectionCount == 1 }
+            // Nobody is closed here.
+            host.ledger.end()
+            let others = maximum * 15 / 16
+            host.ledger.add(others, shard: 0)
+            let before = host.ledger.bytes
+            async let sending = client.perform(language.beginning(900_000))
+            try await eventually("the beginning") { host.ledger.bytes - before >= Ledger.largestPartialWhenNearlyFull }
+            // Meanwhile others are served.
+            let other = try await host.client()
+            await other.perform(language.unit(10))
+            try await eventually("another") { host.connectionCount == 2 }
+            #expect(host.ledger.takePeak() - before < 600_000)
+            host.ledger.add(-others, shard: 0)
+            try await eventually("the rest") { host.ledger.bytes >= 900_000 }
+            #expect(await sending == .done)
+        }
+    }
+
     @Test(arguments: Language.allCases) func connectionIsChargedFromItsAcceptanceToItsEnd(
         language: Language
     ) async throws {

@@ -61,4 +61,29 @@ import Testing
             }
         }
     }
+
+    /// It must not wake the first one, which would wake it in turn.
+    @Test(arguments: [HandlerExecutor.global, .connection])
+    func aSecondReaderFailsAndTheFirstGetsTheItem(_ executor: HandlerExecutor) async throws {
+        var router = Router()
+        router.stream(StreamCall.read, .bidirectional, on: executor) { stream, _ in
+            async let first = stream.items.first { _ in true }
+            try await eventually("the first reader") { stream.exchange.waitsForClient }
+            var second = stream.items.makeAsyncIterator()
+            do throws(StatusError) {
+                _ = try await second.next()
+            } catch {
+                try await stream.send(ByteBuffer(string: "\(error.status.rawValue)"))
+            }
+            if let item = try await first { try await stream.send(item) }
+            return ByteBuffer()
+        }
+        try await withServer(.init(), router) { server in
+            let client = try await StreamClient(server)
+            try await client.open(StreamCall.read)
+            try await client.expectItem(50, "404")
+            await client.item(50, "x")
+            try await client.expectItem(50, "x")
+        }
+    }
 }

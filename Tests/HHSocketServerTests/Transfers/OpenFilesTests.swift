@@ -127,4 +127,27 @@ import Testing
         try await eventually("a place") { self.open.count == 3 }
         #expect(try await self.store.put("idle", bytes, owner: "0") == 4)
     }
+
+    /// A byte now and then is no use of what was announced.
+    @Test(arguments: [1, OpenFiles.leastUse])
+    func aWriterThatTricklesGivesWay(length: Int) async throws {
+        let size = 100 + 4 * OpenFiles.leastUse
+        let bytes = content(size)
+        let (note, trickles) = (EndNote(), length < OpenFiles.leastUse)
+        let slow = try await self.store.beginUnfinished(TransferPut("slow", bytes, owner: "0"), note).writer
+        for part in 0..<3 {
+            try await slow.append([ByteBuffer(bytes: bytes[(part * length)..<((part + 1) * length)])])
+            self.now.withLockedValue { $0 = $0 + .seconds(2) }
+        }
+        for owner in 1..<4 {
+            let id = TransferID(stringLiteral: "a\(owner)")
+            _ = try await self.store.beginUnfinished(TransferPut(id, content(10), owner: "\(owner)"))
+        }
+        await self.refused("late", owner: "late")
+        if trickles {
+            try await eventually("the end of the writer") { note.errors.count == 1 }
+        } else {
+            #expect(note.errors.isEmpty)
+        }
+    }
 }

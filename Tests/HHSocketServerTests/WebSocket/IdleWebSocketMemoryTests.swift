@@ -58,7 +58,7 @@ import Testing
             var limit = 2 << 10
             #if DEBUG
             // The frames of unoptimised functions require another slab of the task's memory.
-            if [.task, .taskAgreed, .taskUsed].contains(self) { limit += 2_000 }
+            if [.task, .taskAgreed, .taskUsed].contains(self) { limit += 2_400 }
             #endif
             switch self {
             // The window of 32 KiB, to which the client may refer, and pages that are partly in use otherwise. The

@@ -138,4 +138,34 @@ import Testing
             handles.open()
         }
     }
+
+    /// Nothing is read while a client is authenticated, and what came with its request is charged.
+    @Test func bytesThatComeBeforeTheAuthenticationAreFewAndCharged() async throws {
+        let authenticated = Gate()
+        var options = WebSocketRouteOptions()
+        options.authenticate = { _ in
+            try? await authenticated.wait()
+            return .allow()
+        }
+        try await self.with(options) { endpoint, server in
+            let quiet = try await HostileClient(to: endpoint, opensWebSocket: false)
+            await quiet.perform(.opening())
+            try await eventually("the first") { server.authentications.running == 1 }
+            let before = server.heldBytes
+            let early = try await HostileClient(to: endpoint, opensWebSocket: false)
+            let message = HostileClient.Act.binary(ByteBuffer(repeating: 1, count: 8_000))
+            await early.perform(.glued(.opening(), message))
+            try await eventually("the second") { server.authentications.running == 2 }
+            try await eventually("the charge") { server.heldBytes - before >= ConnectionCost.plain + 8_000 }
+            // More than the system holds between the two ends.
+            #expect(await early.perform(message.times(8_000), within: .seconds(2)) == .stalled)
+            #expect(server.heldBytes - before < 512 << 10, "\(server.heldBytes - before)")
+            authenticated.open()
+            #expect(try await early.opening().status == 101)
+            #expect(try await early.message() == .binary(ByteBuffer(repeating: 1, count: 8_000)))
+            await early.perform(.reset)
+            await quiet.perform(.reset)
+            try await eventually("nothing is held") { server.heldBytes == 0 }
+        }
+    }
 }

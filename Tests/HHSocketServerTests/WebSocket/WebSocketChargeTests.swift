@@ -92,4 +92,27 @@ import Testing
         link.disconnect()
         await server.shutdown(gracePeriod: .zero)
     }
+
+    /// They have neither a place nor a descriptor any more, and nothing bounds their handlers' time.
+    @Test func messagesThatOutliveTheirConnectionAreCharged() async throws {
+        let (gate, count) = (Gate(), 5_000)
+        let configuration = SocketServer.Configuration(listeners: [try ServerListener(url: "ws://127.0.0.1:0/rpc")])
+        try await withServer(configuration, Router()) { server in
+            try server.webSocket("/messages") { connection in
+                // Not cancelled with the connection.
+                await Task { try? await gate.wait() }.value
+                for await _ in connection.messages {}
+            }
+        } _: { server in
+            let port = try #require(server.address?.port)
+            let client = try await HostileClient(to: try Endpoint(url: "ws://127.0.0.1:\(port)/messages"))
+            try await eventually("its handler") { gate.count == 1 }
+            await client.perform(.webSocketFrames(Array(repeating: .binary([]), count: count)).then(.halfClose))
+            try await client.ended()
+            try await eventually("the end") { server.connectionCount == 0 }
+            #expect(server.heldBytes >= count * 128, "\(server.heldBytes)")
+            gate.open()
+            try await eventually("they are handled") { server.heldBytes == 0 }
+        }
+    }
 }

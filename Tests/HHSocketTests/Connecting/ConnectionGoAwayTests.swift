@@ -343,6 +343,15 @@ import Testing
         #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 b:2"])
     }
 
+    @Test func successorThatIsBeingMadeIsMadeAnewOnAnotherPath() {
+        var machine = self.ready()
+        _ = self.goAway(&machine)
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 b:2"])
+        #expect(machine.networkChanged(isReachable: true, now: self.start).deeds == ["probe 1", "close 2", "put off"])
+        #expect(machine.nextDeadline.map { $0 <= self.start + .seconds(1) } == true)
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["open 3 b:2"])
+    }
+
     // MARK: The gate
 
     @Test func goAwayDuringTheHandshakeIsAFailedAttemptAndNoFault() throws {

@@ -274,6 +274,51 @@ import Testing
         #expect(Set(times).count > 90)
     }
 
+    /// Those that are in the middle of an attempt notice it in the same moment, too.
+    @Test func clientsWhoseNetworkChangesWhileTheyTryConnectAtDifferentTimes() throws {
+        let times = try (1...100).map { (seed: UInt64) in
+            var machine = self.machine(seed: seed)
+            _ = machine.connect(now: self.start)
+            let changed = machine.networkChanged(isReachable: true, now: self.start)
+            #expect(changed.deeds == ["close 1", "being made", "put off"])
+            let time = try #require(machine.nextDeadline)
+            #expect(time >= self.start && time <= self.start + .seconds(1))
+            return time
+        }
+        #expect(Set(times).count > 90)
+    }
+
+    /// A network that changes five times a second neither makes as many attempts nor keeps the client from one.
+    @Test func networkThatChangesAgainAndAgainIsTriedOnceASecond() throws {
+        var machine = self.machine()
+        _ = machine.connect(now: self.start)
+        var now = self.start
+        var attempts = 0
+        for _ in 0..<100 {
+            var deeds = machine.networkChanged(isReachable: true, now: now).deeds
+            let next = now + .milliseconds(200)
+            while let time = machine.nextDeadline, time < next { deeds += machine.timerFired(now: time).deeds }
+            attempts += deeds.count { $0.hasPrefix("open ") }
+            now = next
+        }
+        #expect((20...60).contains(attempts), "\(attempts)")
+    }
+
+    @Test func callThatWaitsGetsItsAttemptAtOnceOnTheNewPath() {
+        var machine = self.machine()
+        _ = machine.connect(now: self.start)
+        _ = machine.networkChanged(isReachable: true, now: self.start)
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["being made", "open 2 a:1"])
+    }
+
+    @Test func serverThatTheUserRequestedIsTriedAtOnceOnTheNewPath() {
+        var machine = self.machine([serverA, serverB])
+        _ = machine.connect(now: self.start)
+        _ = machine.switchServer(to: serverB, now: self.start)
+        let changed = machine.networkChanged(isReachable: true, now: self.start)
+        #expect(changed.deeds == ["close 2", "open 3 b:2"])
+    }
+
     /// Monitors may be wrong.
     @Test func userWhoAsksGetsOneRoundOfAttemptsWithoutANetworkToo() {
         var machine = self.machine([serverA, serverB])

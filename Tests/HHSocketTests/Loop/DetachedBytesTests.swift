@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
@@ -229,6 +230,8 @@ import Testing
         #expect(frames.allSatisfy { $0.payload.storageCapacity <= 200 })
     }
 
+    // MARK: Messages that wait for their reader
+
     @Test func messagesThatWaitForTheirReaderKeepNoReads() async throws {
         let inbox = WebSocketInbox {}
         let reader = inbox.makeReader()
@@ -239,5 +242,124 @@ import Testing
         }
         inbox.append(WebSocketMessage(.binary, try self.slice(1)), isLast: true)
         #expect(await reader.next(isolation: nil)?.payload.storageCapacity == 1)
+    }
+
+    // MARK: Bytes that are left in a language
+
+    /// A large unit and the beginning of others, of one read.
+    private func read(_ large: [UInt8], then rest: [UInt8]) -> ByteBuffer {
+        var read = ByteBufferAllocator().buffer(capacity: 256 << 10)
+        read.writeBytes(large)
+        read.writeBytes(rest)
+        return read
+    }
+
+    @Test(arguments: [WebSocketRole.client, .server])
+    func messagesThatAreLeftInTheirReadAreChargedForIt(role: WebSocketRole) throws {
+        let key: UInt32? = role == .server ? 7 : nil
+        var language = WebSocketLanguage(
+            role: role,
+            limits: WebSocketLimits(),
+            deflate: nil,
+            compression: nil,
+            buffers: BufferPool()
+        )
+        let small = WebSocketDecoderTests.frame(0x82, [1], key: key)
+        let read = self.read(
+            WebSocketDecoderTests.frame(0x82, Array(repeating: 1, count: 200_000), key: key),
+            then: small + small + [0x82]
+        )
+        language.append(read)
+        guard case .message? = try language.next() else { throw CancellationError() }
+        #expect(language.unfinishedBytes < 100)
+        #expect(language.heldBytes >= read.storageCapacity)
+        while try language.next() != nil {}
+        #expect(language.unfinishedBytes == 1)
+        #expect(language.heldBytes <= 1_024)
+    }
+
+    /// Memory is reserved for a message once a quarter of it has come.
+    @Test func messageThatArrivesInPartsIsChargedForWhatIsReserved() throws {
+        var language = WebSocketLanguage(
+            role: .server,
+            limits: WebSocketLimits(),
+            deflate: nil,
+            compression: nil,
+            buffers: BufferPool()
+        )
+        let frame = WebSocketDecoderTests.frame(0x82, Array(repeating: 1, count: 200_000), key: 7)
+        language.append(ByteBuffer(bytes: frame[..<60_000]))
+        #expect(try language.next() == nil)
+        #expect(language.heldBytes >= 200_000)
+    }
+
+    @Test func linesThatAreLeftInTheirReadAreChargedForIt() throws {
+        var language = LineLanguage(delimiter: .lf)
+        let read = self.read(Array(repeating: 0x61, count: 200_000) + [0x0A], then: Array("a\nb".utf8))
+        language.append(read)
+        #expect(try language.next()?.readableBytes == 200_000)
+        #expect(language.unfinishedBytes == 3)
+        #expect(language.heldBytes >= read.storageCapacity)
+    }
+
+    // MARK: The account of messages that wait
+
+    /// An account that has room for this number of bytes.
+    private final class Account: LinkAccount {
+        private let maximum: Int
+        private let charged = NIOLockedValueBox(0)
+
+        init(maximum: Int = .max) { self.maximum = maximum }
+
+        var bytes: Int { self.charged.withLockedValue { $0 } }
+
+        func held(_ change: Int) { self.charged.withLockedValue { $0 += change } }
+        func hasRoom(forLast bytes: Int) -> Bool { self.bytes + bytes <= self.maximum }
+        func pause(unfinishedBytes: Int) -> TimeAmount? { nil }
+    }
+
+    /// Each takes a place in a queue, and at the end of a connection an allocation of its own, although it has a byte
+    /// or none.
+    @Test(arguments: [0, 1], [false, true])
+    func tinyMessagesAreChargedForTheirPlaces(length: Int, isLast: Bool) async throws {
+        let (account, count) = (Account(), 200)
+        let inbox = WebSocketInbox(account: account) {}
+        for _ in 0..<count { inbox.append(WebSocketMessage(.binary, try self.slice(length)), isLast: isLast) }
+        #expect(account.bytes >= count * 128)
+        #expect(inbox.bufferedBytes == account.bytes)
+        let reader = inbox.makeReader()
+        for left in (0..<count).reversed() {
+            #expect(await reader.next(isolation: nil)?.payload.readableBytes == length)
+            // The reader's message is charged until it requests the next one.
+            #expect(account.bytes >= (left + 1) * 128)
+        }
+        inbox.finish()
+        #expect(await reader.next(isolation: nil) == nil)
+        #expect(account.bytes == 0)
+    }
+
+    @Test func messagesAreChargedForTheMemoryThatTheyKeep() async throws {
+        let account = Account()
+        let inbox = WebSocketInbox(account: account) {}
+        for _ in 0..<4 { inbox.append(WebSocketMessage(.binary, try self.slice(20_000))) }
+        inbox.append(WebSocketMessage(.binary, try self.slice(200_000)))
+        #expect(account.bytes >= 4 * 20_000 + 256 << 10)
+        // Reading is suspended by that, too, and not by the number of bytes that were sent.
+        for _ in 0..<3 { inbox.append(WebSocketMessage(.binary, try self.slice(200_000))) }
+        #expect(inbox.isFull)
+    }
+
+    /// Closing a connection that has ended frees nothing, so its messages must not fill the account.
+    @Test func messagesAtTheEndOfAConnectionAreBoundedByTheirAccount() async throws {
+        let account = Account(maximum: 10_000)
+        let inbox = WebSocketInbox(account: account) {}
+        for _ in 0..<1_000 { inbox.append(WebSocketMessage(.binary, try self.slice(1)), isLast: true) }
+        #expect((1...10_000).contains(account.bytes))
+        inbox.finish()
+        let reader = inbox.makeReader()
+        var count = 0
+        while await reader.next(isolation: nil) != nil { count += 1 }
+        #expect((1..<100).contains(count))
+        #expect(account.bytes == 0)
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import HHSocketTesting
+import NIOCore
 import TestSupport
 import Testing
 
@@ -60,6 +61,16 @@ import Testing
                 2026-11-21T12:00:12.000Z closed 10.0.0.1:7000 by the user
                 """
         )
+    }
+
+    /// A round for the successor of a departing connection ends with both events.
+    @Test func attemptThatFailsWhileAServerDrainsIsCountedOnce() {
+        var recorder = HistoryRecorder()
+        var error = self.refused()
+        error.endpoint = self.b
+        recorder.happened(.connectFailed(error), now: .now(), date: self.date(0))
+        recorder.happened(.switchFailed(error), now: .now(), date: self.date(0))
+        #expect(recorder.history.entries.map(\.kind) == [.connectFailed(count: 1)])
     }
 
     @Test func oldestEntriesAreDropped() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
+import NIOCore
 import TestSupport
 import Testing
 
@@ -37,12 +38,13 @@ import Testing
     }
 
     private let resolver = Resolver()
+    private let time = NIOLockedValueBox(NIODeadline.uptimeNanoseconds(0))
     private let lookup: AddressLookup
     private let answers = Watched<[String]>([])
 
     init() {
-        let resolver = self.resolver
-        self.lookup = AddressLookup { host, families throws(AddressLookupError) in
+        let (resolver, time) = (self.resolver, self.time)
+        self.lookup = AddressLookup(now: { time.withLockedValue { $0 } }) { host, families throws(AddressLookupError) in
             try resolver.lookUp(host, families)
         }
     }
@@ -63,6 +65,58 @@ import Testing
         try await self.answers.wait("the other answer") { $0 == [#"fast any: ["192.0.2.4"]"#] }
         for number in 0..<200 { self.resolver.answer("slow-\(number)") }
         try await self.answers.wait("all answers") { $0.count == 201 }
+    }
+
+    private func wait(_ time: TimeAmount) {
+        self.time.withLockedValue { $0 = $0 + time }
+    }
+
+    /// The DNS may not have answered because of a lost packet.
+    @Test func lookupThatTakesLongIsNotJoined() async throws {
+        self.ask("host")
+        self.wait(AddressLookup.youth - .nanoseconds(1))
+        self.ask("host")
+        try await self.resolver.begun.wait("one lookup for both") { $0.count == 1 }
+        self.wait(.nanoseconds(1))
+        self.ask("host")
+        try await self.resolver.begun.wait("another lookup") { $0.count == 2 }
+        self.resolver.answer("host")
+        try await self.answers.wait("all answers") { $0.count == 3 }
+        #expect(self.resolver.begun.current.count == 2)
+    }
+
+    /// The nameserver of the old network may no longer be there.
+    @Test func lookupOfANetworkThatWasLeftIsNotJoined() async throws {
+        let (home, work) = (NetworkPath(isReachable: true, name: "home"), NetworkPath(isReachable: true, name: "work"))
+        self.lookup.networkPathIs(home)
+        self.ask("host")
+        try await self.resolver.begun.wait("the lookup") { $0.count == 1 }
+        // Every client tells of the same change.
+        for _ in 0..<3 {
+            self.lookup.networkPathIs(work)
+            self.ask("host")
+        }
+        try await self.resolver.begun.wait("one more lookup") { $0.count == 2 }
+        self.resolver.answer("host")
+        try await self.answers.wait("all answers") { $0.count == 4 }
+        #expect(self.resolver.begun.current.count == 2)
+    }
+
+    /// Each has a thread.
+    @Test func lookupsOfANameAreBounded() async throws {
+        for _ in 0..<100 {
+            self.ask("host")
+            self.wait(AddressLookup.youth)
+        }
+        try await self.resolver.begun.wait("the lookups of a network") { $0.count == AddressLookup.maximumLookups }
+        for number in 0..<100 {
+            self.lookup.networkPathIs(NetworkPath(isReachable: true, name: "\(number)"))
+            self.ask("host")
+        }
+        try await self.resolver.begun.wait("all lookups") { $0.count == AddressLookup.maximumLookupsOfAll }
+        self.resolver.answer("host")
+        try await self.answers.wait("all answers") { $0.count == 200 }
+        #expect(self.resolver.begun.current.count == AddressLookup.maximumLookupsOfAll)
     }
 
     @Test func nameThatIsBeingLookedUpIsNotLookedUpAgain() async throws {

@@ -203,6 +203,34 @@ import Testing
         _ = try? channel.finish()
     }
 
+    /// They stay for as long as the link does not read, and its client does not read its answers.
+    @Test func bytesThatAreNotInflatedYetAreReported() throws {
+        let receiver = Receiver()
+        let loop = EmbeddedEventLoop()
+        let carriage = WebSocketCarriage(role: .server, deflate: DeflateAgreement())
+        var memory = 0
+        carriage.memoryChanged = { memory += $0 }
+        let channel = EmbeddedChannel(handlers: [carriage, receiver], loop: loop)
+        try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
+        var generator = SeededGenerator(seed: 12)
+        // About half as long when it is compressed.
+        let payload = ByteBuffer(bytes: (0..<1 << 20).map { _ in UInt8.random(in: 0..<16, using: &generator) })
+        let read = ByteBuffer(bytes: Self.stream([.message(.binary, payload)], from: .client))
+        #expect(read.readableBytes > 400_000 && read.readableBytes < payload.readableBytes)
+        channel.isWritable = false
+        channel.pipeline.fireChannelRead(read)
+        channel.pipeline.fireChannelReadComplete()
+        #expect(receiver.bytes.readableBytes == WebSocketDecoder.inflatedPerTurn)
+        #expect(memory >= read.readableBytes)
+        let waiting = memory
+        channel.isWritable = true
+        for _ in 0..<10 { loop.advanceTime(by: .microseconds(50)) }
+        #expect(receiver.bytes == payload)
+        #expect(memory <= waiting - read.readableBytes)
+        _ = try? channel.finish()
+        #expect(memory == 0)
+    }
+
     @Test func clientGetsAllThatCameBeforeTheEnd() throws {
         let receiver = Receiver()
         let loop = EmbeddedEventLoop()

@@ -43,9 +43,9 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     private var timer: TimeAlarm?
     /// Frees the memory of contexts that are not used.
     private var aging: TimeAlarm?
-    /// Called with each change of the memory that contexts hold, in bytes.
-    package var contextsChanged: ((Int) -> Void)?
-    private var contextBytes = 0
+    /// Called with each change of the memory that contexts, and bytes that are not inflated yet, hold.
+    package var memoryChanged: ((Int) -> Void)?
+    private var reportedMemory = 0
     private var context: ChannelHandlerContext?
     private var work = Work()
 
@@ -109,8 +109,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         self.timer?.cancel()
         self.aging?.cancel()
         self.work.timer?.cancel()
-        self.reportContexts(0)
-        self.contextsChanged = nil
+        self.report(memory: 0)
+        self.memoryChanged = nil
         self.promise?.fail(ChannelError.ioOnClosedChannel)
         self.promise = nil
     }
@@ -150,7 +150,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
                     context.fireChannelRead(self.wrapInboundOut(bytes))
                 case .ping(let payload):
                     self.controlFrames += 1
-                    self.ping = payload
+                    // It may wait until the peer reads again.
+                    self.ping = payload.detached
                 case .close(let close): self.news = .closed(close)
                 case .pong: self.controlFrames += 1
                 case .message: break
@@ -324,7 +325,9 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     /// Frees unused contexts after a while. There is no timer while there are none.
     private func age(_ context: ChannelHandlerContext) {
-        self.reportContexts(self.decoder.contextBytes + self.encoder.contextBytes)
+        // Other bytes are passed on at once, but for a part of a header or of a control frame.
+        let waiting = self.decoder.hasMoreWork ? self.decoder.heldBytes : 0
+        self.report(memory: waiting + self.decoder.contextBytes + self.encoder.contextBytes)
         guard self.aging == nil, self.decoder.holdsContext || self.encoder.holdsContext else { return }
         self.aging = self.time.schedule(in: Self.idleTime, on: context.eventLoop) {
             self.aging = nil
@@ -334,10 +337,10 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         }
     }
 
-    private func reportContexts(_ bytes: Int) {
-        guard bytes != self.contextBytes else { return }
-        self.contextsChanged?(bytes - self.contextBytes)
-        self.contextBytes = bytes
+    private func report(memory bytes: Int) {
+        guard bytes != self.reportedMemory else { return }
+        self.memoryChanged?(bytes - self.reportedMemory)
+        self.reportedMemory = bytes
     }
 
     // MARK: The end

@@ -77,7 +77,9 @@ package struct WebSocketLanguage: LinkLanguage {
 
     package var unfinishedBytes: Int { self.decoder.bufferedBytes }
 
-    package var heldBytes: Int { self.unfinishedBytes + self.decoder.contextBytes + self.encoder.contextBytes }
+    package var heldBytes: Int {
+        self.decoder.heldBytes + self.decoder.contextBytes + self.encoder.contextBytes
+    }
 
     package static func payload(of unit: WebSocketUnit) -> ByteBuffer { unit.payload }
 

@@ -2,7 +2,7 @@
 package typealias WebSocketInbox = MessageInbox<WebSocketMessage>
 
 extension WebSocketMessage: InboxMessage {
-    package var length: Int { self.payload.readableBytes }
+    package var memory: Int { self.payload.detachedCapacity }
 
     package mutating func detach(isOneOfMany: Bool) {
         // Small messages are in blocks of 1 KiB, most of which have several.

@@ -40,6 +40,9 @@ struct HTTPHeadReader: Sendable {
         }
     }
 
+    /// The memory of the bytes that do not belong to an earlier head: the whole buffers of their reads.
+    var heldBytes: Int { self.unread.storageCapacity }
+
     /// Removes the bytes after the heads.
     mutating func takeRest() -> ByteBuffer {
         let rest = self.unread
@@ -76,7 +79,10 @@ struct HTTPHeadReader: Sendable {
         self.room -= length
         self.searched = 0
         self.lineStart = 0
-        return self.unread.readSlice(length: length)
+        let head = self.unread.readSlice(length: length)
+        // The buffer of the read is released with the head.
+        if self.unread.readableBytes == 0 { self.unread = ByteBuffer() }
+        return head
     }
 
     /// Recognises a peer of another protocol by its first bytes: it may never end a line.

@@ -39,6 +39,9 @@ package struct OpeningRequestReader: Sendable {
         return try OpeningRequestHead(head)
     }
 
+    /// The memory of the bytes that are held, which are those of an incomplete head or follow it.
+    package var heldBytes: Int { self.heads.heldBytes }
+
     /// Removes the bytes after the head. A client must not send any before it has the answer, but those that arrived
     /// belong to the WebSocket.
     package mutating func takeRest() -> ByteBuffer {

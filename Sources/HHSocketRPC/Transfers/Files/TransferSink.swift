@@ -35,14 +35,17 @@ enum Preparation: Hashable, Sendable {
 final class MemorySink: TransferSink, @unchecked Sendable {
     // Proof of Sendable: the variables are accessed only by the methods, which ``FileWork`` calls one after the other,
     // and ``content`` is read after the last of them.
-    private(set) var content = ByteBuffer()
+    private var bytes = ByteBuffer()
     private var hash = SHA256()
     private var file: TransferFile?
+
+    /// The content that has arrived.
+    var content: ByteBuffer { self.bytes }
 
     func prepare() throws(TransferError) -> Preparation { .done(nil) }
 
     func create(_ file: TransferFile) throws(TransferError) {
-        self.content = ByteBuffer()
+        self.bytes = ByteBuffer()
         self.hash = SHA256()
         self.file = file
     }
@@ -50,12 +53,12 @@ final class MemorySink: TransferSink, @unchecked Sendable {
     func append(_ contents: [ByteBuffer]) throws(TransferError) -> UInt64 {
         for content in contents {
             content.withUnsafeReadableBytes { self.hash.update($0) }
-            self.content.writeImmutableBuffer(content)
+            self.bytes.writeImmutableBuffer(content)
         }
-        return UInt64(self.content.readableBytes)
+        return UInt64(self.bytes.readableBytes)
     }
 
     func finish() throws(TransferError) -> Bool { self.file?.sha256 == TransferDigest(self.hash) }
-    func discard() { self.content = ByteBuffer() }
+    func discard() { self.bytes = ByteBuffer() }
     func close() {}
 }

@@ -28,19 +28,21 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     /// Whether the transfer's work in progress is no longer needed.
     let isUnwanted = ManagedAtomic(false)
     /// The stream of the current attempt, or of the last.
-    private(set) var stream: SocketStream?
+    private var stream: SocketStream?
     /// The connection that it is open on.
     private var connection: ConnectionID?
     /// The number of the current attempt. Events of others are stale.
     private var attempt = 0
     private var timer: (id: SocketLoop.TimerID, deadline: NIODeadline)?
-    private(set) var isOver = false
+    private var hasEnded = false
 
     init(_ setting: Setting) {
         self.setting = setting
     }
 
     private var host: ClientHost { self.setting.host }
+    /// Whether the transfer has ended.
+    var isOver: Bool { self.hasEnded }
 
     // MARK: The machine, which subclasses have
 
@@ -201,7 +203,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     /// The transfer has ended. `lastWork` is the remaining work on files before that is reported.
     func end(_ outcome: TransferState.Outcome, after lastWork: @escaping @Sendable () -> Void) {
         guard !self.isOver else { return }
-        self.isOver = true
+        self.hasEnded = true
         self.isUnwanted.store(true, ordering: .relaxed)
         self.host.remove(self)
         self.armTimer()
@@ -213,7 +215,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     }
 
     private func over(_ outcome: TransferState.Outcome) {
-        self.isOver = true
+        self.hasEnded = true
         self.setting.state.end(outcome)
     }
 
@@ -234,7 +236,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
         self.stream = nil
         self.timer = nil
         guard !self.isOver else { return }
-        self.isOver = true
+        self.hasEnded = true
         self.isUnwanted.store(true, ordering: .relaxed)
         let state = self.setting.state
         self.setting.work.submit {

@@ -83,8 +83,7 @@ extension StoreTurn {
         _ context: ServerContext,
         _ body: () async throws -> Result
     ) async throws -> Result {
-        let owner = UInt64(bitPattern: Int64(context.session.transferOwner.hashValue))
-        return try await self.$owner.withValue(owner, operation: body)
+        try await self.$owner.withValue(context.session.turn, operation: body)
     }
 }
 

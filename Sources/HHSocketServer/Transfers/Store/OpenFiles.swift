@@ -17,21 +17,34 @@ final class OpenFiles: Sendable {
     final class Place: Sendable {
         fileprivate let owner: String
         private let files: OpenFiles
-        private let state = NIOLockedValueBox<(used: NIODeadline, end: (@Sendable () -> Void)?)>((.distantPast, nil))
+        private struct State {
+            var used: NIODeadline
+            /// The number of bytes that have come since then.
+            var bytes = 0
+            var end: (@Sendable () -> Void)?
+        }
+
+        private let state: NIOLockedValueBox<State>
 
         fileprivate init(_ owner: String, _ files: OpenFiles) {
             self.owner = owner
             self.files = files
+            self.state = NIOLockedValueBox(State(used: files.now()))
         }
 
         deinit { self.files.released(self.owner, ObjectIdentifier(self)) }
 
         fileprivate var used: NIODeadline { self.state.withLockedValue { $0.used } }
 
-        /// Records that the writer is at work.
-        func use() {
+        /// Records that the writer gets content. A trickle is no use: with a byte now and then a writer would keep its
+        /// place, and what it has announced, for ever.
+        func use(_ bytes: Int) {
             let now = self.files.now()
-            self.state.withLockedValue { $0.used = now }
+            self.state.withLockedValue { state in
+                state.bytes += bytes
+                guard state.bytes >= OpenFiles.leastUse else { return }
+                (state.used, state.bytes) = (now, 0)
+            }
         }
 
         /// Sets the way to end the writer, which then continues in another attempt. It is called once at most.
@@ -60,8 +73,11 @@ final class OpenFiles: Sendable {
 
     /// The time for which a writer may be idle while others want its place.
     static let patience = TimeAmount.seconds(5)
+    /// The number of bytes that a writer must get within that time: otherwise it is idle. 3.3 KB/s.
+    static let leastUse = 16 << 10
 
     private let capacity: @Sendable () -> Int
+    /// Not a server's `SocketTime`: a store belongs to no server, and all stores of the process share ``shared``.
     private let now: @Sendable () -> NIODeadline
     private let state = NIOLockedValueBox(State())
 
@@ -124,7 +140,6 @@ final class OpenFiles: Sendable {
     func takePlace(for owner: String) throws -> Place {
         let maximum = max(1, self.capacity() / 2)
         let place = Place(owner, self)
-        place.use()
         let (isTaken, idle): (Bool, Place?) = self.state.withLockedValue { state in
             guard state.placeCount >= maximum else {
                 state.places[owner, default: [:]][ObjectIdentifier(place)] = Weak(object: place)

@@ -78,7 +78,7 @@ struct UnfinishedContent: Sendable {
     var isHashed: Bool { self.hash.position == self.offset }
 
     mutating func append(_ parts: [ByteBuffer], _ fileSystem: any StoreFileSystem) throws {
-        self.place.use()
+        self.place.use(parts.reduce(0) { $0 + $1.readableBytes })
         for part in parts {
             guard UInt64(part.readableBytes) <= self.file.size - self.offset else {
                 throw TransferError(

@@ -96,7 +96,7 @@ import Testing
         /// Trailing bytes that are not a message.
         var tail = 1
 
-        var length: Int { self.texts.map(\.utf8.count).reduce(self.tail, +) }
+        var memory: Int { self.texts.map(\.utf8.count).reduce(self.tail, +) }
 
         mutating func next() -> WebSocketMessage? {
             self.texts.isEmpty ? nil : WebSocketMessage(self.texts.removeFirst())

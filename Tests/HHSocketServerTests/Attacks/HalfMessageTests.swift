@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+import HHSocket
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+/// Messages of WebSockets that never end, on a server that also answers frames.
+@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(5))) struct HalfMessageTests {
+    private static let attackers = 24
+    /// The number of bytes of a message that an attacker sends, of one more.
+    private static let length = 4 << 20
+
+    /// - Parameter isOver: Set once all attackers have tried.
+    private static func attack(_ target: Endpoint, _ act: HostileClient.Act, _ isOver: Watched<Bool>) async throws {
+        defer { isOver.withLockedValue { $0 = true } }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<Self.attackers {
+                group.addTask {
+                    let client = try await HostileClient(to: target)
+                    await client.perform(act, within: .seconds(2))
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    /// The attackers offer more than the server may hold. They are closed, but they must not fill the rest meanwhile:
+    /// requests of others would be refused with 503.
+    @Test func halfMessagesCostNoHonestCall() async throws {
+        var configuration = SocketServer.Configuration(listeners: [try ServerListener(url: "tcp+ws://127.0.0.1:0/rpc")])
+        configuration.limits.maximumBufferedBytes = 64 << 20
+        var router = Router()
+        router.handle(102) { request, _ in request.body }
+        try await withServer(configuration, router) { server in
+            try server.webSocket("/messages") { message, connection in connection.post(message) }
+        } _: { server in
+            let address = try #require(server.address)
+            let messages = try Endpoint(url: "ws://127.0.0.1:\(address.port)/messages")
+            let message = ByteBuffer(repeating: 1, count: Self.length + 1)
+            let half = HostileClient.Act.webSocketFrame(.binary(message)).cut(after: Self.length)
+            let honest = try await HostileClient(to: address)
+            var serial: UInt32 = 50
+            var refused = 0
+            for _ in 1...3 {
+                let evictions = server.statistics.memoryEvictions
+                let isOver = Watched(false)
+                async let attack: Void = Self.attack(messages, half, isOver)
+                while !isOver.current {
+                    serial += 1
+                    await honest.perform(.request(102, serial: serial, "honest"))
+                    if try await honest.response().status != .ok { refused += 1 }
+                }
+                try await attack
+                #expect(server.statistics.memoryEvictions > evictions)
+                try await eventually("the end of the attackers") { server.connectionCount == 1 }
+            }
+            #expect(refused == 0, "of \(serial - 50) calls")
+        }
+    }
+}

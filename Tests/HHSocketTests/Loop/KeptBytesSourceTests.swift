@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+import Foundation
+import TestSupport
+import Testing
+
+/// The stored properties that have bytes. A received payload is a slice of the buffer of a read, up to 256 KiB, which
+/// it keeps. So whatever is kept for longer than the batch in which it was received is `detached` first, or charged by
+/// its `storageCapacity`; a property that is added must say here which of that it is, and where.
+@Suite struct KeptBytesSourceTests {
+    private enum Reason {
+        /// The bytes were received, and this file detaches them, or charges what they keep.
+        case detached(in: String)
+        /// The bytes were made here, by encoding, copying or reading a file, or are those of the application.
+        case own
+        /// The value exists only during the turn in which its bytes were received.
+        case passing
+        /// The value is handed to the application, and kept for as long as that wishes. While it waits for the
+        /// application, another property of this list has it.
+        case application
+        /// A unit that is part of other values, whose properties are in this list, or in a queue that detaches units.
+        case unit
+    }
+
+    private static let reasons: [String: Reason] = [
+        // HHSocket
+        "Batch.buffer": .passing,
+        "BodyInflater.input": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
+        "BufferPool.buffers": .own,
+        "Envelope.body": .passing,
+        "FrameCodec.frames": .own,
+        "HTTPConnectNegotiation.request": .own,
+        "Handshake.frames": .detached(in: "HHSocket/Frames/Handshake.swift"),
+        "HeartbeatPolicy.payload": .own,
+        "HelloAnswer.bytes": .passing,
+        "HelloAnswer.payload": .own,
+        "LineLanguage.payload": .unit,
+        "LineLink+Lines.bytes": .detached(in: "HHSocket/Lines/LineLink+Lines.swift"),
+        "LinePeer.delivery": .detached(in: "HHSocket/Lines/LineLink+Lines.swift"),
+        "OpeningRequestReader.bytes": .passing,
+        "OpeningResponseReader.body": .own,
+        "OpeningResponseReader.bytes": .passing,
+        "PendingConnection.heldAnswers": .detached(in: "HHSocket/Frames/PendingConnection.swift"),
+        "PieceAssembly.bytes": .detached(in: "HHSocket/Streams/PieceAssembly.swift"),
+        "ReceiveBuffers.buffers": .own,
+        "ReceiveBuffers.latest": .own,
+        "SOCKS5Negotiation.authentication": .own,
+        "SOCKS5Negotiation.request": .own,
+        "SendBytes.body": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
+        "SendBytes.gatheredBeforeBody": .own,
+        "SendBytes.others": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
+        "SocketError.body": .application,
+        "StreamLane.bytes": .detached(in: "HHSocket/Streams/StreamLane.swift"),
+        "StreamLane.frame": .passing,
+        "StreamOutcome.answer": .application,
+        "StreamOutcome.payload": .detached(in: "HHSocketRPC/Streams/StreamCall+Receiving.swift"),
+        "StreamScheduler.cancels": .own,
+        "StreamScheduler.frame": .passing,
+        "TransferPart.bytes": .passing,
+        "TransferPart.items": .own,
+        "WebSocketCarriage.ping": .detached(in: "HHSocket/WebSocket/Carriage/WebSocketCarriage.swift"),
+        "WebSocketMessage.payload": .detached(in: "HHSocket/WebSocket/Messages/WebSocketMessages.swift"),
+        "WebSocketPeer.payload": .own,
+        "WebSocketRefusal.body": .own,
+        "WebSocketStreamWriter.first": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
+        "WebSocketStreamWriter.others": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
+        "WebSocketUnit.payload": .unit,
+        "WriterQueue.frame": .own,
+        // HHSocketRPC
+        "ConnectionStreams.cancellations": .own,
+        "GetRun.content": .passing,
+        "GetRun.contents": .own,
+        "PushCenter.frame": .detached(in: "HHSocketRPC/Pushes/PushCenter.swift"),
+        "PushMailbox.buffer": .detached(in: "HHSocketRPC/Pushes/SocketPush.swift"),
+        "PushMailbox.resumed": .application,
+        "PushReading.batch": .detached(in: "HHSocketRPC/Pushes/SocketPush.swift"),
+        "PushRouter.pushes": .passing,
+        "PutRun.items": .own,
+        "SocketPush.body": .unit,
+        "SocketRequest.body": .own,
+        "SocketResponse.body": .application,
+        "StreamCall.body": .own,
+        "TransferSource.bytes": .own,
+        // HHSocketServer
+        "AnswerWriter.order": .detached(in: "HHSocketServer/Session/AnswerWriter.swift"),
+        "CompletionQueue.answer": .own,
+        "HandlerRun.emptyAnswer": .own,
+        "KeptAnswer.body": .detached(in: "HHSocketServer/Idempotency/KeptAnswer.swift"),
+        "ListenerSettings.linkSettings": .own,
+        "PushQueue.bytes": .own,
+        "RequestGate.frame": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
+        "ServerRequest.body": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
+        "StatusError.body": .own,
+        "StreamExchange.payload": .detached(in: "HHSocketServer/Streams/StreamExchange.swift"),
+        "StreamInbox.body": .detached(in: "HHSocketServer/Streams/StreamInbox.swift"),
+        "StreamInbox.chunks": .detached(in: "HHSocketServer/Streams/StreamInbox.swift"),
+        "TLSPieces.bytes": .own,
+        "WebSocketAcceptance.held": .own,
+        // HHSocketSTOMP
+        "STOMPFrame.body": .unit,
+        "STOMPHeaders.bytes": .detached(in: "HHSocketSTOMP/Frames/STOMPHeaders.swift"),
+        "STOMPMessage.frame": .detached(in: "HHSocketSTOMP/STOMPMessage.swift"),
+        "STOMPServerError.body": .application,
+        "STOMPUnit.frame": .unit,
+    ]
+
+    private static let modules = ["HHSocket", "HHSocketRPC", "HHSocketServer", "HHSocketSTOMP"]
+
+    /// The name of a stored property of a type that has bytes, if a line declares one.
+    private static func property(_ line: Substring) -> Substring? {
+        let declaration = /(?: {4}| {8})(?:[a-z]+(?:\([a-z]+\))? )*(?:var|let) (\w+): ([^={]*)(?:= .*)?/
+        let types =
+            #/
+            \b(?:ByteBuffer|Frame|STOMPFrame|WebSocketMessage|WebSocketUnit|SocketPush|LineUnit|LineLink\.Line)\b
+            /#
+        guard let match = line.wholeMatch(of: declaration), match.2.contains(types.wordBoundaryKind(.simple)) else {
+            return nil
+        }
+        // Not closures, and not local constants whose value follows.
+        return line.contains("->") || line.hasSuffix("=") ? nil : match.1
+    }
+
+    private static func source(_ path: String) throws -> String {
+        try String(contentsOf: packageFolder.appendingPathComponent("Sources/" + path), encoding: .utf8)
+    }
+
+    private static func sources() throws -> [(path: String, text: String)] {
+        try self.modules.flatMap { module in
+            let folder = packageFolder.appendingPathComponent("Sources/\(module)")
+            let paths = FileManager.default.enumerator(atPath: folder.path)?.compactMap { $0 as? String } ?? []
+            return try paths.filter { $0.hasSuffix(".swift") && !$0.contains(".docc/") }.map { path in
+                (path: "\(module)/\(path)", text: try self.source("\(module)/\(path)"))
+            }
+        }
+    }
+
+    private func properties() throws -> Set<String> {
+        var found: Set<String> = []
+        for (path, text) in try Self.sources() {
+            let file = URL(fileURLWithPath: path).deletingPathExtension().lastPathComponent
+            for line in text.split(separator: "\n") {
+                if let name = Self.property(line) { found.insert("\(file).\(name)") }
+            }
+        }
+        return found
+    }
+
+    @Test func everyPropertyThatHasBytesSaysWhyItPinsNoRead() throws {
+        let found = try self.properties()
+        #expect(found.count > 50)
+        for name in found.subtracting(Self.reasons.keys).sorted() {
+            Issue.record("\(name) has bytes: say in this list whether they are detached, and where")
+        }
+        for name in Set(Self.reasons.keys).subtracting(found).sorted() {
+            Issue.record("there is no \(name) any more")
+        }
+    }
+
+    @Test func everyFileThatIsSaidToDetachDoes() throws {
+        for (name, reason) in Self.reasons {
+            guard case .detached(let path) = reason else { continue }
+            let text = try Self.source(path)
+            let detaches = text.contains(/\.detached|storageCapacity|\.isLargeSlice/)
+            #expect(detaches, "\(name): \(path) detaches nothing")
+        }
+    }
+
+    /// A closure that waits for another thread keeps what it captures, and is no property.
+    @Test func bodiesThatWaitForTheThreadThatDecompressesAreDetached() throws {
+        var files = 0
+        for (path, text) in try Self.sources() where text.contains("bodies.inflate(") {
+            files += 1
+            #expect(text.contains(/payload = .*payload\.detached/), "\(path) passes on what it does not detach")
+        }
+        #expect(files >= 2)
+    }
+
+    @Test func aPropertyIsTold() {
+        for (line, name) in [
+            ("    private var held: [ByteBuffer] = []", "held"),
+            ("        package private(set) var payload: ByteBuffer", "payload"),
+            ("    let frame: Frame?", "frame"),
+            ("    var length: Int { self.frame.payload.readableBytes }", nil),
+            ("    var isFull: Bool { self.bytes > 0 }", nil),
+            ("    let make: (Frame) -> Void", nil),
+            ("    let link: Link<FrameLanguage>", nil),
+        ] as [(Substring, Substring?)] {
+            #expect(Self.property(line) == name, "\(line)")
+        }
+    }
+}

@@ -106,11 +106,9 @@ final class AwaitedCall: SubmittedWork, @unchecked Sendable {
     /// Stores the result, and returns the caller that waits for it.
     @inline(__always)
     func finish(_ result: consuming CallOutcome) -> TurnWaiter {
-        if let order = Self.order {
-            order.withLock { self.result = result }
-        } else {
-            self.result = consume result
-        }
+        Self.order?.lock()
+        self.result = consume result
+        Self.order?.unlock()
         guard let waiter = self.waiter else { preconditionFailure("a call that was started has a caller that waits") }
         return waiter
     }

@@ -71,9 +71,10 @@ struct HotCalls: ~Copyable {
 
     // MARK: Requests
 
-    /// Sends a request on the fast path. Not inlined: a parameter is known to be retained.
+    /// Sends a request on the fast path. Not inlined: a parameter is known to be retained. Mutating, since a borrowed
+    /// value of this size would be copied for the call.
     @inline(never)
-    func send(_ request: borrowing SocketRequest, serial: UInt32, in turn: inout Turn) {
+    mutating func send(_ request: borrowing SocketRequest, serial: UInt32, in turn: inout Turn) {
         self.link?._withUnsafeGuaranteedRef {
             $0.sendOnFastPath(request.type, serial: serial, request.body, in: &turn)
         }

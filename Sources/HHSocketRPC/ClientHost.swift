@@ -64,6 +64,7 @@ final class ClientHost: @unchecked Sendable {
         )
         self.engine = CallEngine(
             configuration,
+            rules,
             traits: CallTraits(
                 configuration,
                 sealer: sealer,

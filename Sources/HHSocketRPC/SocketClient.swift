@@ -2,6 +2,7 @@
 import Atomics
 import HHSocket
 import NIOCore
+import Tracing
 
 /// A client that makes calls over one long-lived connection, as `URLSession` does over many short ones.
 ///
@@ -110,25 +111,24 @@ public final class SocketClient: ConnectionControl {
     public nonisolated(nonsending) func data(
         for request: consuming SocketRequest
     ) async throws(SocketError) -> SocketResponse {
-        if self.engine.traits.isLight, self.engine.loop.isCurrent, let result = await self.awaitLight(request) {
+        if self.engine.traits.isPlain, self.engine.loop.isCurrent, let result = await self.awaitHere(request) {
             return try result.get()
         }
-        let task = self.makeTask(request, .nobody, isAwaited: true)
-        await task.run()
-        return try task.takeResult().get()
+        let context = self.engine.traits.needsContext ? ServiceContext.current ?? .topLevel : nil
+        let call = AwaitedCall(request, self.engine, context: context)
+        await call.run(on: self.engine.loop)
+        return try call.takeResult().get()
     }
 
-    /// Makes a light call and waits for its answer; nil if a task must be made for it.
-    private nonisolated(nonsending) func awaitLight(
-        _ request: SocketRequest
-    ) async -> Result<SocketResponse, SocketError>? {
+    /// Makes a call on this thread and waits for its answer; nil if it cannot be sent at once.
+    private nonisolated(nonsending) func awaitHere(_ request: SocketRequest) async -> CallOutcome? {
         let (engine, identifier) = (self.engine, self.nextIdentifier)
         return await withTaskCancellationHandler {
             await withUnsafeContinuation { continuation in
                 guard var turn = engine.turnOfHandlers(toSend: request) else {
                     return continuation.resume(returning: nil)
                 }
-                engine.send(identifier, request, to: nil, resuming: continuation, in: &turn)
+                engine.send(request, .waiter(continuation), identifier: identifier, in: &turn)
                 turn.giveBack()
             }
         } onCancel: {
@@ -147,11 +147,22 @@ public final class SocketClient: ConnectionControl {
         let identifier = self.nextIdentifier
         // A handler that runs elsewhere is called by its task.
         if self.engine.traits.callsBackHere, var turn = self.engine.turnOfHandlers(toSend: request) {
-            self.engine.send(identifier, consume request, to: consume completionHandler, in: &turn)
+            // A switch, since `if let` would count a reference.
+            let end: CallEnd
+            switch consume completionHandler {
+            case .some(let handler): end = .handler(handler)
+            case .none: end = .nobody
+            }
+            self.engine.send(consume request, end, identifier: identifier, in: &turn)
             turn.giveBack()
         } else {
-            let call = LightCall(identifier, consume request, consume completionHandler)
-            SocketTask(call, engine: self.engine).resume()
+            SocketTask(
+                identifier: identifier,
+                request: consume request,
+                engine: self.engine,
+                completion: (consume completionHandler).map { .handler($0) } ?? .nobody,
+                isDispatched: true
+            ).resume()
         }
         return identifier
     }
@@ -172,16 +183,14 @@ public final class SocketClient: ConnectionControl {
     private func makeTask(
         _ request: consuming SocketRequest,
         _ completion: consuming SocketTask.Completion,
-        _ callbackQueue: CallbackQueue? = nil,
-        isAwaited: Bool = false
+        _ callbackQueue: CallbackQueue? = nil
     ) -> SocketTask {
         SocketTask(
             identifier: self.nextIdentifier,
             request: request,
             engine: self.engine,
             completion: completion,
-            callbackQueue: callbackQueue,
-            isAwaited: isAwaited
+            callbackQueue: callbackQueue
         )
     }
 

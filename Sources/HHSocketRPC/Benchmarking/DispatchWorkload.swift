@@ -5,17 +5,27 @@ import NIOCore
 
 /// Closed-loop workloads on the data structures that every call uses, for the package `Benchmarks`.
 ///
-/// They are in this module because the dispatch table is generic and internal: the compiler specialises it for
-/// `SocketTask` here, and does the same for the class below. In another package they would not be specialised, and the
+/// They are in this module because the table of calls is generic and internal: the compiler specialises it for
+/// `CallEnd` here, and does the same for the class below. In another package they would not be specialised, and the
 /// benchmark would not measure the code that clients run.
 @_spi(Benchmarks) public enum DispatchWorkload {
     /// A reference, as `SocketTask` is.
-    private final class Call: Sendable {}
+    private final class Call: Sendable, TableCall {
+        var keeps: Bool { false }
+        var existingFlight: Call? { self }
+
+        func makeFlight(
+            _: CallFacts,
+            kept: UnsafeMutablePointer<Never>,
+            key: DispatchKey,
+            deadline: NIODeadline
+        ) -> Call { self }
+    }
 
     /// The calls of a client that always has the same number in flight.
     public struct Calls: ~Copyable {
         private let call = Call()
-        private var table: DispatchTable<Call, Never>
+        private var table: CallTable<Call>
         /// The serials in flight, in the order in which they will be answered.
         private var serials: [UInt32] = []
         private var next = 0
@@ -23,11 +33,7 @@ import NIOCore
 
         /// - Parameter inFlight: The number of calls in flight at any time.
         public init(inFlight: Int) {
-            self.table = DispatchTable<Call, Never>(
-                maximumInFlight: inFlight,
-                maximumWaiting: 0,
-                maximumTombstones: inFlight
-            )
+            self.table = CallTable(maximumInFlight: inFlight, maximumWaiting: 0, maximumTombstones: inFlight)
             self.table.linkIsReady(ConnectionID(number: 1))
             for _ in 0..<inFlight { self.serials.append(self.start()) }
         }
@@ -38,12 +44,8 @@ import NIOCore
         public mutating func replace(_ count: Int) -> Int {
             var answered = 0
             for _ in 0..<count {
-                let answer = self.table.takeAnswered(
-                    serial: self.serials[self.next],
-                    on: ConnectionID(number: 1),
-                    keeping: false
-                )
-                if answer != nil { answered += 1 }
+                let answer = self.table.takeAnswered(serial: self.serials[self.next], on: ConnectionID(number: 1))
+                if case .some = answer { answered += 1 }
                 self.serials[self.next] = self.start()
                 self.next += 1
                 if self.next == self.serials.count { self.next = 0 }
@@ -69,7 +71,7 @@ import NIOCore
         private var random: UInt32 = 2_463_534_242
 
         public init(count: Int) {
-            var table = DispatchTable<Call, Never>(maximumInFlight: 1, maximumWaiting: 0, maximumTombstones: 0)
+            var table = CallTable<Call>(maximumInFlight: 1, maximumWaiting: 0, maximumTombstones: 0)
             self.key = table.enter(Call(), deadline: .distantFuture)
             for _ in 0..<count { self.insert(after: .uptimeNanoseconds(0)) }
         }

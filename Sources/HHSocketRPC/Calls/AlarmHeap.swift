@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
+package import NIOCore
 
 /// A min-heap of alarms: times, each with the key of its owner. The current time is passed in.
 ///

@@ -6,7 +6,7 @@ import NIOCore
 /// thread.
 protocol CallCarrier: AnyObject {
     /// Refuses a request that can never be sent, so that it fails without waiting for a connection.
-    func check(_ request: SocketRequest, of task: SocketTask, in turn: inout Turn) throws(SocketError)
+    func check(_ request: SocketRequest, of flight: CallFlight, in turn: inout Turn) throws(SocketError)
 
     /// The deadline of a whole call that starts now.
     ///
@@ -16,13 +16,11 @@ protocol CallCarrier: AnyObject {
     /// Sends the request of an attempt that has a serial.
     ///
     /// - Parameters:
-    ///   - request: The request that is sent for the task.
     ///   - connection: The connection that calls are sent on.
     ///   - engine: The owner of the call.
     /// - Throws: The error that ends the attempt, of which nothing was sent.
     func carry(
         _ departure: Departure,
-        _ request: SocketRequest,
         serial: UInt32,
         on connection: ClientConnection?,
         for engine: CallEngine,
@@ -33,29 +31,29 @@ protocol CallCarrier: AnyObject {
     func abandon(_ attempt: CallAttempt, in turn: inout Turn)
 
     /// Whether the call may be sent once more.
-    func mayRepeat(_ task: SocketTask) -> Bool
+    func mayRepeat(_ flight: CallFlight) -> Bool
 
     /// An attempt of a call with interceptors has failed, which may request another.
-    func attemptFailed(_ task: SocketTask, _ error: SocketError)
+    func attemptFailed(_ flight: CallFlight, _ error: SocketError)
 
     /// The error of a call whose time is up.
     func timedOut(_ attempt: CallAttempt, by limit: TimeLimit, for engine: CallEngine) -> SocketError
 
     /// The call is about to complete.
-    func completes(_ task: SocketTask)
+    func completes(_ flight: CallFlight)
 }
 
 /// A call in the table of which an attempt begins.
 struct Departure {
-    let task: SocketTask
+    let flight: CallFlight
     let key: DispatchKey
     let priority: FramePriority
 
-    @inline(__always)
-    init(_ task: SocketTask, _ key: DispatchKey, _ priority: FramePriority) {
-        self.task = task
+    /// - Parameter priority: Nil for the call's present one.
+    init(_ flight: CallFlight, _ key: DispatchKey, priority: FramePriority? = nil) {
+        self.flight = flight
         self.key = key
-        self.priority = priority
+        self.priority = priority ?? flight.priority
     }
 }
 
@@ -67,7 +65,7 @@ enum TimeLimit {
     case firstResponse
 }
 
-/// The result of ``CallCarrier/carry(_:_:serial:on:for:in:)``.
+/// The result of ``CallCarrier/carry(_:serial:on:for:in:)``.
 enum Carried {
     /// The request is being sent.
     case sent

@@ -4,13 +4,9 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// The dispatch table of a client.
-typealias CallTable = DispatchTable<SocketTask, LightCall>
-typealias CallAttempt = CallTable.Attempt
-
 /// State that every call touches.
 struct HotCalls: ~Copyable {
-    var table: CallTable
+    var table: ClientCalls
     var retryBucket: RetryBucket?
     /// The time at which the timer for the table's alarms fires.
     var timerFires = NIODeadline.distantFuture
@@ -26,7 +22,7 @@ struct HotCalls: ~Copyable {
     private let maximumPayloadLength: Int
 
     init(_ configuration: ClientConfiguration) {
-        self.table = CallTable(
+        self.table = ClientCalls(
             serialRange: configuration.socket.wireFormat.layout.requestSerials,
             maximumInFlight: configuration.maximumInFlight,
             maximumWaiting: configuration.maximumWaiting,
@@ -73,10 +69,33 @@ struct HotCalls: ~Copyable {
         return self.link?._withUnsafeGuaranteedRef { $0.canSendOnFastPath(length: length) } ?? false
     }
 
+    // MARK: Requests
+
+    /// Sends a request on the fast path. Not inlined: a parameter is known to be retained. Mutating, since a borrowed
+    /// value of this size would be copied for the call.
+    @inline(never)
+    mutating func send(_ request: borrowing SocketRequest, serial: UInt32, in turn: inout Turn) {
+        self.link?._withUnsafeGuaranteedRef {
+            $0.sendOnFastPath(request.type, serial: serial, request.body, in: &turn)
+        }
+    }
+
+    /// The type of the request that an answer with this serial is for; nil if no call waits for it.
+    mutating func requestType(_ serial: UInt32) -> UInt32? {
+        if let kept = self.table.kept(serial: serial) { return kept.pointee.type }
+        return self.table.withCall(serial: serial) { call, _ in call.request?.type } ?? nil
+    }
+
+    /// The type of the request that an answer with this serial is for, if its call has no flight, which is reported.
+    mutating func typeWithoutFlight(_ serial: UInt32) -> UInt32? {
+        let hasFlight = self.table.withCall(serial: serial) { call, _ in call.existingFlight != nil }
+        return hasFlight == false ? self.requestType(serial) : nil
+    }
+
     // MARK: Limits
 
     /// The error of a call that exceeds a limit; nil if there is no connection for it.
-    func error(of refusal: CallTable.Refusal, at endpoint: Endpoint?) -> SocketError? {
+    func error(of refusal: ClientCalls.Refusal, at endpoint: Endpoint?) -> SocketError? {
         switch refusal {
         case .offline: nil
         case .tooManyInFlight: CallErrors.tooManyInFlight(self.table.inFlightCount, at: endpoint)
@@ -101,7 +120,7 @@ struct HotCalls: ~Copyable {
     }
 }
 
-/// A client's calls, from their start to their completion: performs the decisions of ``DispatchTable`` on the socket
+/// A client's calls, from their start to their completion: performs the decisions of ``CallTable`` on the socket
 /// thread.
 ///
 /// Almost all calls take the fast paths. The invariant: a fast path may be taken only if it has exactly the effects of
@@ -109,7 +128,7 @@ struct HotCalls: ~Copyable {
 /// model. A plain call touches only ``hot``.
 ///
 /// Tasks retain their engine, and may outlive the client.
-final class CallEngine: @unchecked Sendable {
+final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable, or accessed only on the socket thread like the variables.
     let loop: SocketLoop
     let configuration: ClientConfiguration
@@ -121,6 +140,7 @@ final class CallEngine: @unchecked Sendable {
     private let streams: any CallCarrier
     let interception: Interception
     private let reporter: CallReporter
+    private let rules: FrameRules
     private let format: WireFormat
 
     // Unchecked: a call accesses it some ten times, only on the socket thread, and every access ends before other code
@@ -129,8 +149,6 @@ final class CallEngine: @unchecked Sendable {
     @exclusivity(unchecked)
     #endif
     var hot: HotCalls
-    /// The keys of the incomplete calls made by `dispatch`, by task identifier, except light ones.
-    private var dispatched: [Int: DispatchKey] = [:]
     private var generator = SystemRandomNumberGenerator()
     private var timer: SocketLoop.TimerID?
     private var life = Life.open
@@ -144,6 +162,7 @@ final class CallEngine: @unchecked Sendable {
 
     init(
         _ configuration: ClientConfiguration,
+        _ rules: FrameRules,
         traits: CallTraits,
         driver: any ConnectionDriver,
         links: ClientLinks,
@@ -160,15 +179,13 @@ final class CallEngine: @unchecked Sendable {
         self.streams = carriers.streams
         self.interception = Interception(configuration.interceptors)
         self.reporter = reporter
-        self.format = configuration.socket.wireFormat
+        self.rules = rules
+        self.format = rules.format
         self.hot = HotCalls(configuration)
-        self.hot.table.promote = { [unowned self] in self.promote($0, $1, deadline: $2) }
     }
 
     /// Whether new calls are accepted.
     var acceptsCalls: Bool { self.life == .open }
-    /// The number of incomplete calls made by `dispatch`, without light ones.
-    var dispatchedCount: Int { self.dispatched.count }
 
     // MARK: Requests on the fast path
 
@@ -176,11 +193,9 @@ final class CallEngine: @unchecked Sendable {
     /// task must be submitted.
     ///
     /// The general path is ``SocketTask/resume()``, which submits ``start(_:in:)``.
-    ///
-    /// - Parameter waiter: Notified when the task completes; nil keeps the task's present receiver.
-    func startOnFastPath(_ task: SocketTask, _ waiter: TurnWaiter? = nil) -> Bool {
+    func startOnFastPath(_ task: SocketTask) -> Bool {
         guard self.traits.isPlain else { return false }
-        return self.loop.ifHandlersRun { self.isSentOnFastPath(task, from: .suspended, waiter, in: &$0) }
+        return self.loop.ifHandlersRun { self.isSentOnFastPath(task, from: .suspended, in: &$0) }
     }
 
     /// Sends the request of a task in this state, if it can be sent with the next flush, unchanged, and without
@@ -188,24 +203,12 @@ final class CallEngine: @unchecked Sendable {
     ///
     /// The general path is the rest of ``start(_:in:)``: it adds the call to the table, begins an attempt, puts the
     /// request into its envelope, makes a frame, and sends it.
-    private func isSentOnFastPath(
-        _ task: SocketTask,
-        from state: SocketTask.State,
-        _ waiter: TurnWaiter? = nil,
-        in turn: inout Turn
-    ) -> Bool {
-        let length = task.originalRequest.body.readableBytes
-        guard self.traits.isPlain, self.canSendOnFastPath(task.originalRequest),
-            task.leaves(from: state, waiter)
-        else { return false }
-        let deadline = self.traits.deadline(of: task.originalRequest, now: turn.now)
-        let (key, serial) = self.hot.table.enterSent(task, deadline: deadline)
-        task.flight.isSentOnFastPath(key, at: turn.now, until: deadline, bytes: length)
-        if task.isDispatched { self.dispatched[task.taskIdentifier] = key }
-        self.hot.link?._withUnsafeGuaranteedRef { link in
-            link.sendOnFastPath(task.originalRequest.type, serial: serial, task.originalRequest.body, in: &turn)
+    private func isSentOnFastPath(_ task: SocketTask, from state: SocketTask.State, in turn: inout Turn) -> Bool {
+        guard self.traits.isPlain, self.canSendOnFastPath(task.originalRequest), task.leaves(from: state) else {
+            return false
         }
-        if deadline < self.hot.timerFires { self.armTimer() }
+        let identifier = task.identifierToCancel
+        task.enters(self.sendNow(task.originalRequest, .task(task), identifier: identifier, in: &turn))
         return true
     }
 
@@ -217,11 +220,10 @@ final class CallEngine: @unchecked Sendable {
             && self.hot.table.canSend && request.options.isPlain && self.format.isApplicationType(request.type)
     }
 
-    /// Returns the turn whose handlers are running if a light call can be made in it, by
-    /// ``send(_:_:to:resuming:in:)``, which gives it back to the loop. May be called on any thread. Nil if a task must
-    /// be made and resumed.
+    /// Takes the turn whose handlers are running if a call can be made in it by ``send(_:_:identifier:in:)``; the
+    /// caller gives it back to the loop. May be called on any thread. Nil if the call must be submitted.
     func turnOfHandlers(toSend request: borrowing SocketRequest) -> Turn? {
-        guard self.traits.isLight, let turn = self.loop.takeTurnOfHandlers() else { return nil }
+        guard self.traits.isPlain, let turn = self.loop.takeTurnOfHandlers() else { return nil }
         guard self.canSendOnFastPath(request) else {
             turn.giveBack()
             return nil
@@ -229,41 +231,76 @@ final class CallEngine: @unchecked Sendable {
         return turn
     }
 
-    /// Makes a light call in the turn that ``turnOfHandlers(toSend:)`` has returned, and sends its request.
+    /// Makes a call without an object in the turn that ``turnOfHandlers(toSend:)`` has returned, and sends its request.
     ///
-    /// The general path is that of a task: ``startOnFastPath(_:_:)``. The parameters are not combined in a
-    /// ``LightCall``, which is so large that it would be copied rather than moved.
-    func send(
-        _ identifier: Int,
-        _ request: consuming SocketRequest,
-        to handler: consuming CallHandler?,
-        resuming waiter: LightCall.Waiter? = nil,
+    /// The general path is that of a task: ``startOnFastPath(_:)``.
+    @inline(__always)
+    func send(_ request: consuming SocketRequest, _ end: consuming CallEnd, identifier: Int, in turn: inout Turn) {
+        let key = self.sendNow(request, end, identifier: identifier, in: &turn)
+        self.hot.table.place(of: key).initialize(to: request)
+    }
+
+    /// Sends a request with the next flush, and enters its call.
+    @inline(__always)
+    private func sendNow(
+        _ request: borrowing SocketRequest,
+        _ end: consuming CallEnd,
+        identifier: Int,
         in turn: inout Turn
-    ) {
-        let deadline = self.traits.deadline(of: request, now: turn.now)
+    ) -> DispatchKey {
+        let now = turn.now
+        let deadline = self.traits.deadline(of: request, now: now)
         // Sent first, while it is available here, so that it need not be read from the table.
         let serial = self.hot.table.nextSerialToSend()
-        self.sendBytes(of: request, serial, in: &turn)
-        let now = turn.now
-        self.hot.table.enterSent(serial: serial, deadline: deadline)
-            .initialize(to: LightCall(identifier, consume request, consume handler, waiter, sent: now))
+        self.hot.send(request, serial: serial, in: &turn)
+        let facts = CallFacts(identifier: identifier, queued: now, sent: now)
+        let key = self.hot.table.enterSent(end, facts, serial: serial, deadline: deadline)
         if deadline < self.hot.timerFires { self.armTimer() }
+        return key
     }
 
-    /// Not inlined: a parameter is known to be retained.
-    @inline(never)
-    private func sendBytes(of request: borrowing SocketRequest, _ serial: UInt32, in turn: inout Turn) {
-        self.hot.link?._withUnsafeGuaranteedRef {
-            $0.sendOnFastPath(request.type, serial: serial, request.body, in: &turn)
+    // MARK: Requests without a flight
+
+    /// The connection on which a request can be sent unchanged, in slices or once the server reads; nil if that is not
+    /// certain.
+    private func connection(toSend request: borrowing SocketRequest) -> ClientConnection? {
+        guard self.traits.isPlain, self.configuration.compression == nil, request.options.isPlain,
+            self.hot.table.canSend, self.hot.link != nil, self.format.isCallType(request.type),
+            // With streams, long requests are sent in pieces.
+            let connection = self.links.current, connection.streams == nil
+        else { return nil }
+        return connection
+    }
+
+    /// Sends the request of a new call unchanged, which leaves in slices, or waits until the server reads.
+    ///
+    /// The general path is ``begin(_:_:context:in:)``.
+    private func send(
+        _ request: SocketRequest,
+        _ end: consuming CallEnd,
+        identifier: Int,
+        priority: FramePriority,
+        on connection: ClientConnection,
+        in turn: inout Turn
+    ) -> DispatchKey {
+        let deadline = self.traits.deadline(of: request, now: turn.now)
+        let serial = self.hot.table.nextSerialToSend()
+        let facts = CallFacts(identifier: identifier, queued: turn.now)
+        let key = self.hot.table.enterSent(end, facts, serial: serial, deadline: deadline)
+        let frame = Frame(type: request.type, serial: serial, payload: request.body)
+        do throws(SocketError) {
+            try self.rules.check(frame)
+            if try self.rules.send(frame, priority, on: connection.link, connection.endpoint, in: &turn) {
+                self.leaves(serial, in: &turn)
+            } else {
+                self.isQueued(key)
+            }
+        } catch {
+            self.isQueued(key)
+            if let attempt = self.hot.table.endAttempt(key) { self.ended(attempt, error, in: &turn) }
         }
-    }
-
-    /// Makes a task of a light call that has been sent, since something other than its answer happens to it.
-    private func promote(_ call: LightCall, _ key: DispatchKey, deadline: NIODeadline) -> SocketTask {
-        let task = SocketTask(call, engine: self)
-        task.wasSentLight(key, at: call.sent, until: deadline)
-        self.dispatched[call.identifier] = key
-        return task
+        if deadline < self.hot.timerFires { self.armTimer() }
+        return key
     }
 
     // MARK: Answers on the fast path
@@ -292,144 +329,168 @@ final class CallEngine: @unchecked Sendable {
             // The end of a stream follows its items, and a last piece those before it.
             connection.streams?.claims(header.serial) != true
         else { return connection.receivedApplication(Frame(header, payload), in: &turn) }
-        if let place = self.hot.table.takeAnsweredLight(serial: header.serial, on: connection.id) {
-            let receiver = LightCall.takeReceiver(at: place)
-            let response = SocketResponse(header, payload, connection.origin)
-            return self.answered(receiver, response, on: connection, in: &turn)
-        }
-        guard var task = self.hot.table.takeAnswered(serial: header.serial, on: connection.id, keeping: false) else {
+        let type = self.traits.isObserved ? self.hot.typeWithoutFlight(header.serial) : nil
+        guard let answered = self.hot.table.takeAnswered(serial: header.serial, on: connection.id) else {
             return connection.receivedApplication(Frame(header, payload), in: &turn)
         }
-        self.judge(nil, on: connection.id, in: &turn)
-        guard !self.traits.isObserved, SocketTask.isUnshared(&task), task.hasHandlerAlone else {
-            self.note(task, bytes: payload.readableBytes, from: connection.origin, in: &turn)
-            return self.ended(task, SocketResponse(header, payload, connection.origin), in: &turn)
-        }
-        // No other code can access the task, so its metrics need not be kept.
-        self.forgetDispatched(task)
-        self.hot.retryBucket?.callWasAnswered()
-        self.finishDrained(in: &turn)
         let response = SocketResponse(header, payload, connection.origin)
-        guard self.traits.callsBackHere, let handler = task.takeHandlerOfUnshared() else {
-            task.finishUnshared(consume response)
-            return turn.callBack(.work(task))
-        }
-        turn.run(AnsweredCall(task, handler, consume response))
+        self.complete(answered, by: response, observed: type, on: connection, in: &turn)
     }
 
-    /// Completes a light call with its answer.
+    /// Completes a call that its answer has removed from the table.
+    ///
+    /// - Parameter type: The type of its request, if its completion must be reported here.
     @inline(__always)
-    private func answered(
-        _ receiver: consuming LightCall.Receiver,
-        _ response: consuming SocketResponse,
+    private func complete(
+        _ answered: consuming ClientCalls.Answered,
+        by response: consuming SocketResponse,
+        observed type: UInt32?,
         on connection: ClientConnection,
         in turn: inout Turn
     ) {
-        self.judge(nil, on: connection.id, in: &turn)
+        self.isAnswered(on: connection.id, in: &turn)
+        let facts = answered.facts
+        if let type { self.reporter.answered(type, facts, with: copy response, at: turn.now) }
+        switch answered.take() {
+        case .handler(let handler):
+            turn.run(AnsweredHandler(handler, consume response))
+        case .waiter(let waiter):
+            turn.run(AnsweredWaiter(continuation: waiter, response: consume response))
+        case .nobody:
+            break
+        case .task(let task):
+            let callsBackHere = self.traits.callsBackHere
+            SocketTask.complete(task, consume response, facts: facts, callsBackHere: callsBackHere, in: &turn)
+        case .awaited(let call):
+            turn.resume(call.finish(.success(consume response)))
+        case .flight(let flight):
+            flight.isAnswered(response.body.readableBytes, from: connection.origin, at: turn.now)
+            self.ended(flight, response, in: &turn)
+        }
+    }
+
+    /// Records that an attempt was answered as expected.
+    @inline(__always)
+    private func isAnswered(on id: ConnectionID, in turn: inout Turn) {
+        self.judge(nil, on: id, in: &turn)
         self.hot.retryBucket?.callWasAnswered()
         self.finishDrained(in: &turn)
-        if let handler = receiver.handler {
-            turn.run(AnsweredLightCall(handler: handler, response: response))
-        } else if let waiter = receiver.waiter {
-            turn.run(AnsweredWaiter(continuation: waiter, response: response))
-        }
     }
 
     // MARK: Starting
 
     func start(_ task: SocketTask, in turn: inout Turn) {
         if self.isSentOnFastPath(task, from: .running, in: &turn) { return }
-        self.begin(task, in: &turn)
+        // Nil if cancelled meanwhile: the cancellation, which was also submitted, completes the task.
+        guard let (priority, context) = task.begin() else { return }
+        let (request, number) = (task.originalRequest, task.identifierToCancel)
+        let key = self.start(request, .task(task), identifier: number, priority: priority, context: context, in: &turn)
+        if let key { task.enters(key) }
     }
 
-    /// Starts a task on the general path, which all streams take.
-    func begin(_ task: SocketTask, in turn: inout Turn) {
-        // Nil if cancelled meanwhile: the cancellation, which was also submitted, completes the task.
-        guard let priority = task.begin() else { return }
-        let request = task.originalRequest
-        task.flight.queued.comes(at: turn.now)
-        self.reporter.accepted(request, &task.flight)
+    func start(_ call: AwaitedCall, in turn: inout Turn) {
+        let request = call.request
+        if self.traits.isPlain, self.canSendOnFastPath(request) {
+            return call.enters(self.sendNow(request, .awaited(call), identifier: 0, in: &turn))
+        }
+        let priority = request.options.priority
+        if let key = self.start(request, .awaited(call), priority: priority, context: call.context, in: &turn) {
+            call.enters(key)
+        }
+    }
+
+    /// Starts a call that cannot be sent with the next flush. Returns its key if it has no flight.
+    private func start(
+        _ request: SocketRequest,
+        _ end: consuming CallEnd,
+        identifier: Int = 0,
+        priority: FramePriority,
+        context: ServiceContext?,
+        in turn: inout Turn
+    ) -> DispatchKey? {
+        guard let connection = self.connection(toSend: request) else {
+            let flight = CallFlight(end, request, identifier: identifier)
+            self.begin(flight, priority, context: context, in: &turn)
+            return nil
+        }
+        return self.send(request, end, identifier: identifier, priority: priority, on: connection, in: &turn)
+    }
+
+    /// Starts a call on the general path, which all streams take.
+    ///
+    /// - Parameter context: The span context of its caller, if that is needed.
+    func begin(_ flight: CallFlight, _ priority: FramePriority, context: ServiceContext?, in turn: inout Turn) {
+        let request = flight.originalRequest
+        flight.isAccepted(at: turn.now, self.reporter.span(of: request, in: context))
         if self.life != .open {
             let error = self.life == .finishing ? CallErrors.invalidated : CallErrors.released
-            return self.complete(task, error, in: &turn)
+            return self.complete(flight, .failure(error), in: &turn)
         }
         let isDirect = self.traits.isDirect || request.options.skipsInterceptors
         if isDirect {
             do throws(SocketError) {
-                try self.check(request, of: task, in: &turn)
+                try self.carrier(of: flight).check(request, of: flight, in: &turn)
             } catch {
-                return self.complete(task, error, in: &turn)
+                return self.complete(flight, .failure(error), in: &turn)
             }
         }
         // Nothing else bounds the number of calls that are in interceptors or wait between attempts.
         guard self.hot.table.hasRoom else {
             let error = CallErrors.tooManyCalls(self.hot.table.count, at: self.driver.currentEndpoint)
-            return self.complete(task, error, in: &turn)
+            return self.complete(flight, .failure(error), in: &turn)
         }
         let deadline = self.traits.deadline(of: request, now: turn.now)
-        let key = self.hot.table.enter(task, deadline: deadline)
-        task.flight.deadline = self.carrier(of: task).deadline(of: request, within: deadline, now: turn.now)
-        task.flight.key = key
-        if task.isDispatched { self.dispatched[task.taskIdentifier] = key }
+        let key = self.hot.table.enter(.flight(flight), identifier: flight.identifier, deadline: deadline)
+        flight.enters(key, until: self.carrier(of: flight).deadline(of: request, within: deadline, now: turn.now))
         if isDirect {
-            self.attempt(Departure(task, key, priority), request, in: &turn)
+            self.attempt(Departure(flight, key, priority: priority), in: &turn)
         } else {
-            self.interception.begin(task, key, for: self)
+            let context = flight.state.span?.context ?? context ?? .topLevel
+            self.interception.begin(request, key, in: context, for: self)
         }
         self.armTimer()
     }
 
-    /// Refuses a request that can never be sent.
-    func check(_ request: SocketRequest, of task: SocketTask, in turn: inout Turn) throws(SocketError) {
-        try self.carrier(of: task).check(request, of: task, in: &turn)
-    }
-
     @inline(__always)
-    private func carrier(of task: SocketTask) -> any CallCarrier { task.isStream ? self.streams : self.requests }
+    private func carrier(of flight: CallFlight) -> any CallCarrier { flight.isStream ? self.streams : self.requests }
 
     // MARK: Attempts
 
     /// Begins the next attempt of a call that is in the table.
-    private func attempt(_ departure: Departure, _ request: SocketRequest, in turn: inout Turn) {
+    private func attempt(_ departure: Departure, in turn: inout Turn) {
         let submission = self.hot.table.attempt(
             departure.key,
             departure.priority,
-            bytes: request.waitingLength,
-            isPatient: self.isPatient(departure.task, request)
+            bytes: departure.flight.request.waitingLength,
+            isPatient: self.isPatient(departure.flight)
         )
-        self.follow(submission, of: departure, request, in: &turn)
+        self.follow(submission, of: departure, in: &turn)
     }
 
     /// Repeats the previous attempt of a call, of which the server ran nothing: before calls of its priority that have
     /// never been sent if it `isReturning`, and even if no connection is being made if it `isPatient`.
     func attemptAgain(
-        _ task: SocketTask,
+        _ flight: CallFlight,
         _ key: DispatchKey,
         isPatient: Bool = true,
         isReturning: Bool,
         in turn: inout Turn
     ) {
-        let request = task.request
-        let departure = Departure(task, key, task.priority)
+        let departure = Departure(flight, key)
         let submission = self.hot.table.attemptAgain(
             key,
             departure.priority,
-            bytes: request.waitingLength,
+            bytes: flight.request.waitingLength,
             isPatient: isPatient,
             isReturning: isReturning
         )
-        self.follow(submission, of: departure, request, in: &turn)
+        self.follow(submission, of: departure, in: &turn)
     }
 
-    private func follow(
-        _ submission: CallTable.Submission,
-        of departure: Departure,
-        _ request: SocketRequest,
-        in turn: inout Turn
-    ) {
+    private func follow(_ submission: ClientCalls.Submission, of departure: Departure, in turn: inout Turn) {
         switch submission {
         case .send(_, let serial):
-            self.carry(departure, request, serial: serial, in: &turn)
+            self.carry(departure, serial: serial, in: &turn)
         case .wait:
             if self.hot.table.link == .offline || self.links.isReconnectDeferred {
                 self.links.reconnectSooner(in: &turn)
@@ -445,31 +506,23 @@ final class CallEngine: @unchecked Sendable {
 
     /// Whether the call waits for a connection even if none is being made. Retries do, and so do all calls while the
     /// server goes away.
-    private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
+    private func isPatient(_ flight: CallFlight) -> Bool {
         guard self.hot.table.link != .ready, !self.driver.isClosed else { return false }
-        return self.hot.table.link == .goingAway || task.flight.retries > 0
-            || (request.options.waitsForConnectivity ?? self.configuration.waitsForConnectivity)
+        return self.hot.table.link == .goingAway || flight.state.retries > 0
+            || (flight.request.options.waitsForConnectivity ?? self.configuration.waitsForConnectivity)
     }
 
     /// Sends the request of an attempt.
-    private func carry(_ departure: Departure, _ request: SocketRequest, serial: UInt32, in turn: inout Turn) {
-        let (task, key) = (departure.task, departure.key)
-        task.flight.attempts += 1
-        task.flight.firstByte = .init()
+    private func carry(_ departure: Departure, serial: UInt32, in turn: inout Turn) {
+        let (flight, key) = (departure.flight, departure.key)
+        flight.attemptBegins()
         do throws(SocketError) {
-            let carried = try self.carrier(of: task).carry(
-                departure,
-                request,
-                serial: serial,
-                on: self.links.current,
-                for: self,
-                in: &turn
-            )
-            switch carried {
-            case .sent: self.leaves(task, request, serial: serial, in: &turn)
+            let (carrier, connection) = (self.carrier(of: flight), self.links.current)
+            switch try carrier.carry(departure, serial: serial, on: connection, for: self, in: &turn) {
+            case .sent: self.leaves(serial, in: &turn)
             case .queued: self.isQueued(key)
             case .reported: break
-            case .parked: self.park(task, key, in: &turn)
+            case .parked: self.park(flight, key, in: &turn)
             }
         } catch {
             self.isQueued(key)
@@ -481,8 +534,7 @@ final class CallEngine: @unchecked Sendable {
     private func sendWaiting(in turn: inout Turn) {
         while let next = self.hot.table.nextWaiting() {
             guard let serial = next.serial else { continue }
-            let task = next.call
-            self.carry(Departure(task, next.key, task.priority), task.request, serial: serial, in: &turn)
+            self.carry(Departure(next.flight, next.key), serial: serial, in: &turn)
         }
     }
 
@@ -497,26 +549,24 @@ final class CallEngine: @unchecked Sendable {
     }
 
     /// Ends an attempt of which nothing was sent. Its call stays in the table, and is continued by its carrier.
-    private func park(_ task: SocketTask, _ key: DispatchKey, in turn: inout Turn) {
+    private func park(_ flight: CallFlight, _ key: DispatchKey, in turn: inout Turn) {
         self.isQueued(key)
         guard self.hot.table.endAttempt(key) != nil else { return }
-        task.flight.attempts -= 1
+        flight.attemptIsWithdrawn()
         self.finishDrained(in: &turn)
     }
 
     /// Whether a call is still in the table, without an attempt.
-    func isParked(_ task: SocketTask, _ key: DispatchKey) -> Bool {
-        task.flight.key == key && self.hot.table.phase(of: key) == .idle
-    }
+    func isParked(_ key: DispatchKey) -> Bool { self.hot.table.phase(of: key) == .idle }
 
     /// Continues a parked call, whose body has been compressed. The connection may have been lost meanwhile.
-    func continueParked(_ task: SocketTask, _ key: DispatchKey, in turn: inout Turn) {
+    func continueParked(_ flight: CallFlight, _ key: DispatchKey, in turn: inout Turn) {
         guard !self.driver.isClosed else {
             if let idle = self.hot.table.endAttempt(key) { self.ended(idle, Driver.closedByUser, in: &turn) }
             return
         }
-        let isPatient = self.hot.isReady || self.isPatient(task, task.request)
-        self.attemptAgain(task, key, isPatient: isPatient, isReturning: false, in: &turn)
+        let isPatient = self.hot.isReady || self.isPatient(flight)
+        self.attemptAgain(flight, key, isPatient: isPatient, isReturning: false, in: &turn)
         self.armTimer()
     }
 
@@ -525,34 +575,36 @@ final class CallEngine: @unchecked Sendable {
     /// A frame is about to be sent. Returns false if it is no longer needed.
     func willSend(type: UInt32, serial: UInt32, on id: ConnectionID, in turn: inout Turn) -> Bool {
         guard self.format.isApplicationType(type & ~self.traits.flagMask) else { return true }
-        guard self.hot.table.willSend(serial: serial, on: id), let task = self.hot.table.call(withSerial: serial)
-        else { return false }
-        self.leaves(task, task.request, serial: serial, in: &turn)
+        guard self.hot.table.willSend(serial: serial, on: id) else { return false }
+        self.leaves(serial, in: &turn)
         return true
+    }
+
+    /// Records that the first bytes of the request with this serial are being sent. A small request is sent as a whole.
+    private func leaves(_ serial: UInt32, in turn: inout Turn) {
+        let now = turn.now
+        let object = self.hot.table.withCall(serial: serial) { call, facts in
+            facts.sent = now
+            return call.object
+        }
+        guard let object, let object else { return }
+        if case .flight(let flight) = object { flight.leaves(at: now) }
+        if object.length <= Frame.unslicedLength { self.sent(object.length, of: object, serial: serial, in: &turn) }
     }
 
     /// Records the number of bytes of a frame's payload that have been sent.
     func sent(type: UInt32, serial: UInt32, payloadBytes: Int, in turn: inout Turn) {
         guard self.format.isApplicationType(type & ~self.traits.flagMask),
-            let task = self.hot.table.call(withSerial: serial)
+            let object = self.hot.table.withCall(serial: serial, { call, _ in call.object }), let object
         else { return }
-        self.sent(payloadBytes, of: task, task.request, serial: serial, in: &turn)
+        self.sent(payloadBytes, of: object, serial: serial, in: &turn)
     }
 
-    /// Records that the request's first bytes are being sent. A small request is sent as a whole.
-    private func leaves(_ task: SocketTask, _ request: SocketRequest, serial: UInt32, in turn: inout Turn) {
-        task.flight.sent.comes(at: turn.now)
-        let length = task.flight.payloadLength ?? request.body.readableBytes
-        if length > Frame.unslicedLength { return }
-        self.sent(length, of: task, request, serial: serial, in: &turn)
-    }
-
-    /// Records the number of bytes of the payload that have been sent.
-    private func sent(_ size: Int, of task: SocketTask, _ request: SocketRequest, serial: UInt32, in turn: inout Turn) {
-        guard task.sent(payloadBytes: size, of: request, in: &turn),
+    private func sent(_ payloadBytes: Int, of object: CallEnd.Object, serial: UInt32, in turn: inout Turn) {
+        guard let flight = object.sent(payloadBytes: payloadBytes, in: &turn),
             // A server may begin its answer before it has received the whole request.
-            let timeout = request.options.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
-            !task.flight.firstByte.hasCome, !task.isStream
+            let timeout = flight.request.options.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
+            !flight.state.record.firstByte.hasCome, !flight.isStream
         else { return }
         let end = turn.now.advanced(clamping: TimeAmount(clamping: timeout))
         self.hot.table.expectFirstResponse(serial: serial, by: end)
@@ -565,20 +617,34 @@ final class CallEngine: @unchecked Sendable {
     /// Records that `received` of `expected` bytes of an answer's payload have arrived; nil while their number is not
     /// known.
     func isReceiving(_ serial: UInt32, _ received: Int, of expected: Int?, in turn: inout Turn) {
-        guard let task = self.hot.table.responseBegins(serial: serial) else { return }
-        task.flight.firstByte.comesFirst(at: turn.now)
-        if task.progressed(bytesReceived: received, of: expected) { task.showProgress(in: &turn) }
+        let now = turn.now
+        let object = self.hot.table.responseBegins(serial: serial) { call, facts in
+            if facts.firstByte == .distantPast { facts.firstByte = now }
+            return call.object
+        }
+        object??.isReceiving(received, of: expected, in: &turn)
     }
 
     // MARK: Answers on the general path
 
-    /// The call that an answer with this serial is for; nil if no call waits for it.
-    func call(withSerial serial: UInt32) -> SocketTask? { self.hot.table.call(withSerial: serial) }
-
-    /// Ends the attempt that an answer with status 200 is for, and returns its call. Nil if no call waits for it, which
-    /// ``take(_:on:isFinal:)`` counts.
-    func takeAnswered(_ serial: UInt32, on id: ConnectionID) -> SocketTask? {
-        self.hot.table.takeAnswered(serial: serial, on: id, keeping: !self.traits.isDirect)
+    /// Ends the attempt that an answer with status 200 is for, and completes its call, unless an interceptor waits for
+    /// the answer. False if no call waits for it, which ``take(_:on:isFinal:)`` counts.
+    func isEnded(by response: SocketResponse, on connection: ClientConnection, in turn: inout Turn) -> Bool {
+        guard self.traits.isDirect else {
+            guard let flight = self.hot.table.endAnswered(serial: response.serial, on: connection.id) else {
+                return false
+            }
+            self.isAnswered(on: connection.id, in: &turn)
+            flight.isAnswered(response.body.readableBytes, from: connection.origin, at: turn.now)
+            self.ended(flight, response, in: &turn)
+            return true
+        }
+        let type = self.traits.isObserved ? self.hot.typeWithoutFlight(response.serial) : nil
+        guard let answered = self.hot.table.takeAnswered(serial: response.serial, on: connection.id) else {
+            return false
+        }
+        self.complete(answered, by: response, observed: type, on: connection, in: &turn)
+        return true
     }
 
     /// Ends the attempt that an answer is for. Nil if no call waits for it, which is counted.
@@ -594,22 +660,9 @@ final class CallEngine: @unchecked Sendable {
         return nil
     }
 
-    /// Notes the length and the origin of an answer.
-    func note(_ task: SocketTask, bytes length: Int, from origin: SocketResponse.Origin, in turn: inout Turn) {
-        task.flight.firstByte.comesFirst(at: turn.now)
-        task.flight.bytesReceived += length
-        task.flight.origin = origin
-    }
-
-    /// Handles the answer to a call whose attempt has ended.
-    func answered(_ task: SocketTask, _ response: SocketResponse, on id: ConnectionID, in turn: inout Turn) {
-        self.judge(nil, on: id, in: &turn)
-        self.ended(task, response, in: &turn)
-    }
-
     /// Asks the server of an attempt whose answer cannot be used to stop working on it.
     func abandon(_ attempt: CallAttempt, in turn: inout Turn) {
-        self.carrier(of: attempt.call).abandon(attempt, in: &turn)
+        self.carrier(of: attempt.flight).abandon(attempt, in: &turn)
     }
 
     /// Continues a parked call, whose answer has been decompressed.
@@ -617,7 +670,8 @@ final class CallEngine: @unchecked Sendable {
         switch outcome {
         case .success(let response):
             if self.traits.isDirect { self.hot.table.remove(parked.key) }
-            self.answered(parked.call, response, on: parked.connection, in: &turn)
+            self.isAnswered(on: parked.connection, in: &turn)
+            self.ended(parked.flight, response, in: &turn)
         case .failure(let error):
             self.failed(parked, error, in: &turn)
         }
@@ -644,73 +698,61 @@ final class CallEngine: @unchecked Sendable {
 
     /// Handles a failed attempt: sends the call again, passes the error to its interceptors, or completes the call.
     private func ended(_ attempt: CallAttempt, _ error: SocketError, in turn: inout Turn) {
-        let task = attempt.call
+        let flight = attempt.flight
         self.noteOrigin(of: attempt)
         var error = error
         if self.isSentAgain(attempt, error, in: &turn) { return self.finishDrained(in: &turn) }
         if self.retries(attempt, error, in: &turn) { return self.finishDrained(in: &turn) }
-        if task.flight.retries > 0 { error.message += "; this was attempt \(attempt.count), and it is the last" }
+        if flight.state.retries > 0 { error.message += "; this was attempt \(attempt.count), and it is the last" }
         if !self.traits.isDirect, let reply = self.interception.takeReply(of: attempt.key) {
-            let reported = self.withActualDelivery(error, task)
+            let reported = flight.withActualDelivery(error)
             // Even if the interceptors change the error, and whether or not they make the call again.
-            if !error.notExecuted { task.flight.mayHaveRun = true }
-            self.carrier(of: task).attemptFailed(task, reported)
+            flight.mayHaveRun(unless: error.notExecuted)
+            self.carrier(of: flight).attemptFailed(flight, reported)
             self.finishDrained(in: &turn)
             return reply.resume(returning: .failure(reported))
         }
         self.hot.table.remove(attempt.key)
-        self.complete(task, error, in: &turn)
+        self.complete(flight, .failure(error), in: &turn)
     }
 
     /// Handles the answer that ended an attempt: passes it to the call's interceptors, or completes the call.
-    private func ended(_ task: SocketTask, _ response: SocketResponse, in turn: inout Turn) {
-        self.hot.retryBucket?.callWasAnswered()
-        if !self.traits.isDirect, let key = task.flight.key {
+    private func ended(_ flight: CallFlight, _ response: SocketResponse, in turn: inout Turn) {
+        if !self.traits.isDirect, let key = flight.state.key {
             if let reply = self.interception.takeReply(of: key) {
-                task.flight.mayHaveRun = true
+                flight.mayHaveRun()
                 self.finishDrained(in: &turn)
                 return reply.resume(returning: .success(response))
             }
             // A call that skips the interceptors is still in the table.
             self.hot.table.remove(key)
         }
-        self.complete(task, response, in: &turn)
-    }
-
-    /// Corrects the error's delivery: a request that was not sent in the last attempt may have run in an earlier one.
-    private func withActualDelivery(_ error: SocketError, _ task: SocketTask) -> SocketError {
-        guard task.flight.mayHaveRun, error.notExecuted else { return error }
-        var error = error
-        error.delivery = .sentUnknown
-        return error
+        self.complete(flight, .success(response), in: &turn)
     }
 
     /// Notes where the attempt was sent, before the table forgets it.
     private func noteOrigin(of attempt: CallAttempt) {
-        if attempt.serial != nil { attempt.call.flight.origin = self.links.origin(of: attempt.connection) }
+        if attempt.serial != nil { attempt.flight.wasSent(to: self.links.origin(of: attempt.connection)) }
     }
 
     private func retries(_ attempt: CallAttempt, _ error: SocketError, in turn: inout Turn) -> Bool {
-        let task = attempt.call
-        let request = task.request
-        guard self.carrier(of: task).mayRepeat(task),
+        let flight = attempt.flight
+        let request = flight.request
+        guard self.carrier(of: flight).mayRepeat(flight),
             let policy = request.options.retryPolicy ?? self.configuration.retryPolicy, !self.driver.isClosed,
             let delay = policy.delay(
                 after: error,
                 of: request,
                 attempts: attempt.count,
-                retries: task.flight.retries,
+                retries: flight.state.retries,
                 using: &self.generator
             )
         else { return false }
         let due = turn.now.advanced(clamping: TimeAmount(clamping: delay))
-        guard due < task.flight.deadline, self.hot.retryBucket?.take() ?? true else { return false }
-        task.flight.retries += 1
-        task.flight.lastFailure = error
-        task.flight.mayHaveRun = task.flight.mayHaveRun || !error.notExecuted
+        guard due < flight.state.deadline, self.hot.retryBucket?.take() ?? true else { return false }
+        flight.isRepeated(after: error, isResent: false, in: &turn)
         self.hot.table.backOff(attempt.key, until: due)
-        self.reporter.retries(task.originalRequest.type, task.flight, after: error, in: delay)
-        if task.progressStartsOver() { task.showProgress(in: &turn) }
+        self.reporter.retries(flight.originalRequest.type, flight.state.span, after: error, in: delay)
         self.armTimer()
         return true
     }
@@ -726,15 +768,13 @@ final class CallEngine: @unchecked Sendable {
             let departure = GoAway(reason: "it answers that it is about to end (504)")
             self.driver.perform(.goAway(attempt.connection, departure, isAnnounced: false), in: &turn)
         }
-        let task = attempt.call
-        guard task.flight.resends < Self.maximumResends, self.carrier(of: task).mayRepeat(task),
+        let flight = attempt.flight
+        guard flight.state.resends < Self.maximumResends, self.carrier(of: flight).mayRepeat(flight),
             attempt.connection != self.hot.connectionID || !self.hot.isReady
         else { return false }
-        task.flight.resends += 1
-        task.flight.lastFailure = error
-        if task.progressStartsOver() { task.showProgress(in: &turn) }
-        self.reporter.isSentAgain(task.originalRequest.type, task.flight, after: error)
-        self.attemptAgain(task, attempt.key, isReturning: true, in: &turn)
+        flight.isRepeated(after: error, isResent: true, in: &turn)
+        self.reporter.isSentAgain(flight.originalRequest.type, flight.state.span, after: error)
+        self.attemptAgain(flight, attempt.key, isReturning: true, in: &turn)
         return true
     }
 
@@ -757,8 +797,7 @@ final class CallEngine: @unchecked Sendable {
             switch alarm {
             case .expired(let attempt): self.expired(attempt, in: &turn)
             case .noFirstResponse(let attempt): self.answerDidNotBegin(attempt, in: &turn)
-            case .retry(let key, let task):
-                self.attempt(Departure(task, key, task.priority), task.request, in: &turn)
+            case .retry(let key, let flight): self.attempt(Departure(flight, key), in: &turn)
             }
         }
         self.hot.table.dropStaleAlarms()
@@ -768,11 +807,11 @@ final class CallEngine: @unchecked Sendable {
 
     /// Completes a call that timed out.
     private func expired(_ attempt: CallAttempt, in turn: inout Turn) {
-        let task = attempt.call
         self.noteOrigin(of: attempt)
         self.abandon(attempt, in: &turn)
-        if task.isStream {
-            return self.complete(task, self.streams.timedOut(attempt, by: .deadline, for: self), in: &turn)
+        if attempt.flight.isStream {
+            let error = self.streams.timedOut(attempt, by: .deadline, for: self)
+            return self.complete(attempt.flight, .failure(error), in: &turn)
         }
         if self.format.resynchronises, let serial = attempt.serial {
             // If the length of an incomplete answer is wrong, it withholds later ones. Only formats with separators
@@ -783,14 +822,14 @@ final class CallEngine: @unchecked Sendable {
         if attempt.phase == .sent { self.driver.perform(.suspect(attempt.connection), in: &turn) }
         let error = self.requests.timedOut(attempt, by: .deadline, for: self)
         self.judge(error, on: attempt.connection, in: &turn)
-        self.complete(task, error, in: &turn)
+        self.complete(attempt.flight, .failure(error), in: &turn)
     }
 
     /// Ends an attempt whose answer did not begin in time.
     private func answerDidNotBegin(_ attempt: CallAttempt, in turn: inout Turn) {
         self.abandon(attempt, in: &turn)
         self.driver.perform(.suspect(attempt.connection), in: &turn)
-        let error = self.carrier(of: attempt.call).timedOut(attempt, by: .firstResponse, for: self)
+        let error = self.carrier(of: attempt.flight).timedOut(attempt, by: .firstResponse, for: self)
         self.failed(attempt, error, in: &turn)
     }
 
@@ -799,14 +838,15 @@ final class CallEngine: @unchecked Sendable {
     func cancel(_ task: SocketTask, in turn: inout Turn) {
         // A completed task must not be written to, since other threads read it.
         guard task.state != .completed else { return }
-        var error = CallErrors.cancelled(task.originalRequest.type, at: self.driver.currentEndpoint)
-        if let attempt = self.remove(task, in: &turn) {
-            if attempt.serial != nil { error.endpoint = self.links.endpoint(of: attempt.connection) }
-            error.serial = attempt.serial
-            error.delivery = attempt.phase == .sent ? .sentUnknown : .notSent
+        if let key = task.latestKey, let attempt = self.remove(key, in: &turn) {
+            return self.cancelled(attempt, in: &turn)
         }
-        // A task that is not in the table was never started, or is complete; then this has no effect.
-        self.complete(task, error, in: &turn)
+        // It was never started.
+        task.complete(.failure(self.cancellation(of: task.originalRequest)), nil, in: &turn)
+    }
+
+    func cancelBeforeStart(_ call: AwaitedCall, in turn: inout Turn) {
+        turn.resume(call.finish(.failure(self.cancellation(of: call.request))))
     }
 
     func cancelAll(in turn: inout Turn) {
@@ -814,37 +854,43 @@ final class CallEngine: @unchecked Sendable {
     }
 
     func cancelTask(withIdentifier identifier: Int, in turn: inout Turn) {
-        let key = self.dispatched[identifier] ?? self.hot.table.key { $0.identifier == identifier }
-        if let key { self.cancel(key, in: &turn) }
+        if let key = self.hot.table.key(withIdentifier: identifier) { self.cancel(key, in: &turn) }
     }
 
-    private func cancel(_ key: DispatchKey, in turn: inout Turn) {
-        guard let task = self.hot.table.call(for: key), task.beginCancelling() else { return }
-        self.cancel(task, in: &turn)
+    func cancel(_ key: DispatchKey, in turn: inout Turn) {
+        // A task that is being cancelled already has submitted that.
+        guard let flight = self.hot.table.flight(for: key), flight.task?.beginCancelling() ?? true,
+            let attempt = self.remove(key, in: &turn)
+        else { return }
+        self.cancelled(attempt, in: &turn)
+    }
+
+    private func cancelled(_ attempt: CallAttempt, in turn: inout Turn) {
+        var error = self.cancellation(of: attempt.flight.originalRequest)
+        if attempt.serial != nil { error.endpoint = self.links.endpoint(of: attempt.connection) }
+        self.complete(attempt.flight, .failure(attempt.unanswered(error)), in: &turn)
+    }
+
+    private func cancellation(of request: SocketRequest) -> SocketError {
+        CallErrors.cancelled(request.type, at: self.driver.currentEndpoint)
     }
 
     func reprioritize(_ task: SocketTask) {
-        if let key = task.flight.key { self.hot.table.setPriority(task.priority, key) }
-    }
-
-    /// Removes the call from those that can be cancelled by their identifiers.
-    @inline(__always)
-    private func forgetDispatched(_ task: SocketTask) {
-        if task.isDispatched { self.dispatched[task.taskIdentifier] = nil }
+        if let key = task.latestKey { self.hot.table.setPriority(task.priority, key) }
     }
 
     /// Ends a call with an error of this side, and notifies the server.
-    func end(_ task: SocketTask, _ error: SocketError, in turn: inout Turn) {
-        guard let attempt = self.remove(task, in: &turn) else { return }
+    func end(_ key: DispatchKey, _ error: SocketError, in turn: inout Turn) {
+        guard let attempt = self.remove(key, in: &turn) else { return }
         var error = error
         error.endpoint = self.links.endpoint(of: attempt.connection)
         error.serial = attempt.serial
-        self.complete(task, error, in: &turn)
+        self.complete(attempt.flight, .failure(error), in: &turn)
     }
 
     /// Removes a call whose attempt is abandoned; nil if it is not in the table.
-    private func remove(_ task: SocketTask, in turn: inout Turn) -> CallAttempt? {
-        guard let key = task.flight.key, let attempt = self.hot.table.remove(key) else { return nil }
+    private func remove(_ key: DispatchKey, in turn: inout Turn) -> CallAttempt? {
+        guard let attempt = self.hot.table.remove(key) else { return nil }
         self.noteOrigin(of: attempt)
         self.abandon(attempt, in: &turn)
         return attempt
@@ -852,56 +898,45 @@ final class CallEngine: @unchecked Sendable {
 
     // MARK: Interceptors
 
-    /// The progress of a call; nil if it has completed.
-    func phase(of key: DispatchKey) -> CallTable.Phase? { self.hot.table.phase(of: key) }
+    func isIdle(_ key: DispatchKey) -> Bool? { self.hot.table.phase(of: key).map { $0 == .idle } }
 
-    /// Begins the first attempt that an interceptor has requested.
-    func attemptFirst(_ task: SocketTask, _ key: DispatchKey, in turn: inout Turn) {
+    func attempt(
+        _ key: DispatchKey,
+        _ request: SocketRequest,
+        in turn: inout Turn,
+        willBegin: () -> Void
+    ) throws(SocketError) {
+        guard let flight = self.hot.table.flight(for: key) else { throw CallErrors.interceptedTooLate(request.type) }
+        try self.carrier(of: flight).check(request, of: flight, in: &turn)
+        flight.isAsked(request)
+        willBegin()
         self.hot.table.resetAttempts(key)
-        self.attempt(Departure(task, key, task.priority), task.request, in: &turn)
+        self.attempt(Departure(flight, key), in: &turn)
         self.armTimer()
     }
 
-    /// Completes a call with the result of its interceptors.
-    func interceptorsReturned(_ task: SocketTask, _ result: CallOutcome, in turn: inout Turn) {
+    func interceptorsReturned(_ key: DispatchKey, _ result: CallOutcome, in turn: inout Turn) {
         // Otherwise the call has completed already.
-        guard let key = task.flight.key, let attempt = self.hot.table.remove(key) else { return }
+        guard let attempt = self.hot.table.remove(key) else { return }
         // They may have returned without waiting for an answer that they requested.
         self.abandon(attempt, in: &turn)
-        switch result {
-        case .success(let response): self.complete(task, response, in: &turn)
-        case .failure(let error): self.complete(task, error, in: &turn)
-        }
+        self.complete(attempt.flight, result, in: &turn)
     }
 
     // MARK: Completion
 
-    /// Completes a task that is no longer in the table, or never was.
-    private func complete(_ task: SocketTask, _ error: SocketError, in turn: inout Turn) {
-        let error = self.withActualDelivery(error, task)
-        self.willComplete(task, .failure(error), in: &turn)
-        task.complete(error, in: &turn)
-    }
-
-    private func complete(_ task: SocketTask, _ response: SocketResponse, in turn: inout Turn) {
-        self.willComplete(task, .success(response), in: &turn)
-        task.complete(response, in: &turn)
-    }
-
-    @inline(__always)
-    private func willComplete(_ task: SocketTask, _ result: @autoclosure () -> CallOutcome, in turn: inout Turn) {
-        if task.flight.queued.hasCome, !task.flight.completed.hasCome {
-            task.flight.completed.comes(at: turn.now)
-            if self.traits.isObserved {
-                self.reporter.completed(task.originalRequest.type, &task.flight, with: result())
-            }
+    /// Completes a call that is no longer in the table, or never was.
+    private func complete(_ flight: CallFlight, _ outcome: CallOutcome, in turn: inout Turn) {
+        let outcome = outcome.mapError { flight.withActualDelivery($0) }
+        let key = flight.state.key
+        if flight.completes(at: turn.now), self.traits.isObserved {
+            let (type, server) = (flight.originalRequest.type, flight.state.origin?.endpoint)
+            self.reporter.completed(type, flight.state.record, at: server, span: flight.state.span, with: outcome)
         }
-        let key = task.flight.key
-        task.flight.key = nil
-        self.forgetDispatched(task)
-        if !self.traits.isDirect, let key { self.interception.completed(key, result()) }
-        if task.isStream { self.streams.completes(task) }
+        if !self.traits.isDirect, let key { self.interception.completed(key, outcome) }
+        if flight.isStream { self.streams.completes(flight) }
         self.finishDrained(in: &turn)
+        flight.deliver(outcome, in: &turn)
     }
 
     // MARK: Connections
@@ -921,11 +956,9 @@ final class CallEngine: @unchecked Sendable {
     /// Sends nothing more on the current connection. The calls that were not sent on it wait for its successor.
     func linkGoesAway(in turn: inout Turn) {
         for attempt in self.hot.table.linkGoesAway() {
-            let task = attempt.call
-            if task.isStream { self.streams.abandon(attempt, in: &turn) }
-            // It was never sent.
-            task.flight.attempts = max(1, task.flight.attempts) - 1
-            self.attemptAgain(task, attempt.key, isReturning: false, in: &turn)
+            if attempt.flight.isStream { self.streams.abandon(attempt, in: &turn) }
+            attempt.flight.attemptIsWithdrawn()
+            self.attemptAgain(attempt.flight, attempt.key, isReturning: false, in: &turn)
         }
     }
 
@@ -941,10 +974,7 @@ final class CallEngine: @unchecked Sendable {
     /// Ends the attempts in flight on a connection that was lost.
     func linkWasLost(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
         for lost in self.hot.table.linkWasLost(id) {
-            var error = error
-            error.serial = lost.serial
-            error.delivery = lost.phase == .sent ? .sentUnknown : .notSent
-            self.ended(lost, error, in: &turn)
+            self.ended(lost, lost.unanswered(error), in: &turn)
         }
     }
 
@@ -952,11 +982,9 @@ final class CallEngine: @unchecked Sendable {
     ///
     /// - Parameter isForGood: Whether none will be made automatically, so that no call need wait for one.
     func linkIsOffline(_ error: SocketError, isForGood: Bool, in turn: inout Turn) {
-        for waiting in self.hot.table.linkIsOffline(isForGood: isForGood) {
-            var error = error
-            error.delivery = .notSent
-            self.ended(waiting, error, in: &turn)
-        }
+        var error = error
+        error.delivery = .notSent
+        for waiting in self.hot.table.linkIsOffline(isForGood: isForGood) { self.ended(waiting, error, in: &turn) }
         self.armTimer()
     }
 
@@ -993,10 +1021,7 @@ final class CallEngine: @unchecked Sendable {
         if let timer = self.timer { self.loop.removeTimer(timer) }
         for key in self.hot.table.keys {
             guard let removed = self.hot.table.remove(key) else { continue }
-            var error = CallErrors.released
-            error.serial = removed.serial
-            if removed.phase == .sent { error.delivery = .sentUnknown }
-            self.complete(removed.call, error, in: &turn)
+            self.complete(removed.flight, .failure(removed.unanswered(CallErrors.released)), in: &turn)
         }
         self.turnEnded()
     }
@@ -1010,36 +1035,5 @@ extension Turn {
         case .queue(let queue)?: queue.async { callback.run() }
         case .socketThread?: self.run(callback)
         }
-    }
-}
-
-/// The handler of an answered call, which runs after the units of this read have been processed.
-private struct AnsweredCall: TurnHandler {
-    struct Answer {
-        let handler: CallHandler
-        let response: SocketResponse
-
-        consuming func run() {
-            self.handler(.success(self.response))
-        }
-    }
-
-    /// Released just before the handler runs, which usually makes another call that reuses the memory.
-    private var task: SocketTask
-    private var answer: Answer
-
-    init(_ task: SocketTask, _ handler: @escaping CallHandler, _ response: consuming SocketResponse) {
-        self.task = task
-        self.answer = Answer(handler: handler, response: response)
-    }
-
-    static func run(at place: UnsafeMutableRawPointer) {
-        // Moved out separately: a copy would count references.
-        let call = place.assumingMemoryBound(to: Self.self)
-        guard let task = call.pointer(to: \.task), let answer = call.pointer(to: \.answer) else {
-            preconditionFailure("stored properties have addresses")
-        }
-        task.deinitialize(count: 1)
-        answer.move().run()
     }
 }

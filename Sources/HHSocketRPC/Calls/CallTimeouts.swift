@@ -14,20 +14,20 @@ struct CallTimeouts {
     }
 
     func error(of attempt: CallAttempt, by limit: TimeLimit, for engine: CallEngine) -> SocketError {
-        let task = attempt.call
-        let request = task.request
-        let options = task.originalRequest.options
+        let flight = attempt.flight
+        let request = flight.request
+        let options = flight.originalRequest.options
         switch limit {
         case .deadline:
             return CallErrors.timedOut(
                 CallErrors.Timeout(
                     type: request.type,
                     stage: self.stage(of: attempt, request, in: engine),
-                    limit: options.deadline == task.flight.deadline
+                    limit: options.deadline == flight.state.deadline
                         ? .deadline : .timeout(options.timeout ?? self.configuration.timeout),
                     serial: attempt.serial,
                     attempts: attempt.count,
-                    lastFailure: task.flight.lastFailure,
+                    lastFailure: flight.state.lastFailure,
                     lastConnect: self.driver.lastError,
                     server: attempt.serial == nil ? nil : self.links.endpoint(of: attempt.connection),
                     currentServer: self.driver.currentEndpoint,
@@ -50,7 +50,7 @@ struct CallTimeouts {
         _ request: SocketRequest,
         in engine: CallEngine
     ) -> CallErrors.Timeout.Stage {
-        let task = attempt.call
+        let progress = attempt.flight.state.progress
         return switch attempt.phase {
         case .waiting: .waiting(succeeds: engine.hot.table.link == .goingAway)
         case .queued: .queued
@@ -58,9 +58,9 @@ struct CallTimeouts {
             .sent(
                 CallErrors.Timeout.Progress(
                     length: request.body.readableBytes,
-                    sent: task.countOfBytesSent,
-                    received: task.countOfBytesReceived,
-                    expected: task.countOfBytesExpectedToReceive
+                    sent: progress.sent,
+                    received: progress.received,
+                    expected: progress.expected
                 )
             )
         case .backingOff: .backingOff

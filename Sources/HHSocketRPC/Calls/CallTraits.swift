@@ -12,8 +12,6 @@ struct CallTraits: Sendable {
     let isDirect: Bool
     /// Whether a request without its own options can be sent on the fast path.
     let isPlain: Bool
-    /// Whether a call that can be sent on the fast path needs no task, if nothing else refers to one.
-    let isLight: Bool
     /// The largest body, in bytes, that is sent on the fast path. Larger ones are sent in slices, or may be compressed.
     let largestPlainBody: Int
     /// The bits of a type that are flags; 0 where the wire format has no room for them.
@@ -21,7 +19,6 @@ struct CallTraits: Sendable {
     /// Whether handlers run on the socket thread.
     let callsBackHere: Bool
     private let timeout: TimeAmount
-    let isUnderThreadSanitizer = ThreadSanitizer.isRunning
 
     init(
         _ configuration: ClientConfiguration,
@@ -36,7 +33,6 @@ struct CallTraits: Sendable {
         self.isPlain =
             configuration.interceptors.isEmpty && reporter.tracer == nil && configuration.firstResponseTimeout == nil
             && sealer.addsNoFields
-        self.isLight = self.isPlain && !self.isObserved
         let compressed = configuration.compression.map { max($0.minimumLength, 0) } ?? .max
         self.largestPlainBody = min(Frame.unslicedLength, compressed - 1)
         self.flagMask = configuration.socket.wireFormat.supportsHello ? FrameType.allFlags : 0

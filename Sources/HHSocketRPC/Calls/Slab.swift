@@ -56,7 +56,7 @@ struct Slab<Element>: ~Copyable {
 
 /// Memory for values whose presence only the owner knows: it stores and removes them, and must remove all of them
 /// before the memory is released.
-struct Places<Element>: ~Copyable {
+struct Places<Element: ~Copyable>: ~Copyable {
     private var base: UnsafeMutablePointer<Element>
     private var capacity: Int
 

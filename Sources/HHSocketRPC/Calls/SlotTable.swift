@@ -10,7 +10,7 @@ struct SlotTableKey: Hashable, Sendable {
 ///
 /// Whoever stores an index while its element is in the table accesses the element without the check of a key. Every
 /// operation but ``keys(where:)`` takes constant time, and none copies an element.
-struct SlotTable<Element>: ~Copyable {
+struct SlotTable<Element: ~Copyable>: ~Copyable {
     private struct Slot {
         /// Odd while the slot has an element. Each insertion and each removal adds one.
         var generation: UInt32
@@ -135,7 +135,7 @@ struct SlotTable<Element>: ~Copyable {
     }
 
     /// The keys of the elements that satisfy `predicate`, in the order of their slots.
-    func keys(where predicate: (Element) -> Bool) -> [SlotTableKey] {
+    func keys(where predicate: (borrowing Element) -> Bool) -> [SlotTableKey] {
         var keys: [SlotTableKey] = []
         for index in self.indices where self.hasElement(at: index) && predicate(self[index]) {
             keys.append(self.key(at: index))

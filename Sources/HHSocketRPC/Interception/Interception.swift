@@ -3,6 +3,29 @@ import HHSocket
 import NIOCore
 import Tracing
 
+/// The owner of the calls that interceptors run for, which is on the socket thread. A protocol, since the engine's name
+/// would join this file to its cycle.
+protocol InterceptedCalls: AnyObject, Sendable {
+    var loop: SocketLoop { get }
+
+    /// Whether a call has no attempt in progress; nil if it has completed.
+    func isIdle(_ key: DispatchKey) -> Bool?
+
+    /// Begins the first attempt that an interceptor has requested.
+    ///
+    /// - Parameter willBegin: Called before it begins.
+    /// - Throws: The error of a request that can never be sent; no attempt begins.
+    func attempt(
+        _ key: DispatchKey,
+        _ request: SocketRequest,
+        in turn: inout Turn,
+        willBegin: () -> Void
+    ) throws(SocketError)
+
+    /// Completes a call with the result of its interceptors.
+    func interceptorsReturned(_ key: DispatchKey, _ result: CallOutcome, in turn: inout Turn)
+}
+
 /// The interceptors of calls that are in the table. Those of a call run in a Swift task; each time they request the
 /// server's answer, an attempt begins, and its end resumes them. On the socket thread.
 final class Interception: @unchecked Sendable {
@@ -29,16 +52,21 @@ final class Interception: @unchecked Sendable {
     func isWaiting(_ key: DispatchKey) -> Bool { self.runs[key]?.reply != nil }
 
     /// Starts the interceptors of a call.
-    func begin(_ task: SocketTask, _ key: DispatchKey, for engine: CallEngine) {
+    ///
+    /// - Parameter context: The span context that they run in.
+    func begin(
+        _ request: SocketRequest,
+        _ key: DispatchKey,
+        in context: ServiceContext,
+        for owner: any InterceptedCalls
+    ) {
         let chain = self.interceptors.chain(
-            to: SocketInterceptorNext { [weak self, weak engine] request throws(SocketError) in
-                guard let self, let engine else { throw CallErrors.released }
-                return try await self.call(task, request, for: engine)
+            to: SocketInterceptorNext { [weak self, weak owner] changed throws(SocketError) in
+                guard let self, let owner else { throw CallErrors.released }
+                return try await self.call(Asking(key: key, type: request.type, request: changed), for: owner)
             }
         )
-        let request = task.originalRequest
-        let context = task.flight.span?.context ?? task.flight.context ?? .topLevel
-        let run = Task { [weak engine] in
+        let run = Task { [weak owner] in
             let result = await ServiceContext.withValue(context) { () async -> CallOutcome in
                 do throws(SocketError) {
                     return .success(try await chain(request))
@@ -46,52 +74,41 @@ final class Interception: @unchecked Sendable {
                     return .failure(error)
                 }
             }
-            engine?.loop.submit(.closure { [weak engine] in engine?.interceptorsReturned(task, result, in: &$0) })
+            owner?.loop.submit(.closure { [weak owner] in owner?.interceptorsReturned(key, result, in: &$0) })
         }
         self.runs[key] = Run(task: run)
     }
 
+    /// A request of the innermost interceptor of a call.
+    private struct Asking {
+        let key: DispatchKey
+        /// The type of the call's own request.
+        let type: UInt32
+        let request: SocketRequest
+    }
+
     /// Makes the call for the innermost interceptor, and returns the server's answer. Any thread.
-    private func call(
-        _ task: SocketTask,
-        _ request: SocketRequest,
-        for engine: CallEngine
-    ) async throws(SocketError) -> SocketResponse {
+    private func call(_ asking: Asking, for owner: any InterceptedCalls) async throws(SocketError) -> SocketResponse {
         let result = await withCheckedContinuation { (reply: Reply) in
-            let isAlive = engine.loop.submit(
-                .closure { self.wasAsked(task, request, reply: reply, for: engine, in: &$0) }
-            )
+            let isAlive = owner.loop.submit(.closure { self.wasAsked(asking, reply: reply, for: owner, in: &$0) })
             if !isAlive { reply.resume(returning: .failure(CallErrors.released)) }
         }
         return try result.get()
     }
 
-    /// The innermost interceptor requests the answer to `request`, which resumes `reply`.
-    private func wasAsked(
-        _ task: SocketTask,
-        _ request: SocketRequest,
-        reply: Reply,
-        for engine: CallEngine,
-        in turn: inout Turn
-    ) {
-        guard let key = task.flight.key, let phase = engine.phase(of: key), self.isRunning(key) else {
-            let error = CallErrors.interceptedTooLate(task.originalRequest.type)
-            return reply.resume(returning: .failure(error))
+    /// The innermost interceptor requests an answer, which resumes `reply`.
+    private func wasAsked(_ asking: Asking, reply: Reply, for owner: any InterceptedCalls, in turn: inout Turn) {
+        guard let isIdle = owner.isIdle(asking.key), let run = self.runs[asking.key] else {
+            return reply.resume(returning: .failure(CallErrors.interceptedTooLate(asking.type)))
         }
-        guard phase == .idle, !self.isWaiting(key) else {
+        guard isIdle, run.reply == nil else {
             return reply.resume(returning: .failure(CallErrors.nextIsRunning))
         }
         do throws(SocketError) {
-            try engine.check(request, of: task, in: &turn)
+            try owner.attempt(asking.key, asking.request, in: &turn) { self.runs[asking.key]?.reply = reply }
         } catch {
-            return reply.resume(returning: .failure(error))
+            reply.resume(returning: .failure(error))
         }
-        task.flight.request = request
-        task.flight.deflated = nil
-        task.flight.retries = 0
-        task.flight.resends = 0
-        self.runs[key]?.reply = reply
-        engine.attemptFirst(task, key, in: &turn)
     }
 
     /// Removes and returns the interceptor that waits for the end of a call's attempt, which must be resumed with it.

@@ -138,9 +138,9 @@ final class ClientConnection: LinkReceiver {
         guard !self.format.isPush(frame) else {
             return self.pushes.received(frame, metadata, from: self.endpoint, in: &turn)
         }
-        if !self.format.responsesHaveType, let task = self.engine.call(withSerial: frame.serial) {
+        if !self.format.responsesHaveType, let type = self.engine.hot.requestType(frame.serial) {
             var typed = frame
-            typed.type = task.request.type
+            typed.type = type
             return self.receivedAnswer(typed, metadata: metadata, in: &turn)
         }
         self.receivedAnswer(frame, metadata: metadata, in: &turn)
@@ -150,14 +150,13 @@ final class ClientConnection: LinkReceiver {
 
     private func receivedAnswer(_ frame: Frame, metadata: [String: String], in turn: inout Turn) {
         let engine = self.engine
-        if frame.status == .ok, let task = engine.takeAnswered(frame.serial, on: self.id) {
-            engine.note(task, bytes: frame.payload.readableBytes, from: self.origin, in: &turn)
+        if frame.status == .ok {
             let origin = self.reader.origin(of: frame, metadata: metadata, on: self.origin)
-            return engine.answered(task, SocketResponse(frame, origin), on: self.id, in: &turn)
+            if engine.isEnded(by: SocketResponse(frame, origin), on: self, in: &turn) { return }
         }
         let isFinal = frame.status != .partial
         guard let attempt = engine.take(frame.serial, on: self.id, isFinal: isFinal) else { return }
-        engine.note(attempt.call, bytes: frame.payload.readableBytes, from: self.origin, in: &turn)
+        attempt.flight.isAnswered(frame.payload.readableBytes, from: self.origin, at: turn.now)
         if !isFinal {
             var unfinished = attempt
             unfinished.phase = .sent
@@ -166,7 +165,7 @@ final class ClientConnection: LinkReceiver {
         let outcome = self.reader.outcome(
             of: frame,
             metadata: metadata,
-            requestType: attempt.call.request.type,
+            requestType: attempt.flight.request.type,
             on: self.origin
         )
         engine.answered(attempt, outcome, in: &turn)
@@ -178,28 +177,28 @@ final class ClientConnection: LinkReceiver {
     /// - Parameter frame: The answer, without flags and without its envelope, with the compressed body.
     private func receivedCompressed(_ frame: Frame, metadata: [String: String], in turn: inout Turn) {
         guard let attempt = self.engine.take(frame.serial, on: self.id) else { return }
-        let (task, key) = (attempt.call, attempt.key)
-        let mayHaveRun = task.flight.mayHaveRun
-        task.flight.firstByte.comesFirst(at: turn.now)
+        let (flight, key) = (attempt.flight, attempt.key)
+        let mayHaveRun = flight.state.mayHaveRun
         // In case the call is cancelled or times out before its answer can be read.
-        task.flight.mayHaveRun = true
+        flight.answerBegins(at: turn.now)
+        flight.mayHaveRun()
         var frame = frame
         // The answer waits for the answers whose bodies are decompressed before it.
         frame.payload = frame.payload.detached
         let (engine, reader, id, origin) = (self.engine, self.reader, self.id, self.origin)
         self.bodies.inflate(frame.payload) { [frame] body, turn in
             // Otherwise the call has completed meanwhile.
-            guard engine.isParked(task, key), var attempt = engine.endAttempt(key) else { return }
-            task.flight.mayHaveRun = mayHaveRun
-            task.flight.origin = origin
+            guard engine.isParked(key), var attempt = engine.endAttempt(key) else { return }
+            flight.mayHaveRun(asBefore: mayHaveRun)
             attempt.connection = id
-            let type = task.request.type
+            let type = flight.request.type
             switch body {
             case .failure(let reason):
+                flight.wasSent(to: origin)
                 let error = reader.unreadable(frame, reason, requestType: type, from: origin.endpoint)
                 engine.failed(attempt, error, in: &turn)
             case .success(let body):
-                task.flight.bytesReceived += body.readableBytes
+                flight.isAnswered(body.readableBytes, from: origin, at: turn.now)
                 var inflated = frame
                 inflated.payload = body
                 let outcome = reader.outcome(of: inflated, metadata: metadata, requestType: type, on: origin)
@@ -255,8 +254,8 @@ final class ClientConnection: LinkReceiver {
         _ error: (UInt32) -> SocketError
     ) {
         guard let attempt = self.engine.take(serial, on: self.id, isFinal: isFinal) else { return }
-        self.engine.note(attempt.call, bytes: length, from: self.origin, in: &turn)
-        self.engine.failed(attempt, error(attempt.call.request.type), in: &turn)
+        attempt.flight.isAnswered(length, from: self.origin, at: turn.now)
+        self.engine.failed(attempt, error(attempt.flight.request.type), in: &turn)
     }
 
     // MARK: Partial frames

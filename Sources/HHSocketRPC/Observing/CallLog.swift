@@ -11,11 +11,11 @@ struct CallLog {
         self.logger = logger
     }
 
-    func completed(_ type: UInt32, _ flight: TaskFlight, _ result: Result<SocketResponse, SocketError>) {
+    func completed(_ type: UInt32, attempts: UInt32, at server: Endpoint?, with result: CallOutcome) {
         let level: Logger.Level = if case .success = result { .trace } else { .debug }
         guard self.logger.logLevel <= level else { return }
-        var metadata: Logger.Metadata = ["type": "\(type)", "attempts": "\(flight.attempts)"]
-        if let server = flight.origin?.endpoint { metadata["server"] = "\(server)" }
+        var metadata: Logger.Metadata = ["type": "\(type)", "attempts": "\(attempts)"]
+        if let server { metadata["server"] = "\(server)" }
         switch result {
         case .success(let response):
             metadata["serial"] = "\(response.serial)"

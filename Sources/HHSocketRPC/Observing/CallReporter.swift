@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Tracing
 
-/// The counts, metrics, log and spans of a client's calls. It knows a call by its request and its ``TaskFlight``.
+/// The counts, metrics, log and spans of a client's calls. It knows a call by type, record and span.
 final class CallReporter: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable, or used only on the socket thread like the metrics; the counts are
     // locked.
@@ -35,41 +35,49 @@ final class CallReporter: @unchecked Sendable {
 
     // MARK: Calls
 
-    /// Starts the span of a call that the client has accepted.
-    func accepted(_ request: SocketRequest, _ flight: inout TaskFlight) {
-        guard let tracer = self.tracer else { return }
-        flight.span = CallSpan.start(request, in: flight.context ?? .topLevel, tracer)
+    /// Starts the span of a call that the client accepts; nil without a tracer.
+    func span(of request: SocketRequest, in context: ServiceContext?) -> (any Span)? {
+        self.tracer.map { CallSpan.start(request, in: context ?? .topLevel, $0) }
     }
 
     /// Reports that a call of this type will be retried.
-    func retries(_ type: UInt32, _ flight: TaskFlight, after error: SocketError, in delay: Duration) {
+    func retries(_ type: UInt32, _ span: (any Span)?, after error: SocketError, in delay: Duration) {
         self.metrics?.retried(after: error.code)
         self.log?.retries(type, after: error, in: delay)
-        if let span = flight.span { CallSpan.retried(span, after: error) }
+        if let span { CallSpan.retried(span, after: error) }
     }
 
     /// Reports that a call of this type is sent to another server, because this one is shutting down.
-    func isSentAgain(_ type: UInt32, _ flight: TaskFlight, after error: SocketError) {
+    func isSentAgain(_ type: UInt32, _ span: (any Span)?, after error: SocketError) {
         self.count(\.resentCalls)
         self.log?.isSentAgain(type, after: error)
-        if let span = flight.span { CallSpan.isSentAgain(span, after: error) }
+        if let span { CallSpan.isSentAgain(span, after: error) }
+    }
+
+    /// Reports the answer to a call of this type that was sent at once.
+    @inline(never)
+    func answered(_ type: UInt32, _ facts: CallFacts, with response: SocketResponse, at time: NIODeadline) {
+        var record = CallRecord(facts, bytesSent: 0)
+        record.isAnswered(response.body.readableBytes, at: time)
+        self.completed(type, record, at: response.endpoint, with: .success(response))
     }
 
     /// Reports the completion of an accepted call of this type to metrics, log and tracer.
+    ///
+    /// - Parameter server: The server that the request was sent to last.
     func completed(
         _ type: UInt32,
-        _ flight: inout TaskFlight,
-        with result: Result<SocketResponse, SocketError>
+        _ record: CallRecord,
+        at server: Endpoint?,
+        span: (any Span)? = nil,
+        with result: CallOutcome
     ) {
-        if self.metrics != nil, let queued = flight.queued.date, let completed = flight.completed.date {
+        if self.metrics != nil, let queued = record.queued.date, let completed = record.completed.date {
             let outcome: SocketError.Code? = if case .failure(let error) = result { error.code } else { nil }
             self.metrics?.completed(type, outcome, after: completed - queued)
         }
-        self.log?.completed(type, flight, result)
-        if let span = flight.span {
-            CallSpan.end(span, flight, result)
-            flight.span = nil
-        }
+        self.log?.completed(type, attempts: record.attempts, at: server, with: result)
+        if let span { CallSpan.end(span, attempts: record.attempts, at: server, with: result) }
     }
 
     /// Records the numbers of calls at present.

@@ -20,12 +20,12 @@ enum CallSpan {
         span.addEvent(SpanEvent(name: "resend", attributes: ["error.type": .string("\(error.code)")]))
     }
 
-    static func end(_ span: any Span, _ flight: TaskFlight, _ result: Result<SocketResponse, SocketError>) {
-        if let server = flight.origin?.endpoint {
+    static func end(_ span: any Span, attempts: UInt32, at server: Endpoint?, with result: CallOutcome) {
+        if let server {
             span.attributes["server.address"] = server.host
             span.attributes["server.port"] = server.port
         }
-        span.attributes["hhsocket.attempts"] = Int64(flight.attempts)
+        span.attributes["hhsocket.attempts"] = Int64(attempts)
         switch result {
         case .success(let response):
             span.attributes["hhsocket.serial"] = Int64(response.serial)

@@ -30,7 +30,7 @@ final class RequestCarrier: CallCarrier {
         self.timeouts = timeouts
     }
 
-    func check(_ request: SocketRequest, of task: SocketTask, in turn: inout Turn) throws(SocketError) {
+    func check(_ request: SocketRequest, of flight: CallFlight, in turn: inout Turn) throws(SocketError) {
         try self.sealer.check(request, now: turn.now, endpoint: self.driver.currentEndpoint)
     }
 
@@ -40,21 +40,20 @@ final class RequestCarrier: CallCarrier {
 
     func carry(
         _ departure: Departure,
-        _ request: SocketRequest,
         serial: UInt32,
         on connection: ClientConnection?,
         for engine: CallEngine,
         in turn: inout Turn
     ) throws(SocketError) -> Carried {
-        let task = departure.task
+        let (flight, request) = (departure.flight, departure.flight.request)
         let peer = connection?.origin
-        if task.flight.deflated == nil, let policy = try self.sealer.mustDeflate(request, for: peer) {
+        if flight.state.deflated == nil, let policy = try self.sealer.mustDeflate(request, for: peer) {
             self.bodies.deflate(request.body, by: policy, of: departure, for: engine)
             return .parked
         }
         let sealed = try self.sealer.seal(
             request,
-            of: task,
+            of: flight,
             for: peer,
             now: turn.now,
             endpoint: self.driver.currentEndpoint
@@ -87,7 +86,7 @@ final class RequestCarrier: CallCarrier {
         // A request whose sending has begun is cancelled below.
         _ = connection?.streams?.dropPlain(serial: serial, in: &turn)
         guard attempt.phase == .sent, var frame = self.rules.format.cancel(serial: serial) else { return }
-        let request = attempt.call.request
+        let request = attempt.flight.request
         if let body = request.options.cancellationBody { frame.payload = body }
         frame.customFields = try? self.sealer.customFields(of: request)
         // If it cannot be sent, the connection is stuck, and the server will notice that.
@@ -96,35 +95,35 @@ final class RequestCarrier: CallCarrier {
 
     // MARK: Ends
 
-    func mayRepeat(_ task: SocketTask) -> Bool { true }
+    func mayRepeat(_ flight: CallFlight) -> Bool { true }
 
-    func attemptFailed(_ task: SocketTask, _ error: SocketError) {}
+    func attemptFailed(_ flight: CallFlight, _ error: SocketError) {}
 
     func timedOut(_ attempt: CallAttempt, by limit: TimeLimit, for engine: CallEngine) -> SocketError {
         self.timeouts.error(of: attempt, by: limit, for: engine)
     }
 
-    func completes(_ task: SocketTask) {}
+    func completes(_ flight: CallFlight) {}
 }
 
 extension RequestSealer {
-    /// Puts the request of a task's attempt into its envelope, and notes the length of the payload.
+    /// Puts the request of a call's attempt into its envelope, and notes the length of the payload.
     func seal(
         _ request: SocketRequest,
-        of task: SocketTask,
+        of flight: CallFlight,
         for peer: SocketResponse.Origin?,
         now: NIODeadline,
         endpoint: @autoclosure () -> Endpoint?
     ) throws(SocketError) -> Envelope.Sealed {
         let sealed = try self.seal(
             request,
-            deflated: task.flight.deflated,
-            context: task.flight.span?.context,
+            deflated: flight.state.deflated,
+            context: flight.state.span?.context,
             for: peer,
             now: now,
             endpoint: endpoint()
         )
-        task.flight.payloadLength = sealed.type == request.type ? nil : sealed.payload.readableBytes
+        flight.isSealed(sealed)
         return sealed
     }
 }
@@ -137,12 +136,12 @@ extension BodyWork {
         of departure: Departure,
         for engine: CallEngine
     ) {
-        let (task, key) = (departure.task, departure.key)
+        let (flight, key) = (departure.flight, departure.key)
         self.deflate(body, level: policy.level) { deflated, turn in
             // Otherwise the call has completed meanwhile.
-            guard engine.isParked(task, key) else { return }
-            task.flight.deflated = deflated.map { .smaller($0) } ?? .notSmaller
-            engine.continueParked(task, key, in: &turn)
+            guard engine.isParked(key) else { return }
+            flight.isDeflated(deflated.map { .smaller($0) } ?? .notSmaller)
+            engine.continueParked(flight, key, in: &turn)
         }
     }
 }

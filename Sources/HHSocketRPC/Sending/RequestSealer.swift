@@ -6,6 +6,12 @@ import Tracing
 /// The making of payloads: a request, and the agreement of hello, become a frame's type and payload, or the error of a
 /// request that cannot be sent.
 struct RequestSealer: Sendable {
+    /// The result of compressing a body.
+    enum Deflated: Equatable {
+        case smaller(ByteBuffer)
+        case notSmaller
+    }
+
     private static let nameBytes = Set("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_|~".utf8)
     private static let maximumNameLength = 128
 
@@ -187,7 +193,7 @@ struct RequestSealer: Sendable {
     ///   deadline has passed; `invalidArgument` if its metadata is too long.
     func seal(
         _ request: SocketRequest,
-        deflated: TaskFlight.Deflated?,
+        deflated: Deflated?,
         context: ServiceContext?,
         for peer: SocketResponse.Origin?,
         now: NIODeadline,
@@ -226,7 +232,7 @@ struct RequestSealer: Sendable {
         _ request: SocketRequest,
         _ metadata: WireMetadata?,
         compression: CompressionPolicy?,
-        deflated: TaskFlight.Deflated?
+        deflated: Deflated?
     ) throws(SocketError) -> Envelope.Sealed {
         do throws(EnvelopeError) {
             if compression != nil, case .smaller(let body) = deflated {

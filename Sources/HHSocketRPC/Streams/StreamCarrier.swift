@@ -27,7 +27,7 @@ final class StreamCarrier: @unchecked Sendable {
     private var line: WaitingLine<Place>
 
     private struct Run {
-        let task: SocketTask
+        let flight: CallFlight
         let call: StreamCall
     }
 
@@ -36,7 +36,7 @@ final class StreamCarrier: @unchecked Sendable {
         let run: Run
         let key: DispatchKey
 
-        var isStub: Bool { !self.run.call.flight.isInLine || self.run.task.flight.key != self.key }
+        var isStub: Bool { !self.run.call.flight.isInLine || self.run.flight.state.key != self.key }
     }
 
     init(
@@ -71,7 +71,7 @@ final class StreamCarrier: @unchecked Sendable {
     func invalidate() {
         self.engine = nil
         self.runs = [:]
-        // The places of streams that have left the line retain their tasks.
+        // The places of streams that have left the line retain their calls.
         self.line = WaitingLine(maximumCount: self.configuration.maximumWaiting)
     }
 
@@ -100,12 +100,17 @@ final class StreamCarrier: @unchecked Sendable {
 
     /// Begins the call of a stream.
     func begin(_ call: StreamCall, of task: SocketTask, for engine: CallEngine, in turn: inout Turn) {
+        // Nil if cancelled meanwhile: the cancellation, which was also submitted, completes the task.
+        guard let (priority, context) = task.begin() else { return }
         call.flight.identifier = task.taskIdentifier
-        if self.engine != nil { self.runs[task.taskIdentifier] = Run(task: task, call: call) }
-        engine.begin(task, in: &turn)
+        let flight = CallFlight(.task(task), task.originalRequest)
+        if self.engine != nil { self.runs[task.taskIdentifier] = Run(flight: flight, call: call) }
+        engine.begin(flight, priority, context: context, in: &turn)
     }
 
-    private func call(of task: SocketTask) -> StreamCall? { self.runs[task.taskIdentifier]?.call }
+    private func call(of flight: CallFlight) -> StreamCall? {
+        flight.task.flatMap { self.runs[$0.taskIdentifier]?.call }
+    }
 
     /// The streams of the connection that a stream is, or was last, open on.
     private func streams(of call: StreamCall) -> ConnectionStreams? {
@@ -132,7 +137,7 @@ final class StreamCarrier: @unchecked Sendable {
         while self.line.count > 0, let engine = self.engine, engine.hot.isReady,
             self.links.current?.streams?.canOpen == true, let place = self.popFirst()
         {
-            engine.attemptAgain(place.run.task, place.key, isReturning: true, in: &turn)
+            engine.attemptAgain(place.run.flight, place.key, isReturning: true, in: &turn)
         }
     }
 
@@ -140,7 +145,7 @@ final class StreamCarrier: @unchecked Sendable {
     func endLine(in turn: inout Turn) {
         var places: [Place] = []
         while let place = self.popFirst() { places.append(place) }
-        for place in places { self.engine?.attemptAgain(place.run.task, place.key, isReturning: true, in: &turn) }
+        for place in places { self.engine?.attemptAgain(place.run.flight, place.key, isReturning: true, in: &turn) }
     }
 
     private func popFirst() -> Place? {
@@ -166,9 +171,9 @@ final class StreamCarrier: @unchecked Sendable {
 extension StreamCarrier: CallCarrier {
     // MARK: Checks
 
-    func check(_ request: SocketRequest, of task: SocketTask, in turn: inout Turn) throws(SocketError) {
+    func check(_ request: SocketRequest, of flight: CallFlight, in turn: inout Turn) throws(SocketError) {
         try self.sealer.check(request, now: turn.now, endpoint: self.driver.currentEndpoint)
-        if let call = self.call(of: task) { try self.check(request, for: call) }
+        if let call = self.call(of: flight) { try self.check(request, for: call) }
     }
 
     /// Checks options that only the request of a stream must not have.
@@ -222,29 +227,28 @@ extension StreamCarrier: CallCarrier {
     /// Opens a stream, or queues it until a stream may be opened.
     func carry(
         _ departure: Departure,
-        _ request: SocketRequest,
         serial: UInt32,
         on connection: ClientConnection?,
         for engine: CallEngine,
         in turn: inout Turn
     ) throws(SocketError) -> Carried {
-        let task = departure.task
-        guard engine.hot.link != nil, let connection, let call = self.call(of: task) else {
+        let (flight, request) = (departure.flight, departure.flight.request)
+        guard engine.hot.link != nil, let connection, let call = self.call(of: flight) else {
             throw self.driver.notConnected()
         }
         guard let streams = connection.streams else { throw self.hasNoStreams(request, connection) }
         guard streams.canOpen else {
-            let place = Place(run: Run(task: task, call: call), key: departure.key)
+            let place = Place(run: Run(flight: flight, call: call), key: departure.key)
             try self.standInLine(place, departure.priority, streams)
             return .parked
         }
-        if task.flight.deflated == nil, let policy = try self.sealer.mustDeflate(request, for: connection.origin) {
+        if flight.state.deflated == nil, let policy = try self.sealer.mustDeflate(request, for: connection.origin) {
             self.bodies.deflate(request.body, by: policy, of: departure, for: engine)
             return .parked
         }
         let sealed = try self.sealer.seal(
             request,
-            of: task,
+            of: flight,
             for: connection.origin,
             now: turn.now,
             endpoint: self.driver.currentEndpoint
@@ -252,7 +256,7 @@ extension StreamCarrier: CallCarrier {
         call.flight.customFields = try self.sealer.customFields(of: request)
         try self.rules.check(Frame(type: sealed.type, serial: serial, payload: sealed.payload))
         // Until the opening is sent.
-        engine.isQueued(departure.key, until: task.flight.deadline)
+        engine.isQueued(departure.key, until: flight.state.deadline)
         self.reporter.count(\.openedStreams)
         streams.open(
             call,
@@ -325,20 +329,20 @@ extension StreamCarrier: CallCarrier {
     // MARK: Ends
 
     func abandon(_ attempt: CallAttempt, in turn: inout Turn) {
-        guard let call = self.call(of: attempt.call) else { return }
+        guard let call = self.call(of: attempt.flight) else { return }
         self.streams(of: call)?.drop(call, in: &turn)
     }
 
-    func mayRepeat(_ task: SocketTask) -> Bool { self.call(of: task)?.flight.mayOpenAgain ?? true }
+    func mayRepeat(_ flight: CallFlight) -> Bool { self.call(of: flight)?.flight.mayOpenAgain ?? true }
 
-    func attemptFailed(_ task: SocketTask, _ error: SocketError) {
-        self.call(of: task)?.flight.lastError = error
+    func attemptFailed(_ flight: CallFlight, _ error: SocketError) {
+        self.call(of: flight)?.flight.lastError = error
     }
 
     /// The error of a stream whose deadline has passed, or that could not be opened in time.
     func timedOut(_ attempt: CallAttempt, by limit: TimeLimit, for engine: CallEngine) -> SocketError {
         let isOpen = attempt.phase == .sent || attempt.phase == .queued
-        guard isOpen || self.call(of: attempt.call)?.flight.isInLine == true else {
+        guard isOpen || self.call(of: attempt.flight)?.flight.isInLine == true else {
             return self.timeouts.error(of: attempt, by: limit, for: engine)
         }
         let endpoint = isOpen ? self.links.endpoint(of: attempt.connection) : self.driver.currentEndpoint
@@ -348,7 +352,7 @@ extension StreamCarrier: CallCarrier {
             ? "the stream with \(place) did not end in time"
             : "no stream with \(place) became free in time, \(self.line.count - 1) others waiting for one"
         let serial = attempt.serial.map { ", serial \($0)" } ?? ""
-        let type = attempt.call.request.type
+        let type = attempt.flight.request.type
         return SocketError(
             .timeout,
             message: "\(what) (timeout or deadline of the request; type \(type)\(serial))",
@@ -358,9 +362,9 @@ extension StreamCarrier: CallCarrier {
         )
     }
 
-    func completes(_ task: SocketTask) {
-        guard let call = self.runs.removeValue(forKey: task.taskIdentifier)?.call else { return }
-        task.flight.bytesSent += call.flight.sentBytes
+    func completes(_ flight: CallFlight) {
+        guard let call = flight.task.flatMap({ self.runs.removeValue(forKey: $0.taskIdentifier) })?.call else { return }
+        flight.addSent(call.flight.sentBytes)
         self.leave(call)
     }
 }
@@ -395,15 +399,15 @@ extension StreamCarrier: StreamSide {
     }
 
     func failed(_ call: StreamCall, _ outcome: StreamOutcome, in turn: inout Turn) {
-        guard let engine = self.engine, let task = self.runs[call.flight.identifier]?.task, let key = task.flight.key,
+        guard let engine = self.engine, let key = self.runs[call.flight.identifier]?.flight.state.key,
             let attempt = engine.endAttempt(key)
         else { return }
         engine.failed(attempt, self.error(of: outcome, attempt), in: &turn)
     }
 
     func fail(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
-        guard let task = self.runs[call.flight.identifier]?.task else { return }
-        self.engine?.end(task, error, in: &turn)
+        guard let key = self.runs[call.flight.identifier]?.flight.state.key else { return }
+        self.engine?.end(key, error, in: &turn)
     }
 
     func streamEnded(in turn: inout Turn) { self.serveLine(in: &turn) }
@@ -411,7 +415,7 @@ extension StreamCarrier: StreamSide {
     private func error(of outcome: StreamOutcome, _ attempt: CallAttempt) -> SocketError {
         let endpoint = self.links.endpoint(of: attempt.connection)
         let stream =
-            "the stream with \(endpoint), type \(attempt.call.request.type), serial \(attempt.serial ?? 0),"
+            "the stream with \(endpoint), type \(attempt.flight.request.type), serial \(attempt.serial ?? 0),"
         let (code, why): (SocketError.Code, String) =
             switch outcome {
             case .violated(let violation): (.protocolViolation, "was cancelled: \(violation.complaint)")

@@ -51,7 +51,7 @@ public struct SocketResponse: Sendable, Hashable {
     public var status: Status
     /// The payload.
     public var body: ByteBuffer
-    private var origin: Origin
+    private(set) var origin: Origin
 
     /// The custom fields of the answer's header, by name; empty in formats that have none.
     public var header: [String: [UInt8]] {

@@ -20,15 +20,10 @@ public final class SocketTask: Sendable {
         case completed
     }
 
-    typealias Handler = CallHandler
-
     /// The receiver of the result, notified once.
     enum Completion: Sendable {
         case nobody
-        case handler(Handler)
-        /// Resumed exactly once, by the code that removes it from the task under the lock; it finds the result in the
-        /// task. Unchecked, because the size of a checked one is known only at run time, which would cost every task.
-        case waiter(TurnWaiter)
+        case handler(CallHandler)
         /// The call is a stream, which has its own receivers.
         case party(any CallParty)
     }
@@ -37,12 +32,27 @@ public final class SocketTask: Sendable {
         var completion: Completion
         // Not a single Result, which costs more to pass around.
         var response: SocketResponse?
-        var failure: Failure?
         var priority: FramePriority
         var bytesSent = 0
         var bytesReceived = 0
         var bytesExpectedToReceive: Int?
-        var progress: TaskProgress?
+        private(set) var rare: Rare?
+
+        var progress: TaskProgress? { self.rare?.progress }
+        var error: SocketError? { self.rare?.error }
+
+        mutating func changeRare(_ change: (Rare) -> Void) {
+            let rare = self.rare ?? Rare()
+            change(rare)
+            self.rare = rare
+        }
+
+        /// Stores the answer, and its length as the progress.
+        mutating func isAnswered(_ response: SocketResponse) {
+            self.bytesReceived = response.body.readableBytes
+            self.bytesExpectedToReceive = response.body.readableBytes
+            self.response = response
+        }
 
         /// Removes and returns the receiver. Moved, not copied, so that a handler's references are not counted again.
         mutating func takeCompletion() -> Completion {
@@ -52,13 +62,14 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// A box for an error, which is large, and which few tasks have.
-    private final class Failure: Sendable {
-        let error: SocketError
-
-        init(_ error: SocketError) {
-            self.error = error
-        }
+    /// Properties that few tasks have, behind one reference that is nil for the others. Accessed like the snapshot.
+    private final class Rare {
+        fileprivate var error: SocketError?
+        fileprivate var progress: TaskProgress?
+        /// The span context of the caller that resumed the task.
+        fileprivate var context: ServiceContext?
+        /// The server that the request was sent to last, unless it is the answer's.
+        fileprivate var origin: SocketResponse.Origin?
     }
 
     /// The storage of ``word``, which must be the first property, whose address the runtime provides.
@@ -76,44 +87,35 @@ public final class SocketTask: Sendable {
     let isDispatched: Bool
     /// Whether the call is a stream.
     let isStream: Bool
-    /// Whether only a caller that awaits it has the task: ``run(isolation:)`` hands it to the socket thread, and its
-    /// completion hands it back.
-    private let isAwaited: Bool
-    /// Whether several threads may access the task at once.
-    private let isLocked: Bool
-    /// The state of an awaited task on the socket thread.
-    private enum AwaitedState {
-        /// The task has not arrived yet.
-        case expected
-        /// The cancellation has arrived before the task.
-        case cancelled
-        case begun
-    }
-    /// Proof of `nonisolated(unsafe)`: accessed only on the socket thread.
-    nonisolated(unsafe) private var awaitedState = AwaitedState.expected
     /// One of the engine's locks. The task keeps the engine.
     private let lock: TaskLocks.TaskLock
     /// State that any thread may read.
     ///
     /// Proof of `nonisolated(unsafe)`: accessed under the lock of ``locked(_:)``. Without the lock only by the holder
-    /// of the last reference, when no other code can reach the task (``isUnshared(_:)``), and if the task
-    /// ``isAwaited``, by its caller until it is submitted, then by the socket thread until the caller is resumed.
-    /// Unchecked, because a call accesses it four times, and each access ends before other code is called.
+    /// of the last reference, when no other code can reach the task (``isUnshared(_:)``). Unchecked, because a call
+    /// accesses it four times, and each access ends before other code is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
     nonisolated(unsafe) private var snapshot: Snapshot
 
     /// The socket thread's part of the task.
-    ///
-    /// Proof of `nonisolated(unsafe)`: written only by the engine and its carriers, on the socket thread, and before
-    /// that by the one thread whose ``resume()`` submits the task. Other threads read it after they have seen, under
-    /// the lock, that the task is complete, which it becomes under that lock after the last write. Unchecked for the
-    /// same reason.
+    private struct Part {
+        /// The key of the call once it is in the table.
+        var key: DispatchKey?
+        /// The record of a complete task.
+        var record = CallRecord()
+        /// Whether the server of a complete task is that of its answer.
+        var isAtOriginOfAnswer = false
+    }
+
+    /// Proof of `nonisolated(unsafe)`: accessed only on the socket thread. Other threads read the record after they
+    /// have seen that the task is complete, which it becomes under the lock after the last write. Unchecked for the
+    /// same reason as the snapshot.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
-    nonisolated(unsafe) var flight = TaskFlight()
+    nonisolated(unsafe) private var part = Part()
 
     init(
         identifier: Int,
@@ -122,14 +124,11 @@ public final class SocketTask: Sendable {
         completion: consuming Completion,
         callbackQueue: CallbackQueue? = nil,
         isDispatched: Bool = false,
-        isStream: Bool = false,
-        isAwaited: Bool = false
+        isStream: Bool = false
     ) {
         self.taskIdentifier = identifier
         self.isDispatched = isDispatched
         self.isStream = isStream
-        self.isAwaited = isAwaited
-        self.isLocked = !isAwaited || engine.traits.isUnderThreadSanitizer
         self.snapshot = Snapshot(completion: consume completion, priority: request.options.priority)
         self.originalRequest = consume request
         self.engine = engine
@@ -139,7 +138,7 @@ public final class SocketTask: Sendable {
 
     @inline(__always)
     private func locked<T>(_ body: (inout Snapshot) -> T) -> T {
-        self.isLocked ? self.lock.with { body(&self.snapshot) } : body(&self.snapshot)
+        self.lock.with { body(&self.snapshot) }
     }
 
     /// The state, including the marks that a sent request sets without the lock.
@@ -159,7 +158,7 @@ public final class SocketTask: Sendable {
 
     /// The error, once the task completed with one.
     public var error: SocketError? {
-        self.locked { $0.failure?.error }
+        self.locked { $0.error }
     }
 
     /// The priority among waiting calls; initially the request's. A task that already waits for a connection moves
@@ -211,7 +210,7 @@ public final class SocketTask: Sendable {
                 return word
             }
             made.update(to: self.units(snapshot))
-            snapshot.progress = made
+            snapshot.changeRare { $0.progress = made }
             return made.progress
         }
     }
@@ -234,7 +233,8 @@ public final class SocketTask: Sendable {
     /// The metrics of the call, once it is complete. Nil for a task that was cancelled before the client accepted it.
     public var metrics: SocketTaskMetrics? {
         guard self.state == .completed else { return nil }
-        return SocketTaskMetrics(self.flight, by: self.engine.configuration.socket.time)
+        let server = self.locked { self.part.isAtOriginOfAnswer ? $0.response?.endpoint : $0.rare?.origin?.endpoint }
+        return SocketTaskMetrics(self.part.record, server: server, by: self.engine.configuration.socket.time)
     }
 
     // MARK: Life
@@ -252,13 +252,14 @@ public final class SocketTask: Sendable {
         if self.begins() { self.submit(.closure(begin)) }
     }
 
-    /// Sets a suspended task running, and the values of the socket thread's part that it needs before it is submitted.
-    /// False if it is in another state.
+    /// Sets a suspended task running, and stores its context. False if it is in another state.
     private func begins() -> Bool {
         // A cancellation from another thread, which is submitted as well, follows these changes.
-        self.locked { _ in
+        self.locked { snapshot in
             guard self.word.update({ $0.state == .suspended ? $0.with(.running) : nil }) else { return false }
-            if self.engine.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
+            if self.engine.traits.needsContext {
+                snapshot.changeRare { $0.context = ServiceContext.current ?? .topLevel }
+            }
             return true
         }
     }
@@ -269,63 +270,39 @@ public final class SocketTask: Sendable {
         if self.beginCancelling() { self.submit(.work(self, Operation.cancel.rawValue)) }
     }
 
-    // MARK: Awaited
-
-    /// Starts an awaited task, and returns once it has its result. Cancelling the Swift task cancels the call.
-    ///
-    /// - Parameter isolation: The caller's.
-    func run(isolation: isolated (any Actor)? = #isolation) async {
-        await withTaskCancellationHandler {
-            // A closure that captures the isolation runs in it. Otherwise it would begin elsewhere, and hop back.
-            _ = isolation
-            await withUnsafeContinuation { self.resume(resuming: $0) }
-        } onCancel: {
-            // The task may already belong to the socket thread.
-            self.engine.loop.submit(.work(self, Operation.cancel.rawValue))
-        }
-    }
-
-    private func resume(resuming continuation: UnsafeContinuation<Void, Never>) {
-        let waiter = TurnWaiter(continuation, isHere: self.engine.loop.isCurrent)
-        if waiter.isHere, self.engine.startOnFastPath(self, waiter) { return self.awaitedState = .begun }
-        self.locked { $0.completion = .waiter(waiter) }
-        self.word.store(TaskWord(.running), ordering: .releasing)
-        if self.engine.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
-        self.submit(.work(self, Operation.start.rawValue))
-    }
-
     /// Returns the result of a complete task whose result is not used elsewhere. Must be called only once.
     func takeResult() -> Result<SocketResponse, SocketError> {
         self.locked { snapshot in
             var response: SocketResponse?
             swap(&response, &snapshot.response)
             if let response { return .success(response) }
-            assert(snapshot.failure != nil, "a waiting caller is resumed once the task has its result")
-            return .failure(snapshot.failure?.error ?? CallErrors.released)
-        }
-    }
-
-    /// Records on the socket thread that an awaited task has arrived or is cancelled. Returns whether the operation
-    /// must be performed.
-    private func noteAwaited(_ operation: Operation, in turn: inout Turn) -> Bool {
-        switch (operation, self.awaitedState) {
-        case (.start, .cancelled):
-            self.engine.cancel(self, in: &turn)
-            return false
-        case (.start, _):
-            self.awaitedState = .begun
-            return true
-        case (.cancel, .begun):
-            return self.beginCancelling()
-        case (.cancel, _):
-            self.awaitedState = .cancelled
-            return false
-        case (.reprioritize, _):
-            return true
+            assert(snapshot.error != nil, "a party is notified once the task has its result")
+            return .failure(snapshot.error ?? CallErrors.released)
         }
     }
 
     // MARK: For the engine
+
+    /// The number by which the call can be cancelled; 0 for none.
+    var identifierToCancel: Int { self.isDispatched ? self.taskIdentifier : 0 }
+
+    /// Records that the call is in the table. Socket thread only.
+    func enters(_ key: DispatchKey) { self.part.key = key }
+
+    /// The key of the call once it is in the table. Socket thread only.
+    var latestKey: DispatchKey? { self.part.key }
+
+    /// The bytes of bodies that have moved.
+    var progressSoFar: CallErrors.Timeout.Progress {
+        self.locked { snapshot in
+            .init(
+                length: self.countOfBytesExpectedToSend,
+                sent: self.bytesSent(snapshot),
+                received: snapshot.bytesReceived,
+                expected: snapshot.bytesExpectedToReceive
+            )
+        }
+    }
 
     /// Begins to cancel the task. False if it was being cancelled, or complete, already.
     func beginCancelling() -> Bool {
@@ -339,68 +316,65 @@ public final class SocketTask: Sendable {
     private func submit(_ submission: Submission) {
         guard !self.engine.loop.submit(submission) else { return }
         // The client was released, and with it the thread and the table that complete tasks.
-        switch self.finish(CallErrors.released) {
+        switch self.finish(.failure(CallErrors.released), nil, takingHandler: false) {
         case .none, .unheard, .takenHandler: break
-        case .waiter(let waiter, _): waiter.resume()
         case .handler: (self.callbackQueue ?? self.engine.loop.callbackQueue).run { self.callBack() }
         case .party(let party, _): party.ended(self.takeResult()) { $0.resume() }
         }
     }
 
-    /// Sets a new task running whose request has been sent at `time`, with all bytes of its body.
-    func wasSentLight(_ key: DispatchKey, at time: NIODeadline, until deadline: NIODeadline) {
-        let length = self.countOfBytesExpectedToSend
-        self.word.store(TaskWord(.running), ordering: .releasing)
-        self.snapshot.bytesSent = length
-        self.flight.isSentOnFastPath(key, at: time, until: deadline, bytes: length)
-    }
-
     /// Sets a task in this state running, with all bytes of its body sent. False, without effect, if it is in another
     /// state or its progress is observed.
-    ///
-    /// - Parameter waiter: Notified when the task completes; nil keeps its present receiver. For an awaited task, which
-    ///   only the caller accesses now.
-    func leaves(from state: State, _ waiter: TurnWaiter?) -> Bool {
-        let (leaves, _) = self.word.compareExchange(
+    func leaves(from state: State) -> Bool {
+        self.word.compareExchange(
             expected: TaskWord(state),
             desired: TaskWord(.running, isSentWhole: true),
             ordering: .acquiringAndReleasing
-        )
-        if leaves, let waiter { self.locked { $0.completion = .waiter(waiter) } }
-        return leaves
+        ).exchanged
     }
 
-    // The following functions are for a task that only the caller can access, and need no lock.
+    /// Completes the task of a call that was sent at once, and has no flight, with its answer. Socket thread only.
+    ///
+    /// - Parameter callsBackHere: Whether the client's handlers run on the socket thread.
+    @inline(__always)
+    static func complete(
+        _ task: consuming SocketTask,
+        _ response: consuming SocketResponse,
+        facts: CallFacts,
+        callsBackHere: Bool,
+        in turn: inout Turn
+    ) {
+        var task = task
+        guard Self.isUnshared(&task), task.hasHandlerAlone else {
+            return task.complete(response, facts, in: &turn)
+        }
+        // No other code can access the task, so its record need not be kept.
+        guard callsBackHere, case .handler(let handler) = task.snapshot.takeCompletion() else {
+            task.snapshot.response = consume response
+            task.word.store(task.word.load(ordering: .relaxed).with(.completed), ordering: .releasing)
+            return turn.callBack(.work(task))
+        }
+        turn.run(AnsweredCall(task, handler: handler, consume response))
+    }
 
     /// Whether only the caller has a strong or weak reference to the task. Unowned references do not count: code that
     /// uses one must know that the task is retained elsewhere.
-    static func isUnshared(_ task: inout SocketTask) -> Bool {
+    private static func isUnshared(_ task: inout SocketTask) -> Bool {
         isKnownUniquelyReferenced(&task) && _getWeakRetainCount(task) <= 1
     }
 
     /// Whether such a task requires nothing but a call of its handler, on the client's callback queue.
-    var hasHandlerAlone: Bool {
-        guard self.callbackQueue == nil, self.snapshot.progress == nil, case .handler = self.snapshot.completion else {
+    private var hasHandlerAlone: Bool {
+        guard self.callbackQueue == nil, self.snapshot.rare == nil, case .handler = self.snapshot.completion else {
             return false
         }
         return true
     }
 
-    /// Completes such a task, like ``finish(_:takingHandler:)``.
-    func finishUnshared(_ response: consuming SocketResponse) {
-        self.snapshot.response = consume response
-        self.word.store(self.word.load(ordering: .relaxed).with(.completed), ordering: .releasing)
-    }
-
-    /// Removes and returns the handler of such a task, which then does not record its own completion.
-    func takeHandlerOfUnshared() -> Handler? {
-        guard case .handler(let handler) = self.snapshot.takeCompletion() else { return nil }
-        return handler
-    }
-
-    /// The priority of a running task; nil if it is not running, as when it is being cancelled or complete.
-    func begin() -> FramePriority? {
-        self.locked { self.state == .running ? $0.priority : nil }
+    /// The priority of a running task, and the span context of its caller; nil if it is not running, as when it is
+    /// being cancelled or complete.
+    func begin() -> (FramePriority, ServiceContext?)? {
+        self.locked { self.state == .running ? ($0.priority, $0.rare?.context) : nil }
     }
 
     /// The step that follows the completion of a task.
@@ -412,70 +386,79 @@ public final class SocketTask: Sendable {
         /// The handler must be called, by ``callBack()``.
         case handler
         /// The handler, which was removed from the task, must be called.
-        case takenHandler(Handler)
-        case waiter(TurnWaiter, showsProgress: Bool)
+        case takenHandler(CallHandler)
         case party(any CallParty, showsProgress: Bool)
     }
 
-    /// The request that is sent for the task: its own, or the one that interceptors made of it.
-    var request: SocketRequest { self.flight.request ?? self.originalRequest }
-
     /// Completes the task, and notifies its receiver, where handlers run. Socket thread only.
-    func complete(_ error: SocketError, in turn: inout Turn) {
-        let ending = self.finish(error, takingHandler: self.callsBackHere)
-        if case .takenHandler(let handler) = ending {
-            return turn.run(CompletedCall(task: self, handler: handler, result: .failure(error)))
-        }
-        self.deliver(ending, in: &turn)
+    ///
+    /// - Parameter flight: The call's; nil if it was never in the table.
+    func complete(_ outcome: CallOutcome, _ flight: CallFlight?, in turn: inout Turn) {
+        self.deliver(self.finish(outcome, flight, takingHandler: self.callsBackHere), outcome, in: &turn)
     }
 
-    /// Completes the task with an answer, and notifies its receiver, where handlers run. Socket thread only.
-    func complete(_ response: SocketResponse, in turn: inout Turn) {
-        let ending = self.finish(response, takingHandler: self.callsBackHere)
-        if case .takenHandler(let handler) = ending {
-            return turn.run(CompletedCall(task: self, handler: handler, result: .success(response)))
+    /// Completes the task of a call without a flight, which was sent at once, with its answer.
+    @inline(never)
+    private func complete(_ response: SocketResponse, _ facts: CallFacts, in turn: inout Turn) {
+        let now = turn.now
+        let ending = self.finish(takingHandler: self.callsBackHere) { snapshot in
+            let length = self.countOfBytesExpectedToSend
+            var record = CallRecord(facts, bytesSent: self.bytesSent(snapshot) == length ? length : 0)
+            record.isAnswered(response.body.readableBytes, at: now)
+            self.part.record = record
+            self.part.isAtOriginOfAnswer = true
+            snapshot.isAnswered(response)
         }
-        self.deliver(ending, in: &turn)
+        self.deliver(ending, .success(response), in: &turn)
     }
 
     /// Whether the handler runs on the socket thread.
     private var callsBackHere: Bool { self.engine.traits.callsBackHere && self.callbackQueue == nil }
 
-    private func deliver(_ ending: Ending, in turn: inout Turn) {
+    private func deliver(_ ending: Ending, _ outcome: @autoclosure () -> CallOutcome, in turn: inout Turn) {
         switch ending {
-        case .none, .takenHandler, .unheard(showsProgress: false):
+        case .none, .unheard(showsProgress: false):
             break
+        case .takenHandler(let handler):
+            turn.run(CompletedCall(task: self, handler: handler, outcome: outcome()))
         case .handler:
             turn.callBack(.work(self), on: self.callbackQueue)
         case .unheard(showsProgress: true):
             self.showProgress(in: &turn)
-        case .waiter(let waiter, let showsProgress):
-            if showsProgress { self.showProgress(in: &turn) }
-            turn.resume(waiter)
         case .party(let party, let showsProgress):
             if showsProgress { self.showProgress(in: &turn) }
             party.ended(self.takeResult()) { turn.resume($0) }
         }
     }
 
-    /// Completes the task.
-    ///
-    /// - Parameter takingHandler: Whether the caller of this function also calls the handler.
-    func finish(_ error: SocketError, takingHandler: Bool = false) -> Ending {
-        self.locked { snapshot in
-            guard self.state != .completed else { return .none }
-            snapshot.failure = Failure(error)
-            return self.end(&snapshot, takingHandler)
+    private func finish(_ outcome: CallOutcome, _ flight: CallFlight?, takingHandler: Bool) -> Ending {
+        self.finish(takingHandler: takingHandler) { snapshot in
+            var isAtOriginOfAnswer = false
+            switch outcome {
+            case .success(let response):
+                // A stream takes its answer, and an interceptor's may be another server's.
+                isAtOriginOfAnswer = !self.isStream && flight?.state.origin === response.origin
+                snapshot.isAnswered(response)
+            case .failure(let error):
+                snapshot.changeRare { $0.error = error }
+            }
+            guard let flight else { return }
+            self.part.record = flight.state.record
+            self.part.isAtOriginOfAnswer = isAtOriginOfAnswer
+            if !isAtOriginOfAnswer, let origin = flight.state.origin { snapshot.changeRare { $0.origin = origin } }
         }
     }
 
-    /// Completes the task with an answer.
-    func finish(_ response: SocketResponse, takingHandler: Bool) -> Ending {
+    /// Completes the task, unless it is complete.
+    ///
+    /// - Parameters:
+    ///   - takingHandler: Whether the caller of this function also calls the handler.
+    ///   - store: Stores the result and the record.
+    @inline(__always)
+    private func finish(takingHandler: Bool, _ store: (inout Snapshot) -> Void) -> Ending {
         self.locked { snapshot in
             guard self.state != .completed else { return .none }
-            snapshot.bytesReceived = response.body.readableBytes
-            snapshot.bytesExpectedToReceive = response.body.readableBytes
-            snapshot.response = response
+            store(&snapshot)
             return self.end(&snapshot, takingHandler)
         }
     }
@@ -488,39 +471,27 @@ public final class SocketTask: Sendable {
         switch snapshot.takeCompletion() {
         case .handler(let handler): return .takenHandler(handler)
         case .nobody: return .unheard(showsProgress: showsProgress)
-        case .waiter(let waiter): return .waiter(waiter, showsProgress: showsProgress)
         case .party(let party): return .party(party, showsProgress: showsProgress)
         }
     }
 
-    /// Records that `payloadBytes` of the payload of `request` have been sent. Returns whether those are all.
-    func sent(payloadBytes: Int, of request: SocketRequest, in turn: inout Turn) -> Bool {
-        let length = request.body.readableBytes
-        let isWhole = payloadBytes == self.flight.payloadLength ?? length
-        // If the payload contains more than the body, the body's last byte counts as sent only with the whole payload.
-        let bytesSent = isWhole ? length : min(payloadBytes, max(0, length - 1))
-        let mustShow = self.locked { snapshot in
-            snapshot.bytesSent = bytesSent
-            return snapshot.progress?.mustSchedule() ?? false
-        }
-        if mustShow { self.showProgress(in: &turn) }
-        if isWhole { self.flight.bytesSent += length }
-        return isWhole
+    /// Records the number of bytes of the body that have been sent.
+    func sent(_ length: Int, in turn: inout Turn) {
+        self.moves(in: &turn) { $0.bytesSent = length }
     }
 
     /// Records that `bytesReceived` of `expected` bytes of the answer's body have arrived; nil while their number is
-    /// not known. Returns whether ``updateProgress()`` must be called.
-    func progressed(bytesReceived: Int, of expected: Int?) -> Bool {
-        self.locked { snapshot in
+    /// not known.
+    func progressed(bytesReceived: Int, of expected: Int?, in turn: inout Turn) {
+        self.moves(in: &turn) { snapshot in
             snapshot.bytesReceived = bytesReceived
             snapshot.bytesExpectedToReceive = expected
-            return snapshot.progress?.mustSchedule() ?? false
         }
     }
 
-    /// Resets the progress for another attempt. Returns whether ``updateProgress()`` must be called.
-    func progressStartsOver() -> Bool {
-        self.locked { snapshot in
+    /// Resets the progress for another attempt.
+    func progressStartsOver(in turn: inout Turn) {
+        self.moves(in: &turn) { snapshot in
             self.word.update { word in
                 var word = word
                 word.isSentWhole = false
@@ -529,17 +500,26 @@ public final class SocketTask: Sendable {
             snapshot.bytesSent = 0
             snapshot.bytesReceived = 0
             snapshot.bytesExpectedToReceive = nil
-            return snapshot.progress?.mustSchedule() ?? false
         }
     }
 
+    /// Changes the progress, and shows it if it is observed.
+    @inline(__always)
+    private func moves(in turn: inout Turn, _ change: (inout Snapshot) -> Void) {
+        let mustShow = self.locked { snapshot in
+            change(&snapshot)
+            return snapshot.progress?.mustSchedule() ?? false
+        }
+        if mustShow { self.showProgress(in: &turn) }
+    }
+
     /// Schedules ``updateProgress()`` on the callback queue.
-    func showProgress(in turn: inout Turn) {
+    private func showProgress(in turn: inout Turn) {
         turn.callBack(.closure { self.updateProgress() }, on: self.callbackQueue)
     }
 
     /// Updates the `Progress`, on the callback queue.
-    func updateProgress() {
+    private func updateProgress() {
         let (progress, units) = self.locked { ($0.progress?.begin(), self.units($0)) }
         progress?.update(to: units)
     }
@@ -550,7 +530,6 @@ extension SocketTask: SubmittedWork {
         guard let operation = Operation(rawValue: operation) else {
             return assertionFailure("unknown operation \(operation)")
         }
-        if self.isAwaited, !self.noteAwaited(operation, in: &turn) { return }
         switch operation {
         case .start: self.engine.start(self, in: &turn)
         case .cancel: self.engine.cancel(self, in: &turn)
@@ -563,7 +542,7 @@ extension SocketTask: CallbackWork {
     package func callBack() {
         let (completion, response, error, showsProgress) = self.locked { snapshot in
             let completion = snapshot.takeCompletion()
-            return (completion, snapshot.response, snapshot.failure?.error, snapshot.progress != nil)
+            return (completion, snapshot.response, snapshot.error, snapshot.progress != nil)
         }
         if showsProgress { self.updateProgress() }
         guard case .handler(let handler) = completion else { return }
@@ -578,29 +557,6 @@ extension SocketTask: CallbackWork {
 extension SocketTask: CustomStringConvertible {
     public var description: String {
         "task \(self.taskIdentifier) type \(self.originalRequest.type) \(self.state)"
-    }
-}
-
-extension SocketTask {
-    /// Makes a task for a call that cannot be light, or no longer.
-    convenience init(_ call: LightCall, engine: CallEngine) {
-        let completion: Completion =
-            if let handler = call.receiver.handler {
-                .handler(handler)
-            } else if let waiter = call.receiver.waiter {
-                .handler { waiter.resume(returning: $0) }
-            } else {
-                .nobody
-            }
-        self.init(
-            identifier: call.identifier,
-            request: call.request,
-            engine: engine,
-            completion: completion,
-            // A caller that awaits the result continues whatever becomes of the callback queue.
-            callbackQueue: call.receiver.waiter == nil ? nil : .socketThread,
-            isDispatched: true
-        )
     }
 }
 
@@ -631,14 +587,45 @@ extension TaskWord {
 
 /// The handler of a completed call, which runs when no state is being accessed. Keeps the task until then, so that weak
 /// references to it stay valid.
-private struct CompletedCall: TurnHandler {
-    let task: SocketTask
+struct CompletedCall: TurnHandler {
+    let task: SocketTask?
     let handler: CallHandler
-    let result: CallOutcome
+    let outcome: CallOutcome
 
     static func run(at place: UnsafeMutableRawPointer) {
         let call = place.takeHandler(Self.self)
-        call.handler(call.result)
+        call.handler(call.outcome)
         withExtendedLifetime(call.task) {}
+    }
+}
+
+/// The handler of a task's answered call, which runs after the units of this read have been processed.
+private struct AnsweredCall: TurnHandler {
+    struct Answer {
+        let handler: CallHandler
+        let response: SocketResponse
+
+        consuming func run() {
+            self.handler(.success(self.response))
+        }
+    }
+
+    /// Released just before the handler runs, which usually makes another call that reuses the memory.
+    private var task: SocketTask
+    private var answer: Answer
+
+    init(_ task: SocketTask, handler: @escaping CallHandler, _ response: consuming SocketResponse) {
+        self.task = task
+        self.answer = Answer(handler: handler, response: response)
+    }
+
+    static func run(at place: UnsafeMutableRawPointer) {
+        // Moved out separately: a copy would count references.
+        let call = place.assumingMemoryBound(to: Self.self)
+        guard let task = call.pointer(to: \.task), let answer = call.pointer(to: \.answer) else {
+            preconditionFailure("stored properties have addresses")
+        }
+        task.deinitialize(count: 1)
+        answer.move().run()
     }
 }

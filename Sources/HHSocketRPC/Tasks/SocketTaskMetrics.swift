@@ -31,21 +31,21 @@ public struct SocketTaskMetrics: Sendable, Hashable {
     public var bytesReceived: Int
 
     /// The metrics of a complete task; nil if the client never accepted it.
-    init?(_ flight: TaskFlight, by time: SocketTime) {
-        guard let queued = flight.queued.date, let completed = flight.completed.date else { return nil }
+    init?(_ record: CallRecord, server: Endpoint?, by time: SocketTime) {
+        guard let queued = record.queued.date, let completed = record.completed.date else { return nil }
         // The current time by both clocks, which diverge when the device sleeps or its clock is set.
         let (today, now) = (Date(), time.now())
         func date(_ moment: NIODeadline) -> Date {
             today.addingTimeInterval(Double((moment - now).nanoseconds) / 1e9)
         }
         self.queued = date(queued)
-        self.sent = flight.sent.date.map { date($0) }
-        self.firstByte = flight.firstByte.date.map { date($0) }
+        self.sent = record.sent.date.map { date($0) }
+        self.firstByte = record.firstByte.date.map { date($0) }
         self.completed = date(completed)
         self.duration = Duration(completed - queued)
-        self.server = flight.origin?.endpoint
-        self.attempts = Int(flight.attempts)
-        self.bytesSent = flight.bytesSent
-        self.bytesReceived = flight.bytesReceived
+        self.server = server
+        self.attempts = Int(record.attempts)
+        self.bytesSent = record.bytesSent
+        self.bytesReceived = record.bytesReceived
     }
 }

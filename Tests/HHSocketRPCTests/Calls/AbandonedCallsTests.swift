@@ -154,7 +154,7 @@ private struct PassThrough: SocketInterceptor {
             return await withCheckedContinuation { answer in
                 _ = engine.loop.submit(
                     .closure { _ in
-                        answer.resume(returning: engine.hot.table.count == 0 && engine.dispatchedCount == 0)
+                        answer.resume(returning: engine.hot.table.count == 0)
                     }
                 )
             }

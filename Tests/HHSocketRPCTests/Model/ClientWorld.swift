@@ -14,7 +14,9 @@ final class ClientWorld: @unchecked Sendable {
     private let connection: SimulatedConnection
     private let client: ClientHost
     private var model: ModelClient
-    private var tasks: [SocketTask] = []
+    private var made: [Made] = []
+    /// The awaited calls that have completed.
+    private var returned: Set<Int> = []
     /// The Swift tasks on the client's executor that wait for the awaited calls that have begun.
     private var waiters: [Int: Task<Void, Never>] = [:]
     private let executor: SocketExecutor
@@ -31,6 +33,28 @@ final class ClientWorld: @unchecked Sendable {
     private let isIntercepted: Bool
     /// The reason why interceptors can no longer be steered.
     private var lost: String?
+
+    /// The client's half of a call.
+    private enum Made {
+        case task(SocketTask)
+        case awaited(AwaitedCall)
+
+        /// The task of a call that is not awaited.
+        var task: SocketTask? {
+            if case .task(let task) = self { task } else { nil }
+        }
+
+        /// Whether this is the call in the table.
+        func isCall(_ call: borrowing CallEnd) -> Bool {
+            switch (self, call.object) {
+            case (.task(let task), .task(let other)?): task === other
+            case (.task(let task), .flight(let flight)?): task === flight.task
+            case (.awaited(let awaited), .awaited(let other)?): awaited === other
+            case (.awaited(let awaited), .flight(let flight)?): awaited === flight.awaited
+            default: false
+            }
+        }
+    }
 
     /// A subscriber to pushes, which releases the mailbox when the subscription has ended.
     private struct Subscriber {
@@ -123,8 +147,7 @@ final class ClientWorld: @unchecked Sendable {
 
     /// Whether the innermost interceptor of a call waits for an answer.
     private func awaitsAnswer(_ call: Int) -> Bool {
-        guard let key = self.tasks[call].flight.key else { return false }
-        return self.client.engine.interception.isWaiting(key)
+        self.keys.contains { self.index(of: $0) == call && self.client.engine.interception.isWaiting($0) }
     }
 
     private func perform(_ step: ClientHistory.Step) {
@@ -134,7 +157,7 @@ final class ClientWorld: @unchecked Sendable {
         case .resume(let choice):
             guard let index = self.index(choice) else { return }
             let interceptions = self.model.calls[index].plan.interceptions
-            if !interceptions.isEmpty, self.tasks[index].state == .suspended, self.model.hasRoom {
+            if !interceptions.isEmpty, self.hasNotBegun(index), self.model.hasRoom {
                 self.steering.begin(index, interceptions)
             }
             self.resume(index)
@@ -145,16 +168,17 @@ final class ClientWorld: @unchecked Sendable {
             self.model.cancel(index)
         case .cancelByIdentifier(let choice):
             guard let index = self.index(choice) else { return }
-            let isRunning = self.tasks[index].state == .running
-            self.connection.turn { self.client.engine.cancelTask(withIdentifier: index, in: &$0) }
+            let isRunning = self.made[index].task?.state == .running
+            self.connection.turn { self.client.engine.cancelTask(withIdentifier: index + 1, in: &$0) }
             if isRunning { self.model.cancel(index) }
         case .cancelAll:
-            let running = self.order.filter { self.tasks[$0].state == .running }
+            let running = self.order.filter { self.made[$0].task?.state ?? .running == .running }
             self.connection.turn { self.client.engine.cancelAll(in: &$0) }
             for index in running { self.model.cancel(index) }
         case .priority(let choice, let priority):
             guard let index = self.index(choice) else { return }
-            self.tasks[index].priority = FramePriority(rawValue: priority)
+            guard let task = self.made[index].task else { return }
+            task.priority = FramePriority(rawValue: priority)
             self.model.setPriority(priority, index)
         case .connecting:
             self.connection.beginConnecting()
@@ -233,15 +257,26 @@ final class ClientWorld: @unchecked Sendable {
         }
     }
 
-    private func index(_ choice: Int) -> Int? { self.tasks.isEmpty ? nil : choice % self.tasks.count }
+    private func index(_ choice: Int) -> Int? { self.made.isEmpty ? nil : choice % self.made.count }
 
     /// The calls in the table's order.
-    private var order: [Int] {
-        self.client.engine.hot.table.keys.compactMap { self.client.engine.hot.table.call(for: $0)?.taskIdentifier }
+    private var order: [Int] { self.keys.compactMap { self.index(of: $0) } }
+
+    private var keys: [DispatchKey] { self.client.engine.hot.table.keys }
+
+    private func index(of key: DispatchKey) -> Int? {
+        self.client.engine.hot.table.withCall(key) { call, _ in
+            for (index, made) in self.made.enumerated() where made.isCall(call) { return index }
+            return nil
+        } ?? nil
+    }
+
+    private func hasNotBegun(_ index: Int) -> Bool {
+        self.made[index].task.map { $0.state == .suspended } ?? (self.waiters[index] == nil)
     }
 
     private func make(_ plan: ModelClient.Plan) {
-        let index = self.tasks.count
+        let index = self.made.count
         var plan = plan
         if #unavailable(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2) { plan.isAwaited = false }
         // Exact in binary and in nanoseconds, and chosen so that no two calls are due at the same time.
@@ -260,47 +295,69 @@ final class ClientWorld: @unchecked Sendable {
         }
         // The field by which interceptors identify the call.
         if !plan.interceptions.isEmpty { request.header["call"] = [UInt8(index)] }
-        let task = SocketTask(
-            identifier: index,
-            request: request,
-            engine: self.client.engine,
-            completion: plan.isAwaited ? .nobody : .handler { [weak self] in self?.completed(index, $0) },
-            isDispatched: true,
-            isAwaited: plan.isAwaited
-        )
-        self.tasks.append(task)
+        if plan.isAwaited {
+            self.made.append(.awaited(AwaitedCall(request, self.client.engine, context: nil)))
+        } else {
+            let task = SocketTask(
+                identifier: index + 1,
+                request: request,
+                engine: self.client.engine,
+                completion: .handler { [weak self] in self?.completed(index, $0) },
+                isDispatched: true
+            )
+            self.made.append(.task(task))
+        }
         self.model.calls.append(ModelClient.Call(plan))
     }
 
     private func resume(_ index: Int) {
-        if self.model.calls[index].plan.isAwaited { self.wait(for: index) } else { self.tasks[index].resume() }
+        switch self.made[index] {
+        case .task(let task): task.resume()
+        case .awaited(let call): self.wait(for: call, index)
+        }
     }
 
     private func cancel(_ index: Int) {
-        guard self.model.calls[index].plan.isAwaited else { return self.tasks[index].cancel() }
-        // A call that has not begun begins cancelled.
-        self.wait(for: index)
-        self.waiters[index]?.cancel()
+        switch self.made[index] {
+        case .task(let task):
+            task.cancel()
+        case .awaited(let call):
+            // A call that has not begun begins cancelled.
+            self.wait(for: call, index)
+            self.waiters[index]?.cancel()
+        }
     }
 
-    /// Has a Swift task run the call, and wait for it, on the only thread.
-    private func wait(for index: Int) {
+    /// Has a Swift task make the call, and wait for it, on the only thread.
+    private func wait(for call: AwaitedCall, _ index: Int) {
         guard self.waiters[index] == nil, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) else {
             return
         }
-        let task = self.tasks[index]
+        let loop = self.connection.loop
         self.waiters[index] = Task(executorPreference: self.executor) { [weak self] in
-            await task.run()
-            self?.completed(index, task.takeResult())
+            await call.run(on: loop)
+            self?.returned.insert(index)
+            self?.completed(index, call.takeResult())
         }
     }
 
-    private func completed(_ index: Int, _ result: Result<SocketResponse, SocketError>) {
-        let attempts = self.tasks[index].metrics?.attempts ?? 0
-        switch result {
-        case .success: self.completions.append("\(index) ok after \(attempts)")
-        case .failure(let error):
-            self.completions.append("\(index) \(error.code) \(error.delivery) after \(attempts)")
+    private func completed(_ index: Int, _ result: CallOutcome) {
+        let outcome =
+            switch result {
+            case .success: "ok"
+            case .failure(let error): "\(error.code) \(error.delivery)"
+            }
+        let attempts = self.made[index].task.map { " after \($0.metrics?.attempts ?? 0)" }
+        self.completions.append("\(index) \(outcome)\(attempts ?? "")")
+    }
+
+    /// The model's completions. An awaited call does not report the number of its attempts.
+    private var expectedCompletions: [String] {
+        self.model.completions.map { text in
+            guard let index = text.split(separator: " ").first.flatMap({ Int($0) }), self.made[index].task == nil,
+                let attempts = text.range(of: " after ")
+            else { return text }
+            return String(text[..<attempts.lowerBound])
         }
     }
 
@@ -440,7 +497,7 @@ final class ClientWorld: @unchecked Sendable {
             // Cancels of one moment may be in any order.
             [wire.filter { $0.hasPrefix("r") }, wire.filter { $0.hasPrefix("c") }.sorted()]
         }
-            ?? Self.difference("completions", self.completions, self.model.completions) { $0.sorted() }
+            ?? Self.difference("completions", self.completions, self.expectedCompletions) { $0.sorted() }
             ?? Self.difference("pulls", real.pulls, self.model.pulls)
             ?? Self.difference("suspicions", real.suspicions, self.model.suspicions)
             ?? Self.difference("failing servers", real.failures, self.model.failures)
@@ -490,12 +547,12 @@ final class ClientWorld: @unchecked Sendable {
             if let broken = self.take(.valves) { return "at the end: \(broken)" }
         }
         if let broken = self.takeRemainingPushes() { return broken }
-        for (index, task) in self.tasks.enumerated() {
-            let isOver = task.state == .completed
+        for index in self.made.indices {
+            let isOver = self.made[index].task.map { $0.state == .completed } ?? self.returned.contains(index)
             if isOver != (self.model.calls[index].phase == .completed) {
-                return "call \(index) is \(task.state) at the end"
+                return "call \(index) is \(isOver ? "" : "not ")complete at the end"
             }
-            if !isOver, task.state != .suspended { return "call \(index) hangs, \(task.state)" }
+            if !isOver, !self.hasNotBegun(index) { return "call \(index) hangs" }
         }
         var statistics = ClientStatistics()
         statistics.lateResponses = self.model.late

@@ -240,7 +240,7 @@ import Tracing
     private func seal(
         _ request: SocketRequest,
         by sealer: RequestSealer,
-        deflated: TaskFlight.Deflated? = nil,
+        deflated: RequestSealer.Deflated? = nil,
         for peer: SocketResponse.Origin
     ) throws(SocketError) -> Envelope.Sealed {
         try sealer.seal(request, deflated: deflated, context: nil, for: peer, now: Self.now, endpoint: nil)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-extension DispatchTable {
+extension CallTable where Call: ~Copyable {
     /// Whether calls can be sent now.
     enum LinkState: Sendable {
         case offline, connecting, ready
@@ -58,14 +58,23 @@ extension DispatchTable {
     /// An attempt of a call, with its progress when it began or ended.
     struct Attempt {
         var key: DispatchKey
-        var call: Call
+        var flight: Flight
         var phase: Phase
         /// The serial of the attempt, if it has one.
         var serial: UInt32?
         /// The connection on which it was sent, if it was.
-        var connection = DispatchTable.noConnection
+        var connection = CallTable.noConnection
         /// The number of the call's attempts that have reached a connection.
         var count = 0
+    }
+
+    /// A call that was answered, and is no longer in the table.
+    struct Answered: ~Copyable {
+        let call: Call
+        let facts: CallFacts
+
+        @inline(__always)
+        consuming func take() -> Call { self.call }
     }
 
     /// An event at a point in time.
@@ -75,7 +84,7 @@ extension DispatchTable {
         /// An attempt has ended because its answer did not begin in time.
         case noFirstResponse(Attempt)
         /// The back-off is over: the next attempt is due.
-        case retry(DispatchKey, Call)
+        case retry(DispatchKey, Flight)
     }
 
     /// The connection of calls that have not been sent.

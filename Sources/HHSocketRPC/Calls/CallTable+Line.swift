@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-extension DispatchTable {
+extension CallTable where Call: ~Copyable {
     /// The calls that wait for a connection, in the order in which they will be sent.
     ///
     /// A call that no longer waits, or waits in another place, leaves a stub. Its entry knows the number of its valid

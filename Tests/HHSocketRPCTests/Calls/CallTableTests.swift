@@ -6,8 +6,24 @@ import Testing
 
 @testable import HHSocketRPC
 
-@Suite struct DispatchTableTests {
-    typealias Table = DispatchTable<Int, Never>
+/// A call that is its own flight, and keeps nothing.
+private struct Named<Name>: TableCall {
+    let name: Name
+
+    init(_ name: Name) {
+        self.name = name
+    }
+
+    var keeps: Bool { false }
+    var existingFlight: Name? { self.name }
+
+    func makeFlight(_: CallFacts, kept: UnsafeMutablePointer<Never>, key: DispatchKey, deadline: NIODeadline) -> Name {
+        self.name
+    }
+}
+
+@Suite struct CallTableTests {
+    private typealias Table = CallTable<Named<Int>>
 
     let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private func at(_ seconds: Int64) -> NIODeadline { self.start + .seconds(seconds) }
@@ -30,23 +46,23 @@ import Testing
     }
 
     @Test func callsWaitingForAConnectionAreSentByPriorityAndThenInOrder() {
-        var table = DispatchTable<String, Never>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
+        var table = CallTable<Named<String>>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
         table.linkIsConnecting()
         for (name, priority) in [("a", 0.5), ("b", 0.25), ("c", 0.75), ("d", 0.5), ("e", 1)] as [(String, Float)] {
             _ = table.submit(name, FramePriority(rawValue: priority), deadline: .distantFuture)
         }
         table.linkIsReady(ConnectionID(number: 1))
         var order = ""
-        while let next = table.nextWaiting() { order += next.call }
+        while let next = table.nextWaiting() { order += next.flight }
         #expect(order == "ecadb")
     }
 
     @Test func callsThatNoLongerWaitLeaveOnlyAFewStubs() {
-        var table = DispatchTable<Int, Never>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
+        var table = Table(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
         table.linkIsConnecting()
         for number in 0..<10_000 {
             guard case .wait(let key) = table.submit(number, deadline: .distantFuture) else { return }
-            #expect(table.remove(key)?.call == number)
+            #expect(table.remove(key)?.flight == number)
             #expect(table.lineLength <= 70)
         }
         #expect(table.waitingCount == 0)
@@ -84,14 +100,16 @@ import Testing
         for number in 0..<100 { _ = table.submit(number, deadline: self.at(8)) }
         #expect(table.count == 100)
         for key in keys {
-            #expect(table.call(for: key) == nil)
+            #expect(table.flight(for: key) == nil)
             #expect(table.remove(key) == nil)
         }
         #expect(table.count == 100)
         #expect(table.nextAlarm(now: self.at(7)) == nil)
     }
 
-    /// A call in its light form.
+    // MARK: Calls without a flight
+
+    /// An object that a call keeps beside it in the table.
     private final class Kept {
         let number: Int
         private let deinitialized: (Int) -> Void
@@ -104,41 +122,154 @@ import Testing
         deinit { self.deinitialized(self.number) }
     }
 
-    /// Their memory grows while some have been answered, and some have become calls.
-    @Test func lightCallsAreReleasedWhenTheyAreAnsweredWhenTheyBecomeCallsAndWithTheTable() {
+    /// The flight of a call.
+    private struct Flight {
+        var number: Int
+        var facts: CallFacts
+        var key: DispatchKey
+        var deadline: NIODeadline
+    }
+
+    /// A call that keeps its object until it has a flight, if it keeps one at all.
+    private enum Form: ~Copyable, TableCall {
+        case keeping
+        case bare(Int)
+        case flying(Flight)
+
+        var keeps: Bool {
+            switch self {
+            case .keeping: true
+            case .bare: false
+            case .flying: false
+            }
+        }
+
+        var existingFlight: Flight? {
+            switch self {
+            case .flying(let flight): flight
+            case .keeping: nil
+            case .bare: nil
+            }
+        }
+
+        var bareNumber: Int? {
+            switch self {
+            case .bare(let number): number
+            case .keeping: nil
+            case .flying: nil
+            }
+        }
+
+        mutating func makeFlight(
+            _ facts: CallFacts,
+            kept: UnsafeMutablePointer<Kept>,
+            key: DispatchKey,
+            deadline: NIODeadline
+        ) -> Flight {
+            let number = self.bareNumber ?? kept.move().number
+            let flight = Flight(number: number, facts: facts, key: key, deadline: deadline)
+            self = .flying(flight)
+            return flight
+        }
+    }
+
+    private func readyForms() -> CallTable<Form> {
+        var table = CallTable<Form>(maximumInFlight: 1_000, maximumWaiting: 0, maximumTombstones: 10)
+        table.linkIsReady(ConnectionID(number: 1))
+        return table
+    }
+
+    /// The memory beside the entries grows while some calls have been answered, and some have a flight.
+    @Test func keptObjectsAreReleasedByAnswersByFlightsAndWithTheTable() throws {
         var released: Set<Int> = []
         do {
-            var table = DispatchTable<Int, Kept>(maximumInFlight: 100, maximumWaiting: 0, maximumTombstones: 10)
-            table.promote = { kept, _, _ in kept.number }
-            table.linkIsReady(ConnectionID(number: 1))
+            var table = self.readyForms()
             for number in 0..<60 {
                 let serial = table.nextSerialToSend()
-                table.enterSent(serial: serial, deadline: self.at(8))
-                    .initialize(to: Kept(number) { released.insert($0) })
                 #expect(serial == UInt32(50 + number))
+                let facts = CallFacts(identifier: 1_000 + number, queued: self.at(1), sent: self.at(2))
+                let key = table.enterSent(.keeping, facts, serial: serial, deadline: self.at(8))
+                table.place(of: key).initialize(to: Kept(number) { released.insert($0) })
+                let kept = table.kept(serial: serial)?.pointee.number
+                #expect(kept == number)
                 guard number % 3 == 0 else { continue }
-                guard let place = table.takeAnsweredLight(serial: serial, on: ConnectionID(number: 1)) else {
+                guard let answered = table.takeAnswered(serial: serial, on: ConnectionID(number: 1)) else {
                     return #expect(Bool(false))
                 }
-                #expect(place.move().number == number)
+                let found = answered.facts
+                #expect(found.identifier == 1_000 + number && found.queued == self.at(1) && found.sent == self.at(2))
                 #expect(released.contains(number))
             }
             for number in stride(from: 1, to: 60, by: 3) {
                 let serial = UInt32(50 + number)
-                let call = table.call(withSerial: serial)
-                #expect(call == number)
+                let made = table.flight(withSerial: serial)
+                let flight = try #require(made)
+                #expect(flight.number == number && flight.facts.identifier == 1_000 + number)
                 #expect(released.contains(number))
-                let isLight = table.takeAnsweredLight(serial: serial, on: ConnectionID(number: 1)) != nil
-                #expect(!isLight)
+                let (isThere, isKept) = (table.contains(flight.key), table.kept(serial: serial) != nil)
+                #expect(flight.deadline == self.at(8) && isThere && !isKept)
             }
             #expect(table.count == 40)
             #expect(released.count == 40)
-            let key = table.key { $0.number == 59 }
-            let expired = table.nextAlarm(now: self.at(8))
-            #expect(key != nil)
-            #expect(expired.map { if case .expired = $0 { true } else { false } } == true)
+            let (found, answered) = (table.key(withIdentifier: 1_059), table.key(withIdentifier: 1_000))
+            #expect(answered == nil)
+            let removed = table.remove(try #require(found))
+            #expect(removed?.flight.number == 59 && removed?.phase == .sent)
+            #expect(released.count == 41)
         }
         #expect(released.count == 60)
+    }
+
+    /// Everything that happens to most calls is recorded in their facts.
+    @Test func flightIsMadeOnceAndOnlyWhenItIsNeeded() throws {
+        var table = self.readyForms()
+        var serials: [UInt32] = []
+        for number in 0..<4 {
+            serials.append(table.nextSerialToSend())
+            let deadline = self.at(8 + Int64(number))
+            _ = table.enterSent(.bare(number), CallFacts(), serial: serials[number], deadline: deadline)
+        }
+        for serial in serials {
+            let sent = table.withCall(serial: serial) { call, facts in
+                facts.sent = self.at(3)
+                return call.bareNumber
+            }
+            let began = table.responseBegins(serial: serial) { call, facts in
+                facts.firstByte = self.at(4)
+                return call.bareNumber
+            }
+            #expect(sent == .some(Int(serial) - 50) && began == .some(Int(serial) - 50))
+        }
+        let other = ConnectionID(number: 2)
+        let isOthers = table.takeAnswered(serial: 50, on: other) != nil
+        let flight = table.endAnswered(serial: 50, on: other)
+        #expect(!isOthers && flight == nil)
+        // Answered, without a flight.
+        guard let answered = table.takeAnswered(serial: 50, on: ConnectionID(number: 1)) else {
+            return #expect(Bool(false))
+        }
+        let facts = answered.facts
+        #expect(facts.sent == self.at(3) && facts.firstByte == self.at(4))
+        let number = answered.take().bareNumber
+        #expect(number == 0)
+        // Answered, and kept in the table.
+        let ended = table.endAnswered(serial: 51, on: ConnectionID(number: 1))
+        let kept = try #require(ended)
+        #expect(kept.number == 1 && kept.facts.sent == self.at(3) && kept.facts.firstByte == self.at(4))
+        #expect(table.phase(of: kept.key) == .idle)
+        let changed = table.withCall(kept.key) { call, facts in
+            facts.identifier = 7
+            return call.existingFlight?.facts.identifier
+        }
+        #expect(changed == .some(0), "the flight has the facts of the moment in which it was made")
+        table.remove(kept.key)
+        // Expired.
+        guard case .expired(let expired) = table.nextAlarm(now: self.at(10)) else { return #expect(Bool(false)) }
+        #expect(expired.flight.number == 2 && expired.count == 1)
+        // Lost.
+        let lost = table.linkWasLost(ConnectionID(number: 1))
+        #expect(lost.map(\.flight.number) == [3] && lost.map(\.phase) == [.sent])
+        #expect(table.count == 1)
     }
 
     @Test func serialsCountFrom50() {
@@ -155,7 +286,7 @@ import Testing
                 Issue.record("call \(number) has no serial")
                 return
             }
-            #expect(table.remove(key)?.call == number)
+            #expect(table.remove(key)?.flight == number)
         }
     }
 
@@ -174,7 +305,7 @@ import Testing
         _ = table.submit(7, deadline: self.at(8))
         #expect(table.expire(now: self.at(7)) == nil)
         let expired = table.expire(now: self.at(8))
-        #expect(expired?.call == 7)
+        #expect(expired?.flight == 7)
         #expect(expired?.serial == 50)
         #expect(expired?.phase == .sent)
         #expect(table.expire(now: self.at(9)) == nil)
@@ -208,9 +339,10 @@ import Testing
         var table = self.readyTable(maximumInFlight: 1, maximumWaiting: 2)
         for number in 0..<3 {
             #expect(table.canSend == true)
-            let sent = table.enterSent(number, deadline: self.at(8))
-            #expect(table.endAttempt(sent.key) != nil)
-            table.backOff(sent.key, until: self.at(4))
+            let serial = table.nextSerialToSend()
+            let key = table.enterSent(Named(number), CallFacts(), serial: serial, deadline: self.at(8))
+            #expect(table.endAttempt(key) != nil)
+            table.backOff(key, until: self.at(4))
         }
         #expect(!table.canSend && !table.hasRoom)
         let key = try #require(table.keys.first)
@@ -238,8 +370,8 @@ import Testing
         #expect(table.nextWaiting() == nil)
         #expect(table.remove(keys[1])?.phase == .waiting)
         table.linkIsReady(ConnectionID(number: 1))
-        #expect(table.nextWaiting()?.call == 1)
-        #expect(table.nextWaiting()?.call == 3)
+        #expect(table.nextWaiting()?.flight == 1)
+        #expect(table.nextWaiting()?.flight == 3)
         #expect(table.nextWaiting() == nil)
         #expect(table.inFlightCount == 2)
         #expect(table.waitingCount == 0)
@@ -250,18 +382,18 @@ import Testing
         table.linkIsConnecting()
         for number in 1...4 { _ = table.submit(number, deadline: self.at(8)) }
         table.linkIsReady(ConnectionID(number: 1))
-        #expect(table.nextWaiting()?.call == 1)
-        #expect(table.nextWaiting()?.call == 2)
+        #expect(table.nextWaiting()?.flight == 1)
+        #expect(table.nextWaiting()?.flight == 2)
         #expect(table.nextWaiting() == nil)
         #expect(table.waitingCount == 2)
         // A new call is not sent before them.
         #expect(table.answer(serial: 50).text == "answer 1")
         #expect(table.canSend == false)
         #expect(table.submit(5, deadline: self.at(8)).refusal == .tooManyInFlight)
-        #expect(table.nextWaiting()?.call == 3)
+        #expect(table.nextWaiting()?.flight == 3)
         #expect(table.answer(serial: 51).text == "answer 2")
         #expect(table.answer(serial: 52).text == "answer 3")
-        #expect(table.nextWaiting()?.call == 4)
+        #expect(table.nextWaiting()?.flight == 4)
         #expect(table.submit(6, deadline: self.at(8)).serial == 54)
     }
 
@@ -270,9 +402,9 @@ import Testing
         _ = table.submit(0, deadline: self.at(8))
         if let key = table.submit(1, deadline: self.at(8)).key { table.queued(key) }
         let lost = table.linkWasLost(ConnectionID(number: 1))
-        #expect(Set(lost.map(\.call)) == [0, 1])
-        #expect(lost.first { $0.call == 0 }?.phase == .sent)
-        #expect(lost.first { $0.call == 1 }?.phase == .queued)
+        #expect(Set(lost.map(\.flight)) == [0, 1])
+        #expect(lost.first { $0.flight == 0 }?.phase == .sent)
+        #expect(lost.first { $0.flight == 1 }?.phase == .queued)
         for attempt in lost { table.remove(attempt.key) }
         #expect(table.count == 0)
         table.linkIsConnecting()
@@ -293,10 +425,10 @@ import Testing
     @Test func keyOfAGoneCallNamesNothingAfterItsPlaceIsTakenAgain() {
         var table = self.readyTable()
         guard let old = table.submit(0, deadline: self.at(8)).key else { return }
-        #expect(table.remove(old)?.call == 0)
+        #expect(table.remove(old)?.flight == 0)
         _ = table.submit(1, deadline: self.at(8))
         #expect(table.remove(old) == nil)
-        #expect(table.call(for: old) == nil)
+        #expect(table.flight(for: old) == nil)
     }
 
     @Test func deadlinesOfAMillionQuickCallsAreSweptAndTheEarliestIsKept() {
@@ -308,7 +440,7 @@ import Testing
         }
         #expect(table.alarmCount < 200)
         #expect(table.earliestAlarm == self.at(5))
-        #expect(table.expire(now: self.at(8))?.call == -1)
+        #expect(table.expire(now: self.at(8))?.flight == -1)
         #expect(table.expire(now: self.at(8)) == nil)
     }
 
@@ -326,7 +458,7 @@ import Testing
         #expect(table.attempt(key).serial == 51)
         guard case .answer(let attempt) = table.receive(serial: 51) else { return #expect(Bool(false)) }
         #expect(attempt.count == 2)
-        #expect(table.remove(key)?.call == 7)
+        #expect(table.remove(key)?.flight == 7)
         #expect(table.count == 0)
         #expect(table.nextAlarm(now: self.at(9)).text == nil)
     }
@@ -337,10 +469,10 @@ import Testing
         guard table.submit(7, deadline: self.at(8)).serial == 50 else { return #expect(Bool(false)) }
         let other = ConnectionID(number: 2)
         #expect(table.receive(serial: 50, on: other).text == "unknown")
-        let taken = table.takeAnswered(serial: 50, on: other, keeping: false)
-        #expect(taken == nil)
+        let isTaken = table.takeAnswered(serial: 50, on: other) != nil
+        #expect(!isTaken)
         #expect(table.count == 1 && table.inFlightCount == 1)
-        let answered = table.takeAnswered(serial: 50, on: ConnectionID(number: 1), keeping: false)
+        let answered = table.takeAnswered(serial: 50, on: ConnectionID(number: 1))?.take().name
         #expect(answered == 7)
         #expect(table.count == 0 && table.inFlightCount == 0)
     }
@@ -358,7 +490,7 @@ import Testing
         var table = self.readyTable()
         for call in 0..<3 { _ = table.submit(call, deadline: self.at(8)) }
         for serial in UInt32(50)...52 { table.expectFirstResponse(serial: serial, by: self.at(1)) }
-        let began = table.responseBegins(serial: 51)
+        let began = table.responseBegins(serial: 51) { call, _ in call.name }
         #expect(began == 1)
         #expect(table.receive(serial: 52).text == "answer 2")
         #expect(table.nextAlarm(now: self.at(1)).text == "no first response 0")
@@ -368,7 +500,7 @@ import Testing
     }
 
     @Test func callThatWaitsAgainHasOnePlaceInLine() {
-        var table = DispatchTable<String, Never>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
+        var table = CallTable<Named<String>>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
         table.linkIsConnecting()
         guard case .wait(let first) = table.submit("a", deadline: .distantFuture),
             case .wait = table.submit("b", deadline: .distantFuture)
@@ -380,9 +512,9 @@ import Testing
         table.setPriority(.low, first)
         #expect(table.waitingCount == 2)
         table.linkIsReady(ConnectionID(number: 1))
-        #expect(table.nextWaiting()?.call == "b")
-        #expect(table.nextWaiting()?.call == "a")
-        #expect(table.nextWaiting()?.call == nil)
+        #expect(table.nextWaiting()?.flight == "b")
+        #expect(table.nextWaiting()?.flight == "a")
+        #expect(table.nextWaiting()?.flight == nil)
         #expect(table.inFlightCount == 2)
     }
 
@@ -409,7 +541,7 @@ import Testing
         guard let unsent = table.submit(1, deadline: self.at(8)).key else { return }
         table.queued(unsent)
         let left = table.linkGoesAway()
-        #expect(left.map(\.call) == [1] && left.map(\.phase) == [.queued])
+        #expect(left.map(\.flight) == [1] && left.map(\.phase) == [.queued])
         #expect(table.phase(of: unsent) == .idle)
         #expect(table.canSend == false)
         #expect(table.willSend(serial: 51, on: ConnectionID(number: 1)) == false)
@@ -419,8 +551,8 @@ import Testing
         #expect(table.answer(serial: 50).text == "answer 0")
         #expect(table.linkGoesAway().isEmpty, "once")
         table.linkIsReady(ConnectionID(number: 2))
-        #expect(table.nextWaiting()?.call == 1)
-        #expect(table.nextWaiting()?.call == 2)
+        #expect(table.nextWaiting()?.flight == 1)
+        #expect(table.nextWaiting()?.flight == 2)
     }
 
     @Test func callsThatAreSentAgainLeaveBeforeNewOnesOfTheirPriorityAndInTheirOrder() {
@@ -436,7 +568,7 @@ import Testing
         table.linkIsReady(ConnectionID(number: 2))
         var order: [Int] = []
         while let next = table.nextWaiting() {
-            order.append(next.call)
+            order.append(next.flight)
             #expect(next.count == 1, "it counts as the attempt before")
         }
         #expect(order == [4, 0, 1, 2, 3])
@@ -454,7 +586,7 @@ import Testing
         #expect(table.submit(3, deadline: self.at(8)).refusal == .queueFull)
         #expect(table.linkWasLost(ConnectionID(number: 1)).isEmpty)
         #expect(table.linkIsOffline().isEmpty)
-        #expect(Set(table.linkIsOffline(isForGood: true).map(\.call)) == [0, 1, 2])
+        #expect(Set(table.linkIsOffline(isForGood: true).map(\.flight)) == [0, 1, 2])
         #expect(table.waitingCount == 0)
     }
 
@@ -467,7 +599,7 @@ import Testing
         for call in 10..<15 {
             if let key = table.submit(call, deadline: self.at(8)).key { table.queued(key) }
         }
-        #expect(table.linkGoesAway().map(\.call) == [10, 11, 12, 13, 14])
+        #expect(table.linkGoesAway().map(\.flight) == [10, 11, 12, 13, 14])
         #expect(table.inFlightCount == 0)
     }
 
@@ -483,17 +615,17 @@ import Testing
     @Test func finalEndEndsWaitingCallsAndThoseInABackOff() {
         var table = Table(maximumInFlight: 10, maximumWaiting: 10, maximumTombstones: 10)
         _ = table.submit(0, isPatient: true, deadline: self.at(8))
-        let idle = table.enter(1, deadline: self.at(8))
-        let backingOff = table.enter(2, deadline: self.at(8))
+        let idle = table.enter(Named(1), deadline: self.at(8))
+        let backingOff = table.enter(Named(2), deadline: self.at(8))
         table.backOff(backingOff, until: self.at(1))
         #expect(table.linkIsOffline().isEmpty)
-        #expect(Set(table.linkIsOffline(isForGood: true).map(\.call)) == [0, 2])
+        #expect(Set(table.linkIsOffline(isForGood: true).map(\.flight)) == [0, 2])
         #expect(table.phase(of: idle) == .idle)
         #expect(table.nextAlarm(now: self.at(1)).text == nil)
     }
 }
 
-extension DispatchTable<Int, Never>.Submission {
+extension CallTable<Named<Int>>.Submission {
     fileprivate var key: DispatchKey? {
         switch self {
         case .send(let key, _), .wait(let key): key
@@ -505,15 +637,15 @@ extension DispatchTable<Int, Never>.Submission {
         if case .send(_, let serial) = self { serial } else { nil }
     }
 
-    fileprivate var refusal: DispatchTable<Int, Never>.Refusal? {
+    fileprivate var refusal: CallTable<Named<Int>>.Refusal? {
         if case .refuse(let refusal) = self { refusal } else { nil }
     }
 }
 
-extension DispatchTable<Int, Never>.Reception {
+extension CallTable<Named<Int>>.Reception {
     fileprivate var text: String {
         switch self {
-        case .answer(let attempt): "answer \(attempt.call)"
+        case .answer(let attempt): "answer \(attempt.flight)"
         case .late: "late"
         case .duplicate: "duplicate"
         case .unknown: "unknown"
@@ -521,7 +653,7 @@ extension DispatchTable<Int, Never>.Reception {
     }
 }
 
-extension DispatchTable<Int, Never> {
+extension CallTable<Named<Int>> {
     /// Acts as ``receive(serial:on:isFinal:)``, with an answer on the first connection.
     fileprivate mutating func receive(serial: UInt32) -> Reception {
         self.receive(serial: serial, on: ConnectionID(number: 1))
@@ -540,27 +672,27 @@ extension DispatchTable<Int, Never> {
     }
 }
 
-extension DispatchTable<Int, Never>.Alarm? {
+extension CallTable<Named<Int>>.Alarm? {
     fileprivate var text: String? {
         switch self {
-        case .expired(let attempt): "expired \(attempt.call)"
-        case .noFirstResponse(let attempt): "no first response \(attempt.call)"
-        case .retry(_, let call): "retry \(call)"
+        case .expired(let attempt): "expired \(attempt.flight)"
+        case .noFirstResponse(let attempt): "no first response \(attempt.flight)"
+        case .retry(_, let flight): "retry \(flight)"
         case nil: nil
         }
     }
 }
 
-extension DispatchTable {
+extension CallTable {
     /// Adds a new call with its first attempt; a rejected one is not in the table.
-    fileprivate mutating func submit(
-        _ call: Call,
+    fileprivate mutating func submit<Name>(
+        _ name: Name,
         _ priority: FramePriority = .default,
         bytes: Int = 0,
         isPatient: Bool = false,
         deadline: NIODeadline
-    ) -> Submission {
-        let key = self.enter(call, deadline: deadline)
+    ) -> Submission where Call == Named<Name> {
+        let key = self.enter(Named(name), deadline: deadline)
         let submission = self.attempt(key, priority, bytes: bytes, isPatient: isPatient)
         if case .refuse = submission { self.remove(key) }
         return submission

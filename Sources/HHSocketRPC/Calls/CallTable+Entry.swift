@@ -2,46 +2,55 @@
 import HHSocket
 import NIOCore
 
-extension DispatchTable {
+extension CallTable where Call: ~Copyable {
     /// A call in the table: its phase, and the attempt in progress.
-    struct Entry {
-        /// Nil while the call is in its light form.
+    struct Entry: ~Copyable {
+        /// Nil only in an entry that is being vacated.
         var call: Call?
+        var facts: CallFacts
         var deadline: NIODeadline
         /// The time by which the answer must begin, or at which the back-off ends.
         var alarm = NIODeadline.distantFuture
         /// The number of bytes that it holds while it waits.
         var bytes = 0
         /// The connection on which it was sent.
-        var connection = DispatchTable.noConnection
+        var connection = CallTable.noConnection
         var serial: UInt32 = 0
         /// The number of its valid place in line; its earlier places are stubs.
         var place: UInt32 = 0
         /// The number of attempts that have reached a connection.
         var attempts: UInt32 = 0
         var phase = Phase.idle
-        /// Whether the call is in its light form.
-        var isLight = false
         /// Whether it keeps waiting even if no attempt to connect is in progress.
         var isPatient = false
         /// Whether it waits ahead of calls that have never been sent.
         var isReturning = false
 
         @inline(__always)
-        init(_ call: consuming Call, deadline: NIODeadline) {
-            self.call = call
-            self.deadline = deadline
-        }
-
-        /// The entry of a call in its light form.
-        @inline(__always)
-        init(lightUntil deadline: NIODeadline) {
-            self.call = nil
-            self.isLight = true
+        init(_ call: consuming Call, _ facts: CallFacts, deadline: NIODeadline) {
+            self.call = consume call
+            self.facts = facts
             self.deadline = deadline
         }
 
         var isInFlight: Bool { self.serial != 0 }
+
+        /// Whether the memory beside the entry is filled.
+        @inline(__always)
+        var keeps: Bool {
+            switch self.call {
+            case .some(let call): call.keeps
+            case .none: false
+            }
+        }
+
+        /// The flight of the call, if it has been made.
+        var existingFlight: Flight? {
+            switch self.call {
+            case .some(let call): call.existingFlight
+            case .none: nil
+            }
+        }
 
         /// Begins an attempt.
         mutating func join(_ serial: UInt32, _ connection: ConnectionID) {
@@ -75,14 +84,6 @@ extension DispatchTable {
             self.phase = .idle
             self.alarm = .distantFuture
             self.serial = 0
-        }
-
-        /// Moves the call out of its entry.
-        mutating func takeCall() -> Call? {
-            // Moved, not copied.
-            var call: Call?
-            swap(&call, &self.call)
-            return call
         }
 
         func stands(at place: UInt32) -> Bool { self.phase == .waiting && self.place == place }

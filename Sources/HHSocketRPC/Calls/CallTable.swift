@@ -2,8 +2,43 @@
 import HHSocket
 import NIOCore
 
-/// The identity of one call in a ``DispatchTable``; invalid once that call has been removed.
+/// The identity of one call in a ``CallTable``; invalid once that call has been removed.
 typealias DispatchKey = SlotTableKey
+
+/// The facts of a call that every entry has room for: plain values, which are copied out and written back.
+struct CallFacts {
+    /// The number by which the call can be cancelled; 0 for none.
+    var identifier = 0
+    /// The time at which a call that is sent at once was accepted.
+    var queued = NIODeadline.distantPast
+    /// The time at which its sending began.
+    var sent = NIODeadline.distantPast
+    /// The time at which the first byte of an answer arrived that comes in several reads.
+    var firstByte = NIODeadline.distantPast
+}
+
+/// A call as a ``CallTable`` has it: its entry.
+protocol TableCall: ~Copyable {
+    /// The contents of the memory beside the entry, such as the request. Some calls fill it, and know whether they do.
+    associatedtype Kept
+    /// The part of a call that most calls never need.
+    associatedtype Flight
+
+    /// Whether the memory beside the entry is filled.
+    var keeps: Bool { get }
+
+    /// The flight, if it has been made.
+    var existingFlight: Flight? { get }
+
+    /// Makes the flight of a call that was sent at once, which takes over everything that the entry has; then nothing
+    /// is kept any more.
+    mutating func makeFlight(
+        _ facts: CallFacts,
+        kept: UnsafeMutablePointer<Kept>,
+        key: DispatchKey,
+        deadline: NIODeadline
+    ) -> Flight
+}
 
 /// A table of every call between its start and its completion. A call completes when it is removed from the table,
 /// which can happen only once.
@@ -12,14 +47,15 @@ typealias DispatchKey = SlotTableKey
 /// ``remove(_:)`` removes it, ``backOff(_:until:)`` and ``attempt(_:_:bytes:isPatient:)`` continue it.
 ///
 /// Decides which calls are sent, wait or fail, which answer belongs to which call, and which deadlines have passed. It
-/// has no clock and no I/O. `Call` is any representation of a call; tests use numbers. The table keeps the phases and
-/// attempts of calls; a ``SlotTable`` has their entries, ``Serials`` those in flight, an ``AlarmHeap`` the times, and
-/// ``DrainCounts`` the connections that end after their last call.
+/// has no clock and no I/O. The table keeps the phases and attempts of calls; a ``SlotTable`` has their entries,
+/// ``Serials`` those in flight, an ``AlarmHeap`` the times, and ``DrainCounts`` the connections that end after their
+/// last call.
 ///
-/// A call to which nothing else refers may be in the table in a light form, `Light`, without an object. Its answer
-/// removes it in this form (``takeAnsweredLight(serial:on:)``). Every other event first converts it into a `Call`, so
-/// that only code that is the same for both forms has to handle the light one.
-struct DispatchTable<Call, Light>: ~Copyable {
+/// The entry is the call: `Call` is moved into it, and moved out by its answer (``takeAnswered(serial:on:)``). Every
+/// other event requires its ``TableCall/Flight``, which is made when it is first needed.
+struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
+    typealias Flight = Call.Flight
+
     /// The number of slots kept even if they hold no call.
     private static var slotsKept: Int { 1_024 }
 
@@ -28,12 +64,10 @@ struct DispatchTable<Call, Light>: ~Copyable {
 
     private(set) var link = LinkState.offline
     /// The connection that calls are sent on, or were sent on last.
-    private var connection = DispatchTable.noConnection
+    private var connection = CallTable.noConnection
     private var calls = SlotTable<Entry>()
-    /// Calls in their light form, at the indices of their entries.
-    private var lights = Places<Light>()
-    /// Converts a call in its light form, which has been sent, into a `Call`; nil if there are none.
-    var promote: ((Light, DispatchKey, _ deadline: NIODeadline) -> Call)?
+    /// The memory beside the entries, at their indices. Not in them: an entry would be copied with it.
+    private var kept = Places<Call.Kept>()
     /// The serials of calls in flight, which lead to the indices of their entries.
     private var serials: Serials
     private var alarms = AlarmHeap<DispatchKey>()
@@ -57,8 +91,8 @@ struct DispatchTable<Call, Light>: ~Copyable {
     }
 
     deinit {
-        for index in self.calls.indices where self.calls.hasElement(at: index) && self.calls[index].isLight {
-            self.lights[Int(index)].deinitialize(count: 1)
+        for index in self.calls.indices where self.calls.hasElement(at: index) && self.calls[index].keeps {
+            self.kept[Int(index)].deinitialize(count: 1)
         }
     }
 
@@ -77,8 +111,8 @@ struct DispatchTable<Call, Light>: ~Copyable {
     // MARK: Calls
 
     /// Adds a new call, without an attempt yet.
-    mutating func enter(_ call: Call, deadline: NIODeadline) -> DispatchKey {
-        let key = self.calls.insert(Entry(call, deadline: deadline))
+    mutating func enter(_ call: consuming Call, identifier: Int = 0, deadline: NIODeadline) -> DispatchKey {
+        let key = self.calls.insert(Entry(call, CallFacts(identifier: identifier), deadline: deadline))
         self.addAlarm(deadline, key)
         return key
     }
@@ -87,7 +121,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
     /// as many entries as there were concurrent calls at the peak.
     private mutating func shrink() {
         guard self.calls.releaseMemory(keeping: Self.slotsKept) else { return }
-        self.lights = Places()
+        self.kept = Places()
         self.alarms = AlarmHeap()
         self.waiting.removeStubs()
     }
@@ -97,31 +131,38 @@ struct DispatchTable<Call, Light>: ~Copyable {
         self.link == .ready && self.waitingCount == 0 && self.hasSerial && self.takesCalls && self.hasRoom
     }
 
-    /// Adds a new call and begins its first attempt. Requires ``canSend``.
-    mutating func enterSent(_ call: Call, deadline: NIODeadline) -> (key: DispatchKey, serial: UInt32) {
-        let key = self.calls.insert(Entry(call, deadline: deadline))
-        let serial = self.serials.issue()
-        self.join(key.index, serial)
-        self.addAlarm(deadline, key)
-        return (key, serial)
-    }
-
-    /// Adds a new call in its light form, and begins its first attempt. Requires ``canSend``.
+    /// Adds a new call and begins its first attempt. Requires ``canSend``. A call that keeps anything must be given it
+    /// at ``place(of:)`` before the table is used again.
     ///
     /// - Parameter serial: The serial that ``nextSerialToSend()`` has just returned.
-    /// - Returns: The memory of the call, which the caller must initialise before the table is used again.
-    mutating func enterSent(serial: UInt32, deadline: NIODeadline) -> UnsafeMutablePointer<Light> {
-        let key = self.calls.insert(Entry(lightUntil: deadline))
-        Self.reserve(key.index, in: &self.lights, self.calls)
+    @inline(__always)
+    mutating func enterSent(
+        _ call: consuming Call,
+        _ facts: CallFacts,
+        serial: UInt32,
+        deadline: NIODeadline
+    ) -> DispatchKey {
+        let key = self.calls.insert(Entry(call, facts, deadline: deadline))
         self.join(key.index, serial)
         self.addAlarm(deadline, key)
-        return self.lights[Int(key.index)]
+        return key
     }
 
-    /// Makes room for a call in its light form. The entries are borrowed, while the memory is mutated.
+    /// The memory beside an entry.
     @inline(__always)
-    private static func reserve(_ index: UInt32, in lights: inout Places<Light>, _ calls: borrowing SlotTable<Entry>) {
-        lights.reserve(Int(index)) { calls.hasElement(at: UInt32($0)) && calls[UInt32($0)].isLight }
+    mutating func place(of key: DispatchKey) -> UnsafeMutablePointer<Call.Kept> {
+        Self.reserve(key.index, in: &self.kept, self.calls)
+        return self.kept[Int(key.index)]
+    }
+
+    /// Makes room beside an entry. The entries are borrowed, while the memory is mutated.
+    @inline(__always)
+    private static func reserve(
+        _ index: UInt32,
+        in kept: inout Places<Call.Kept>,
+        _ calls: borrowing SlotTable<Entry>
+    ) {
+        kept.reserve(Int(index)) { calls.hasElement(at: UInt32($0)) && calls[UInt32($0)].keeps }
     }
 
     /// The serial of a call that is sent before it is entered. Requires ``canSend``.
@@ -248,9 +289,27 @@ struct DispatchTable<Call, Light>: ~Copyable {
         return true
     }
 
-    mutating func call(withSerial serial: UInt32) -> Call? {
+    /// The flight of the call that waits for the answer to this serial; nil if there is none.
+    mutating func flight(withSerial serial: UInt32) -> Flight? {
         guard let index = self.serials[serial] else { return nil }
-        return self.call(at: index)
+        return self.flight(at: index)
+    }
+
+    /// The result of `body` for the call that waits for the answer to this serial; nil if there is none. `body` must
+    /// not use the table.
+    @inline(__always)
+    mutating func withCall<Result>(
+        serial: UInt32,
+        _ body: (borrowing Call, inout CallFacts) -> Result
+    ) -> Result? {
+        guard let index = self.serials[serial] else { return nil }
+        return self.withCall(at: index, body)
+    }
+
+    /// The filled memory beside the call that waits for the answer to this serial; nil if there is none.
+    func kept(serial: UInt32) -> UnsafeMutablePointer<Call.Kept>? {
+        guard let index = self.serials[serial], self.calls[index].keeps else { return nil }
+        return self.kept[Int(index)]
     }
 
     /// Whether a call waits for the answer to this serial.
@@ -262,12 +321,16 @@ struct DispatchTable<Call, Light>: ~Copyable {
         self.setAlarm(deadline, self.calls.key(at: index))
     }
 
-    /// Records that the answer to this serial has begun, and returns its call, if there is one. A light call stays in
-    /// its form, since its progress is not observed.
-    mutating func responseBegins(serial: UInt32) -> Call? {
+    /// Records that the answer to this serial has begun, and returns the result of `body` for its call; nil if there is
+    /// none.
+    @inline(__always)
+    mutating func responseBegins<Result>(
+        serial: UInt32,
+        _ body: (borrowing Call, inout CallFacts) -> Result
+    ) -> Result? {
         guard let index = self.serials[serial] else { return nil }
         self.calls[index].alarm = .distantFuture
-        return self.calls[index].call
+        return self.withCall(at: index, body)
     }
 
     /// Classifies an answer, and ends the attempt that it is for.
@@ -286,45 +349,28 @@ struct DispatchTable<Call, Light>: ~Copyable {
         return .answer(attempt)
     }
 
-    /// Ends the attempt that `serial` answers, and returns its call. Nil if no call waits for the answer;
-    /// ``receive(serial:on:isFinal:)`` gives the reason.
+    /// Ends the attempt that `serial` answers, and removes its call, which completes it. Nil if no call waits for the
+    /// answer; ``receive(serial:on:isFinal:)`` gives the reason.
     ///
-    /// - Parameters:
-    ///   - connection: The connection that brought the answer.
-    ///   - keeping: Whether the call stays in the table; otherwise it completes.
-    mutating func takeAnswered(serial: UInt32, on connection: ConnectionID, keeping: Bool) -> Call? {
-        guard let index = self.serials[serial], self.calls[index].connection == connection else { return nil }
-        self.serials.remove(serial)
-        if self.calls[index].isLight { self.promote(at: index) }
-        self.hasLeft(connection)
-        guard !keeping else {
-            self.calls[index].end()
-            return self.calls[index].call
-        }
-        let call = self.calls[index].takeCall()
-        self.calls.vacate(index)
-        return call
-    }
-
-    /// Removes the light call that `serial` answers, which completes it. Nil if there is none on this connection.
-    ///
-    /// - Returns: The memory of the light form, which the caller must move out before the table is used again.
+    /// - Parameter connection: The connection that brought the answer.
     @inline(__always)
-    mutating func takeAnsweredLight(serial: UInt32, on connection: ConnectionID) -> UnsafeMutablePointer<Light>? {
-        guard let index = self.serials[serial], self.calls[index].isLight, self.calls[index].connection == connection
-        else { return nil }
-        self.serials.remove(serial)
-        self.hasLeft(connection)
-        self.calls.vacate(index)
-        return self.lights[Int(index)]
+    mutating func takeAnswered(serial: UInt32, on connection: ConnectionID) -> Answered? {
+        guard let index = self.endAnswered(index: serial, on: connection) else { return nil }
+        return self.release(index)
     }
 
-    /// The key of the call whose light form satisfies `predicate`. Searches the whole table.
-    func key(ofLight predicate: (Light) -> Bool) -> DispatchKey? {
-        for index in self.calls.indices where self.calls.hasElement(at: index) && self.calls[index].isLight {
-            if predicate(self.lights[Int(index)].pointee) { return self.calls.key(at: index) }
-        }
-        return nil
+    /// Ends the attempt that `serial` answers, and returns the flight of its call, which stays in the table. Nil like
+    /// ``takeAnswered(serial:on:)``.
+    mutating func endAnswered(serial: UInt32, on connection: ConnectionID) -> Flight? {
+        guard let index = self.endAnswered(index: serial, on: connection) else { return nil }
+        self.calls[index].end()
+        return self.flight(at: index)
+    }
+
+    /// The key of the call with this identifier; nil if there is none. Searches the whole table.
+    func key(withIdentifier identifier: Int) -> DispatchKey? {
+        self.calls.indices.first { self.calls.hasElement(at: $0) && self.calls[$0].facts.identifier == identifier }
+            .map { self.calls.key(at: $0) }
     }
 
     /// Ends the unanswered attempt of a call, which stays in the table.
@@ -336,7 +382,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
     @discardableResult
     mutating func remove(_ key: DispatchKey) -> Attempt? {
         guard let attempt = self.endAttempt(key) else { return nil }
-        self.calls.remove(key)
+        _ = self.release(key.index)
         return attempt
     }
 
@@ -351,7 +397,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
     mutating func nextAlarm(now: NIODeadline) -> Alarm? {
         while let alarm = self.alarms.popDue(now: now) {
             let key = alarm.key
-            guard Self.isWanted(alarm, self.calls), let call = self.call(at: key.index) else { continue }
+            guard Self.isWanted(alarm, self.calls) else { continue }
             if self.calls[key.index].deadline <= now {
                 guard let expired = self.remove(key) else { continue }
                 return .expired(expired)
@@ -360,7 +406,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
             switch self.calls[key.index].phase {
             case .backingOff:
                 self.calls[key.index].phase = .idle
-                return .retry(key, call)
+                if let flight = self.flight(at: key.index) { return .retry(key, flight) }
             case .sent:
                 if let attempt = self.endAttempt(key) { return .noFirstResponse(attempt) }
             case .waiting, .queued, .idle:
@@ -469,7 +515,7 @@ struct DispatchTable<Call, Light>: ~Copyable {
         }
     }
 
-    private mutating func endAll(where predicate: (Entry) -> Bool) -> [Attempt] {
+    private mutating func endAll(where predicate: (borrowing Entry) -> Bool) -> [Attempt] {
         var attempts: [Attempt] = []
         for key in self.calls.keys(where: predicate) {
             if let attempt = self.end(key.index, leavesTombstone: false) { attempts.append(attempt) }
@@ -484,37 +530,71 @@ struct DispatchTable<Call, Light>: ~Copyable {
         self.serials.set(serial, index)
     }
 
-    mutating func call(for key: DispatchKey) -> Call? { self.contains(key) ? self.call(at: key.index) : nil }
+    /// The flight of a call; nil if it has been removed.
+    mutating func flight(for key: DispatchKey) -> Flight? { self.contains(key) ? self.flight(at: key.index) : nil }
+
+    /// The result of `body` for a call; nil if it has been removed.
+    mutating func withCall<Result>(_ key: DispatchKey, _ body: (borrowing Call, inout CallFacts) -> Result) -> Result? {
+        self.contains(key) ? self.withCall(at: key.index, body) : nil
+    }
 
     /// Whether a call is in the table.
     func contains(_ key: DispatchKey) -> Bool { self.calls.contains(key) }
 
-    /// The call at this index, which has no light form from now on.
-    private mutating func call(at index: UInt32) -> Call? {
-        if self.calls[index].isLight { self.promote(at: index) }
-        return self.calls[index].call
+    @inline(__always)
+    private mutating func withCall<Result>(
+        at index: UInt32,
+        _ body: (borrowing Call, inout CallFacts) -> Result
+    ) -> Result? {
+        // Copied, since the call is borrowed from the same entry.
+        var facts = self.calls[index].facts
+        defer { self.calls[index].facts = facts }
+        switch self.calls[index].call {
+        case .some(let call): return body(call, &facts)
+        case .none: return nil
+        }
     }
 
-    private mutating func promote(at index: UInt32) {
-        self.calls[index].isLight = false
-        let light = self.lights[Int(index)].move()
-        self.calls[index].call = self.promote?(light, self.calls.key(at: index), self.calls[index].deadline)
+    /// The flight of the call at this index, which is made if there is none.
+    private mutating func flight(at index: UInt32) -> Flight? {
+        if let flight = self.calls[index].existingFlight { return flight }
+        let key = self.calls.key(at: index)
+        let (facts, deadline, kept) = (self.calls[index].facts, self.calls[index].deadline, self.place(of: key))
+        return self.calls[index].call?.makeFlight(facts, kept: kept, key: key, deadline: deadline)
+    }
+
+    /// Ends the attempt with this serial in flight on this connection, and returns the index of its call.
+    @inline(__always)
+    private mutating func endAnswered(index serial: UInt32, on connection: ConnectionID) -> UInt32? {
+        guard let index = self.serials[serial], self.calls[index].connection == connection else { return nil }
+        self.serials.remove(serial)
+        self.hasLeft(connection)
+        return index
+    }
+
+    /// Moves a call out of the table, and releases what it kept.
+    @inline(__always)
+    private mutating func release(_ index: UInt32) -> Answered? {
+        let facts = self.calls[index].facts
+        guard let call = self.calls[index].call.take() else { return nil }
+        if call.keeps { self.kept[Int(index)].deinitialize(count: 1) }
+        self.calls.vacate(index)
+        return Answered(call: call, facts: facts)
     }
 
     /// The phase of a call; nil if it has been removed.
     func phase(of key: DispatchKey) -> Phase? { self.contains(key) ? self.calls[key.index].phase : nil }
 
     private mutating func attempt(at index: UInt32) -> Attempt? {
-        guard let call = self.call(at: index) else { return nil }
-        let entry = self.calls[index]
-        let hasSerial = entry.isInFlight
+        guard let flight = self.flight(at: index) else { return nil }
+        let hasSerial = self.calls[index].isInFlight
         return Attempt(
             key: self.calls.key(at: index),
-            call: call,
-            phase: entry.phase,
-            serial: hasSerial ? entry.serial : nil,
-            connection: hasSerial ? entry.connection : Self.noConnection,
-            count: Int(entry.attempts)
+            flight: flight,
+            phase: self.calls[index].phase,
+            serial: hasSerial ? self.calls[index].serial : nil,
+            connection: hasSerial ? self.calls[index].connection : Self.noConnection,
+            count: Int(self.calls[index].attempts)
         )
     }
 

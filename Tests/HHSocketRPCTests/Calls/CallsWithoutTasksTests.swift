@@ -2,6 +2,8 @@
 import Dispatch
 import HHSocket
 import HHSocketTesting
+import InMemoryLogging
+import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
@@ -11,7 +13,7 @@ import Testing
 
 /// Calls without a task: those that `dispatch` makes in a handler on the socket thread, and their outcomes if another
 /// event precedes their answer.
-@Suite(.tags(.io), .timeLimit(.minutes(5))) struct LightCallTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct CallsWithoutTasksTests {
     /// A call that must fail has succeeded.
     private struct Unexpected: Error {}
     private typealias Outcome = Result<SocketResponse, SocketError>
@@ -26,17 +28,19 @@ import Testing
         try await eventually("the handler") { ran.withLockedValue { $0 } }
     }
 
-    /// Makes a light call, and checks that it has no task.
+    /// Makes a call in a handler, and checks that it has no object.
     private static func dispatch(
         _ client: SocketClient,
         _ request: SocketRequest,
         _ outcomes: NIOLockedValueBox<[Outcome]>
     ) -> Int {
-        let dispatched = client.host.engine.dispatchedCount
-        let inFlight = client.host.engine.hot.table.inFlightCount
+        let engine = client.host.engine
+        let inFlight = engine.hot.table.inFlightCount
         let identifier = client.dispatch(request) { outcome in outcomes.withLockedValue { $0.append(outcome) } }
-        #expect(client.host.engine.dispatchedCount == dispatched)
-        #expect(client.host.engine.hot.table.inFlightCount == inFlight + 1)
+        let key = engine.hot.table.key(withIdentifier: identifier)
+        let hasObject = key.flatMap { engine.hot.table.withCall($0) { call, _ in call.object != nil } }
+        #expect(hasObject == false)
+        #expect(engine.hot.table.inFlightCount == inFlight + 1)
         return identifier
     }
 
@@ -47,7 +51,7 @@ import Testing
         return all[0]
     }
 
-    /// Makes one light call of type 102, then runs `disturb`; returns the call's outcome.
+    /// Makes one such call of type 102, then runs `disturb`; returns the call's outcome.
     private func outcome(
         _ client: SocketClient,
         _ request: SocketRequest = SocketRequest(type: 102, body: "second"),
@@ -123,6 +127,20 @@ import Testing
             throw Unexpected()
         }
         #expect(error.code == .connectionLost && error.delivery == .sentUnknown)
+    }
+
+    /// Metrics, the log and the error window need no task.
+    @Test func itIsReported() async throws {
+        let server = try await MockServer(.echo)
+        let log = InMemoryLogHandler()
+        let client = SocketClient.callingBackInline(to: server) {
+            var logger = Logger(label: "test", factory: { _ in log })
+            logger.logLevel = .trace
+            $0.socket.logger = logger
+        }
+        #expect(try await self.outcome(client).get().string == "second")
+        let answered = log.entries.filter { "\($0.message)" == "call answered" }.compactMap { $0.metadata["type"] }
+        #expect(answered.contains("102"))
     }
 
     @Test func policyRetriesIt() async throws {

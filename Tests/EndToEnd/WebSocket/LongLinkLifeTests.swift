@@ -497,8 +497,9 @@ import Testing
             let error = await #expect(throws: SocketError.self) { try await ping.value }
             #expect(error?.code == .cancelled, "ping \(number)")
         }
+        try await server.wait("both pings") { $0.pings.count == 2 }
         let payloads = server.connections.current[0].pings.map(\.text)
-        #expect(Set(payloads).count == 2)
+        #expect(Set(payloads).count == 2, "\(payloads)")
         #expect(!payloads.contains(""))
         // One that is cancelled before it is sent.
         let late = Task {

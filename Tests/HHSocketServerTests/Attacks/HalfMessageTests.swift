@@ -16,15 +16,18 @@ import Testing
     /// - Parameter isOver: Set once all attackers have tried.
     private static func attack(_ target: Endpoint, _ act: HostileClient.Act, _ isOver: Watched<Bool>) async throws {
         defer { isOver.withLockedValue { $0 = true } }
-        try await withThrowingTaskGroup(of: Void.self) { group in
+        // They stay until all have sent.
+        let clients = try await withThrowingTaskGroup(of: HostileClient.self) { group in
             for _ in 0..<Self.attackers {
                 group.addTask {
                     let client = try await HostileClient(to: target)
                     await client.perform(act, within: .seconds(2))
+                    return client
                 }
             }
-            try await group.waitForAll()
+            return try await group.reduce(into: []) { $0.append($1) }
         }
+        #expect(clients.count == Self.attackers)
     }
 
     /// The attackers offer more than the server may hold. They are closed, but they must not fill the rest meanwhile:

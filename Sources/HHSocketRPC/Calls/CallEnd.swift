@@ -64,7 +64,7 @@ enum CallEnd: ~Copyable {
         }
     }
 
-    // One case a line: several over a noncopyable value are not implemented.
+    // One case a line: the compiler does not support several patterns over a noncopyable value.
 
     var object: Object? {
         switch self {

@@ -83,11 +83,25 @@ package func first<S: AsyncSequence & Sendable>(
     }
 }
 
-/// Checks every 2 ms, or less often, until `condition` holds, for states without events.
+/// Checks every 2 ms until `condition` holds, for states without events.
 package func eventually(
     _ what: String,
     within time: Duration = patience,
-    every interval: Duration = .milliseconds(2),
+    fileID: String = #fileID,
+    line: Int = #line,
+    _ condition: @escaping @Sendable () async throws -> Bool
+) async throws {
+    try await eventually(what, within: time, every: .milliseconds(2), fileID: fileID, line: line, condition)
+}
+
+/// Checks every `interval` until `condition` holds, for states without events that cost much to look at.
+///
+/// The interval has no default: with one, calls without an interval would resolve to the form that returns a value, since a
+/// `Bool` is a `Bool?` too, and would not wait.
+package func eventually(
+    _ what: String,
+    within time: Duration = patience,
+    every interval: Duration,
     fileID: String = #fileID,
     line: Int = #line,
     _ condition: @escaping @Sendable () async throws -> Bool

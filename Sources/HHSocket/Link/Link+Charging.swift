@@ -7,18 +7,9 @@ package protocol LinkAccount: AnyObject, Sendable {
     func held(_ change: Int)
     /// Whether this number of bytes more may be kept of a link that ends, whose closing frees nothing. Any thread.
     func hasRoom(forLast bytes: Int) -> Bool
-    /// The time for which nothing more is read of a link that has this number of bytes of an incomplete unit; nil if
-    /// reading continues. Called on the link's thread, after each read that leaves such a unit.
-    func pause(unfinishedBytes: Int) -> TimeAmount?
-}
-
-extension LinkAccount {
-    /// Lets a link read slowly if memory is short, unless nothing is read anyway as units wait for their receiver.
-    func delay(_ link: Link<some LinkLanguage>, in turn: inout Turn) {
-        guard link.phase == .open, !link.hasLeftUnits, let time = self.pause(unfinishedBytes: link.unfinishedBytes)
-        else { return }
-        link.yield(for: time, in: &turn)
-    }
+    /// The time for which nothing more is read of a link that has ``LinkChannel/longUnitBytes`` of an incomplete unit;
+    /// nil if reading continues. Called on the link's thread, after each read that leaves such a unit.
+    var pauseInLongUnits: TimeAmount? { get }
 }
 
 /// The memory of a link, which is charged to an account: bytes of incomplete units, and bytes that the peer has not

@@ -112,7 +112,7 @@ extension Link {
     private func finishReading(in turn: inout Turn) {
         guard self.hot.phase != .ended else { return }
         if self.hot.tellsOfReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
-        if self.hot.hasUnfinished { self.hot.charge.account?.delay(self, in: &turn) }
+        if self.hot.language.unfinishedBytes >= LinkChannel.longUnitBytes { self.readSlowly(in: &turn) }
         // The memory is charged once everything possible has been sent.
         self.touch(in: &turn)
     }
@@ -139,12 +139,9 @@ extension Link {
     /// Leaves the remaining units for another turn; if there is none because the connection was lost, discards them
     /// after some time: the peer gets no answers, and may have sent megabytes.
     private func yieldOrDiscard(in turn: inout Turn) {
-        guard !self.yield(in: &turn), self.loop.age(of: turn) >= Self.lastUnitsTime else { return }
+        guard !self.yield(in: &turn), self.loop.age(of: turn) >= LinkChannel.lastUnitsTime else { return }
         self.discardIncoming(in: &turn)
     }
-
-    /// The time for which units are still taken that arrived before the connection was lost.
-    private static var lastUnitsTime: TimeAmount { .milliseconds(10) }
 
     /// Runs the handlers of a batch that is used up, which belong to its duration, and leaves the rest for another turn
     /// if they have taken long enough.
@@ -170,9 +167,11 @@ extension Link {
         return true
     }
 
-    /// Reads nothing from the network for some time.
-    package func yield(for time: TimeAmount, in turn: inout Turn) {
-        guard self.beginYielding() else { return }
+    /// Reads nothing from the network for some time if memory is short.
+    private func readSlowly(in turn: inout Turn) {
+        guard self.phase == .open, !self.hasLeftUnits, let time = self.hot.charge.account?.pauseInLongUnits,
+            self.beginYielding()
+        else { return }
         self.yieldTimer = self.loop.pause(for: time) { self.goOnAfterYielding(in: &$0) }
     }
 

@@ -9,4 +9,8 @@ package enum LinkChannel {
     package static let waterMarks = ChannelOptions.Types.WriteBufferWaterMark(low: 64 << 10, high: 128 << 10)
     /// The number of bytes sent after which the channel's remaining bytes are counted.
     package static let uncheckedBytes = 64 << 10
+    /// The number of bytes of an incomplete unit from which it is read slowly while memory is short.
+    package static let longUnitBytes = 64 << 10
+    /// The time for which units are still taken that arrived before the connection was lost.
+    static let lastUnitsTime = TimeAmount.milliseconds(10)
 }

@@ -120,17 +120,6 @@ final class Ledger: Sendable {
     /// Whether more bytes are held than may be.
     var isFull: Bool { self.sum.value > self.maximumBytes }
 
-    /// The number of bytes that an arriving unit may have although connections are being closed to free memory.
-    static let largestPartialWhenNearlyFull = 64 << 10
-
-    /// Whether a unit of any language of which this number of bytes has arrived is read slowly for now.
-    ///
-    /// This begins when connections are closed and not when the limit is reached: otherwise the units of those that
-    /// are being closed would fill the rest meanwhile, and requests of others would be refused.
-    func delays(unitOf partialBytes: Int) -> Bool {
-        partialBytes >= Self.largestPartialWhenNearlyFull && self.isNearlyFull
-    }
-
     func add(_ change: Int, shard: Int) {
         guard self.sum.add(change, shard: shard), change > 0 else { return }
         let value = self.sum.value

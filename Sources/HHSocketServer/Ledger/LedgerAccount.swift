@@ -159,9 +159,10 @@ final class LedgerAccount: LinkAccount, Sendable {
     }
 
     /// A new client is not punished for what others hold: those are being closed, and this client waits.
-    func pause(unfinishedBytes: Int) -> TimeAmount? {
-        self.ledger.delays(unitOf: unfinishedBytes) ? Self.pauseWhenNearlyFull : nil
-    }
+    ///
+    /// This begins when connections are closed and not when the limit is reached: otherwise the units of those that
+    /// are being closed would fill the rest meanwhile, and requests of others would be refused.
+    var pauseInLongUnits: TimeAmount? { self.ledger.isNearlyFull ? Self.pauseWhenNearlyFull : nil }
 
     // MARK: Requests
 

@@ -335,7 +335,7 @@ final class FrameSession: LinkReceiver {
         in turn: inout Turn
     ) {
         // The buffer in which a large body arrived is charged to the link until the link has checked again.
-        if admission.isAsynchronous, arrival.length >= Ledger.largestPartialWhenNearlyFull { self.link.settleNow() }
+        if admission.isAsynchronous, arrival.length >= LinkChannel.longUnitBytes { self.link.settleNow() }
         var place: RequestPlace?
         let refusal = self.refusal(of: admission, for: arrival, at: route, &place, now: turn.now)
         if !arrival.hasHandler {

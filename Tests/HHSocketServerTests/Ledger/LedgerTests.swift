@@ -105,20 +105,19 @@ import Testing
 }
 
 @Suite struct LedgerTests {
-    /// Otherwise the frames of clients that are being closed would fill what is left, and others would be refused.
-    @Test func largeFramesAreDelayedBeforeRequestsAreRefused() {
+    /// Otherwise the units of clients that are being closed would fill what is left, and others would be refused.
+    @Test func longUnitsAreReadSlowlyBeforeRequestsAreRefused() {
         var limits = ServerLimits()
         limits.maximumBufferedBytes = 64 << 20
         let ledger = Ledger(limits, shards: 1)
         defer { ledger.end() }
+        let account = LedgerAccount(ledger, shard: 0, baseCost: 0)
         ledger.add(55 << 20, shard: 0)
-        #expect(!ledger.delays(unitOf: 16 << 20))
+        #expect(account.pauseInLongUnits == nil)
         ledger.add(2 << 20, shard: 0)
-        #expect(ledger.delays(unitOf: 64 << 10) && ledger.delays(unitOf: 16 << 20))
-        // A small frame is not, and requests are admitted.
-        #expect(!ledger.delays(unitOf: 60 << 10) && !ledger.isFull)
+        #expect(account.pauseInLongUnits != nil && !ledger.isFull)
         ledger.add(-2 << 20, shard: 0)
-        #expect(!ledger.delays(unitOf: 16 << 20))
+        #expect(account.pauseInLongUnits == nil)
     }
 
     /// A connection that records that it was asked to close.

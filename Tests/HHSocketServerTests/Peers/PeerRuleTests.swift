@@ -220,7 +220,7 @@ import Testing
             host.ledger.add(others, shard: 0)
             let before = host.ledger.bytes
             async let sending = client.perform(language.beginning(900_000))
-            try await eventually("the beginning") { host.ledger.bytes - before >= Ledger.largestPartialWhenNearlyFull }
+            try await eventually("the beginning") { host.ledger.bytes - before >= LinkChannel.longUnitBytes }
             // Meanwhile others are served.
             let other = try await host.client()
             await other.perform(language.unit(10))

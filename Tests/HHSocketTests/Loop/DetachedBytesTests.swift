@@ -315,7 +315,7 @@ import Testing
 
         func held(_ change: Int) { self.charged.withLockedValue { $0 += change } }
         func hasRoom(forLast bytes: Int) -> Bool { self.bytes + bytes <= self.maximum }
-        func pause(unfinishedBytes: Int) -> TimeAmount? { nil }
+        var pauseInLongUnits: TimeAmount? { nil }
     }
 
     /// Each takes a place in a queue, and at the end of a connection an allocation of its own, although it has a byte

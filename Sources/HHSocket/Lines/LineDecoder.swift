@@ -33,7 +33,7 @@ package struct LineDecoder: Sendable {
     package var bufferedBytes: Int { self.input.readableBytes }
 
     /// The memory held for them, in bytes: the whole buffer of a read that was not consumed completely.
-    package var heldBytes: Int { self.input.readableBytes > 0 ? self.input.storageCapacity : 0 }
+    package var heldBytes: Int { self.input.unreadCapacity }
 
     /// The number of bytes of the incomplete line; 0 also while complete lines remain to be returned.
     package var unfinishedBytes: Int { self.searched == self.input.readableBytes ? self.searched : 0 }

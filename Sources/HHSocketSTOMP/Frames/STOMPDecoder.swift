@@ -46,10 +46,7 @@ package struct STOMPDecoder: Sendable {
     package var bufferedBytes: Int { self.input.readableBytes + self.behind.readableBytes }
 
     /// The memory held for them, in bytes: the whole buffers of reads that were not consumed completely.
-    var heldBytes: Int {
-        (self.input.readableBytes > 0 ? self.input.storageCapacity : 0)
-            + (self.behind.readableBytes > 0 ? self.behind.storageCapacity : 0)
-    }
+    var heldBytes: Int { self.input.unreadCapacity + self.behind.unreadCapacity }
 
     /// The number of received bytes of a frame that are not searched again.
     var searchedBytes: Int { self.head == nil ? self.reader.searched : self.searched }

@@ -6,25 +6,22 @@ import DequeModule
 /// ``append(_:of:)`` and ``popFirst()`` take a constant time on average, and so does ``withdraw(_:)``.
 struct FairQueue<Element> {
     private struct Line {
-        /// Distinguishes it from a former one of the same owner.
-        let turn: UInt64
         /// The numbers of waiting elements, in order, including withdrawn ones.
         var numbers: Deque<UInt64> = []
         /// The number of elements that are still waiting; at least one.
         var count = 0
     }
 
+    private var turns = OwnerTurns()
     private var lines: [UInt64: Line] = [:]
-    /// The owners, the next first, including those whose queue is empty.
-    private var turns: Deque<(owner: UInt64, turn: UInt64)> = []
     private var waiting: [UInt64: (element: Element, owner: UInt64)] = [:]
-    /// The number of the last element or turn.
+    /// The number of the last element.
     private(set) var lastNumber: UInt64 = 0
 
     /// The number of elements that wait.
     var count: Int { self.waiting.count }
     /// The number of places in memory, including those of withdrawn elements.
-    var placeCount: Int { self.lines.values.reduce(self.turns.count) { $0 + $1.numbers.count } }
+    var placeCount: Int { self.lines.values.reduce(self.turns.placeCount) { $0 + $1.numbers.count } }
 
     /// Adds an element to the end of its owner's line.
     ///
@@ -34,24 +31,19 @@ struct FairQueue<Element> {
         self.lastNumber += 1
         let number = self.lastNumber
         self.waiting[number] = (element, owner)
-        if self.lines[owner] == nil {
-            self.lines[owner] = Line(turn: number)
-            self.turns.append((owner, number))
-        }
-        self.lines[owner]?.numbers.append(number)
+        self.turns.enter(owner)
+        self.lines[owner, default: Line()].numbers.append(number)
         self.lines[owner]?.count += 1
         return number
     }
 
     /// Removes and returns the first element of the owner whose turn it is; nil if there is none.
     mutating func popFirst() -> Element? {
-        while let (owner, turn) = self.turns.popFirst() {
-            guard self.lines[owner]?.turn == turn else { continue }
-            while let number = self.lines[owner]?.numbers.popFirst() {
-                guard let (element, _) = self.waiting.removeValue(forKey: number) else { continue }
-                if !self.removedOne(of: owner) { self.turns.append((owner, turn)) }
-                return element
-            }
+        guard let owner = self.turns.next() else { return nil }
+        while let number = self.lines[owner]?.numbers.popFirst() {
+            guard let (element, _) = self.waiting.removeValue(forKey: number) else { continue }
+            self.removedOne(of: owner)
+            return element
         }
         return nil
     }
@@ -59,25 +51,20 @@ struct FairQueue<Element> {
     /// Removes and returns an element; nil if it no longer waits.
     mutating func withdraw(_ number: UInt64) -> Element? {
         guard let (element, owner) = self.waiting.removeValue(forKey: number) else { return nil }
+        self.removedOne(of: owner)
         // Otherwise alternating additions and withdrawals would leave numbers behind without a bound.
-        if self.removedOne(of: owner) {
-            if self.turns.count > 2 * self.lines.count + 16 {
-                let lines = self.lines
-                self.turns.removeAll { lines[$0.owner]?.turn != $0.turn }
-            }
-        } else if let line = self.lines[owner], line.numbers.count > 2 * line.count + 16 {
+        if let line = self.lines[owner], line.numbers.count > 2 * line.count + 16 {
             let waiting = self.waiting
             self.lines[owner]?.numbers.removeAll { waiting[$0] == nil }
         }
         return element
     }
 
-    /// Returns whether that was the last one, so that the owner's queue has been removed.
-    private mutating func removedOne(of owner: UInt64) -> Bool {
+    private mutating func removedOne(of owner: UInt64) {
         self.lines[owner]?.count -= 1
-        guard self.lines[owner]?.count == 0 else { return false }
+        guard self.lines[owner]?.count == 0 else { return }
         self.lines[owner] = nil
-        return true
+        self.turns.leave(owner)
     }
 }
 

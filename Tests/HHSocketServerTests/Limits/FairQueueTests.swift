@@ -60,6 +60,11 @@ import Testing
             #expect(queue.withdraw(number) == "only")
         }
         #expect(queue.placeCount < 50)
+        for owner in 0..<10_000 as Range<UInt64> {
+            queue.append("only", of: owner)
+            #expect(queue.popFirst() == "only")
+        }
+        #expect(queue.placeCount < 50)
     }
 
     /// Compares it with lists that are searched.

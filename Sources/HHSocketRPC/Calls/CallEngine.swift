@@ -81,15 +81,15 @@ struct HotCalls: ~Copyable {
     }
 
     /// The type of the request that an answer with this serial is for; nil if no call waits for it.
-    mutating func requestType(_ serial: UInt32) -> UInt32? {
-        if let kept = self.table.kept(serial: serial) { return kept.pointee.type }
-        return self.table.withCall(serial: serial) { call, _ in call.request?.type } ?? nil
+    mutating func requestType(_ serial: UInt32, on id: ConnectionID) -> UInt32? {
+        if let kept = self.table.kept(serial: serial, on: id) { return kept.pointee.type }
+        return self.table.withCall(serial: serial, on: id) { call, _ in call.request?.type } ?? nil
     }
 
     /// The type of the request that an answer with this serial is for, if its call has no flight, which is reported.
-    mutating func typeWithoutFlight(_ serial: UInt32) -> UInt32? {
-        let hasFlight = self.table.withCall(serial: serial) { call, _ in call.existingFlight != nil }
-        return hasFlight == false ? self.requestType(serial) : nil
+    mutating func typeWithoutFlight(_ serial: UInt32, on id: ConnectionID) -> UInt32? {
+        let hasFlight = self.table.withCall(serial: serial, on: id) { call, _ in call.existingFlight != nil }
+        return hasFlight == false ? self.requestType(serial, on: id) : nil
     }
 
     // MARK: Limits
@@ -329,7 +329,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
             // The end of a stream follows its items, and a last piece those before it.
             connection.streams?.claims(header.serial) != true
         else { return connection.receivedApplication(Frame(header, payload), in: &turn) }
-        let type = self.traits.isObserved ? self.hot.typeWithoutFlight(header.serial) : nil
+        let type = self.traits.isObserved ? self.hot.typeWithoutFlight(header.serial, on: connection.id) : nil
         guard let answered = self.hot.table.takeAnswered(serial: header.serial, on: connection.id) else {
             return connection.receivedApplication(Frame(header, payload), in: &turn)
         }
@@ -576,49 +576,64 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
     func willSend(type: UInt32, serial: UInt32, on id: ConnectionID, in turn: inout Turn) -> Bool {
         guard self.format.isApplicationType(type & ~self.traits.flagMask) else { return true }
         guard self.hot.table.willSend(serial: serial, on: id) else { return false }
-        self.leaves(serial, in: &turn)
+        self.leaves(serial, on: id, in: &turn)
         return true
     }
 
     /// Records that the first bytes of the request with this serial are being sent. A small request is sent as a whole.
-    private func leaves(_ serial: UInt32, in turn: inout Turn) {
+    private func leaves(_ serial: UInt32, on id: ConnectionID, in turn: inout Turn) {
         let now = turn.now
-        let object = self.hot.table.withCall(serial: serial) { call, facts in
+        let object = self.hot.table.withCall(serial: serial, on: id) { call, facts in
             facts.sent = now
             return call.object
         }
         guard let object, let object else { return }
         if case .flight(let flight) = object { flight.leaves(at: now) }
-        if object.length <= Frame.unslicedLength { self.sent(object.length, of: object, serial: serial, in: &turn) }
+        guard object.length <= Frame.unslicedLength else { return }
+        self.sent(object.length, of: object, serial: serial, on: id, in: &turn)
     }
 
     /// Records the number of bytes of a frame's payload that have been sent.
-    func sent(type: UInt32, serial: UInt32, payloadBytes: Int, in turn: inout Turn) {
+    func sent(type: UInt32, serial: UInt32, payloadBytes: Int, on id: ConnectionID, in turn: inout Turn) {
         guard self.format.isApplicationType(type & ~self.traits.flagMask),
-            let object = self.hot.table.withCall(serial: serial, { call, _ in call.object }), let object
+            let object = self.hot.table.withCall(serial: serial, on: id, { call, _ in call.object }), let object
         else { return }
-        self.sent(payloadBytes, of: object, serial: serial, in: &turn)
+        self.sent(payloadBytes, of: object, serial: serial, on: id, in: &turn)
     }
 
-    private func sent(_ payloadBytes: Int, of object: CallEnd.Object, serial: UInt32, in turn: inout Turn) {
+    private func sent(
+        _ payloadBytes: Int,
+        of object: CallEnd.Object,
+        serial: UInt32,
+        on id: ConnectionID,
+        in turn: inout Turn
+    ) {
         guard let flight = object.sent(payloadBytes: payloadBytes, in: &turn),
             // A server may begin its answer before it has received the whole request.
             let timeout = flight.request.options.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
             !flight.state.record.firstByte.hasCome, !flight.isStream
         else { return }
         let end = turn.now.advanced(clamping: TimeAmount(clamping: timeout))
-        self.hot.table.expectFirstResponse(serial: serial, by: end)
+        self.hot.table.expectFirstResponse(serial: serial, on: id, by: end)
         self.armTimer()
     }
 
-    /// Whether a call waits for the answer to this serial.
-    func isAwaited(_ serial: UInt32) -> Bool { self.hot.table.isAwaited(serial: serial) }
+    /// Whether a call waits for the answer to this serial on this connection.
+    func isAwaited(_ serial: UInt32, on id: ConnectionID) -> Bool {
+        self.hot.table.isAwaited(serial: serial, on: id)
+    }
 
     /// Records that `received` of `expected` bytes of an answer's payload have arrived; nil while their number is not
     /// known.
-    func isReceiving(_ serial: UInt32, _ received: Int, of expected: Int?, in turn: inout Turn) {
+    func isReceiving(
+        _ serial: UInt32,
+        _ received: Int,
+        of expected: Int?,
+        on id: ConnectionID,
+        in turn: inout Turn
+    ) {
         let now = turn.now
-        let object = self.hot.table.responseBegins(serial: serial) { call, facts in
+        let object = self.hot.table.responseBegins(serial: serial, on: id) { call, facts in
             if facts.firstByte == .distantPast { facts.firstByte = now }
             return call.object
         }
@@ -639,7 +654,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
             self.ended(flight, response, in: &turn)
             return true
         }
-        let type = self.traits.isObserved ? self.hot.typeWithoutFlight(response.serial) : nil
+        let type = self.traits.isObserved ? self.hot.typeWithoutFlight(response.serial, on: connection.id) : nil
         guard let answered = self.hot.table.takeAnswered(serial: response.serial, on: connection.id) else {
             return false
         }

@@ -284,51 +284,49 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     /// - Returns: False if the frame must not be sent, because its call has been removed or is sent on another
     ///   connection.
     mutating func willSend(serial: UInt32, on connection: ConnectionID) -> Bool {
-        guard let index = self.serials[serial], self.calls[index].connection == connection else { return false }
+        guard let index = self.index(serial, on: connection) else { return false }
         self.calls[index].phase = .sent
         return true
     }
 
-    /// The flight of the call that waits for the answer to this serial; nil if there is none.
-    mutating func flight(withSerial serial: UInt32) -> Flight? {
-        guard let index = self.serials[serial] else { return nil }
-        return self.flight(at: index)
-    }
-
-    /// The result of `body` for the call that waits for the answer to this serial; nil if there is none. `body` must
-    /// not use the table.
+    /// The result of `body` for the call that waits for the answer to this serial on this connection; nil if there is
+    /// none. `body` must not use the table.
     @inline(__always)
     mutating func withCall<Result>(
         serial: UInt32,
+        on connection: ConnectionID,
         _ body: (borrowing Call, inout CallFacts) -> Result
     ) -> Result? {
-        guard let index = self.serials[serial] else { return nil }
+        guard let index = self.index(serial, on: connection) else { return nil }
         return self.withCall(at: index, body)
     }
 
-    /// The filled memory beside the call that waits for the answer to this serial; nil if there is none.
-    func kept(serial: UInt32) -> UnsafeMutablePointer<Call.Kept>? {
-        guard let index = self.serials[serial], self.calls[index].keeps else { return nil }
+    /// The filled memory beside the call that waits for the answer to this serial on this connection; nil if there is
+    /// none.
+    func kept(serial: UInt32, on connection: ConnectionID) -> UnsafeMutablePointer<Call.Kept>? {
+        guard let index = self.index(serial, on: connection), self.calls[index].keeps else { return nil }
         return self.kept[Int(index)]
     }
 
-    /// Whether a call waits for the answer to this serial.
-    func isAwaited(serial: UInt32) -> Bool { self.serials[serial] != nil }
+    /// Whether a call waits for the answer to this serial on this connection.
+    func isAwaited(serial: UInt32, on connection: ConnectionID) -> Bool { self.index(serial, on: connection) != nil }
 
-    /// Sets the deadline by which the answer must begin, once the whole request with this serial has been sent.
-    mutating func expectFirstResponse(serial: UInt32, by deadline: NIODeadline) {
-        guard let index = self.serials[serial] else { return }
+    /// Sets the deadline by which the answer must begin, once the whole request with this serial has been sent on this
+    /// connection.
+    mutating func expectFirstResponse(serial: UInt32, on connection: ConnectionID, by deadline: NIODeadline) {
+        guard let index = self.index(serial, on: connection) else { return }
         self.setAlarm(deadline, self.calls.key(at: index))
     }
 
-    /// Records that the answer to this serial has begun, and returns the result of `body` for its call; nil if there is
-    /// none.
+    /// Records that the answer to this serial has begun on this connection, and returns the result of `body` for its
+    /// call; nil if there is none.
     @inline(__always)
     mutating func responseBegins<Result>(
         serial: UInt32,
+        on connection: ConnectionID,
         _ body: (borrowing Call, inout CallFacts) -> Result
     ) -> Result? {
-        guard let index = self.serials[serial] else { return nil }
+        guard let index = self.index(serial, on: connection) else { return nil }
         self.calls[index].alarm = .distantFuture
         return self.withCall(at: index, body)
     }
@@ -336,8 +334,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     /// Classifies an answer, and ends the attempt that it is for.
     ///
     /// - Parameters:
-    ///   - connection: The connection that brought it. The serial of a call on another connection may have been that of
-    ///     a call on this one.
+    ///   - connection: The connection that brought it.
     ///   - isFinal: Whether a correct server sends nothing more for this serial.
     mutating func receive(serial: UInt32, on connection: ConnectionID, isFinal: Bool = true) -> Reception {
         guard let index = self.serials[serial] else {
@@ -563,10 +560,18 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
         return self.calls[index].call?.makeFlight(facts, kept: kept, key: key, deadline: deadline)
     }
 
+    /// The index of the call with this serial in flight on this connection. The serial of a call on another connection
+    /// may have been that of a call on this one.
+    @inline(__always)
+    private func index(_ serial: UInt32, on connection: ConnectionID) -> UInt32? {
+        guard let index = self.serials[serial], self.calls[index].connection == connection else { return nil }
+        return index
+    }
+
     /// Ends the attempt with this serial in flight on this connection, and returns the index of its call.
     @inline(__always)
     private mutating func endAnswered(index serial: UInt32, on connection: ConnectionID) -> UInt32? {
-        guard let index = self.serials[serial], self.calls[index].connection == connection else { return nil }
+        guard let index = self.index(serial, on: connection) else { return nil }
         self.serials.remove(serial)
         self.hasLeft(connection)
         return index

@@ -113,7 +113,7 @@ final class ClientConnection: LinkReceiver {
     private func receivedSealed(_ frame: Frame, in turn: inout Turn) {
         let isPush = self.format.isPush(frame)
         // An answer that no call waits for need not be opened.
-        guard isPush || self.engine.isAwaited(frame.serial) else {
+        guard isPush || self.engine.isAwaited(frame.serial, on: self.id) else {
             _ = self.engine.take(frame.serial, on: self.id, isFinal: frame.status != .partial)
             return
         }
@@ -138,7 +138,7 @@ final class ClientConnection: LinkReceiver {
         guard !self.format.isPush(frame) else {
             return self.pushes.received(frame, metadata, from: self.endpoint, in: &turn)
         }
-        if !self.format.responsesHaveType, let type = self.engine.hot.requestType(frame.serial) {
+        if !self.format.responsesHaveType, let type = self.engine.hot.requestType(frame.serial, on: self.id) {
             var typed = frame
             typed.type = type
             return self.receivedAnswer(typed, metadata: metadata, in: &turn)
@@ -224,7 +224,9 @@ final class ClientConnection: LinkReceiver {
     /// Fails the call whose answer bytes seem to be that are no frame, where that can be read.
     private func received(malformed reason: FrameError, in turn: inout Turn) {
         self.reporter.count(\.malformedFrames)
-        guard let serial = self.reader.serial(ofMalformed: reason), self.engine.isAwaited(serial) else { return }
+        guard let serial = self.reader.serial(ofMalformed: reason), self.engine.isAwaited(serial, on: self.id) else {
+            return
+        }
         self.receivedUnusable(serial, bytes: 0, in: &turn) { _ in
             self.reader.malformed(reason, serial: serial, from: self.endpoint)
         }
@@ -272,6 +274,7 @@ final class ClientConnection: LinkReceiver {
             arriving.serial,
             gathered + arriving.receivedBytes,
             of: isLast ? gathered + arriving.length : nil,
+            on: self.id,
             in: &turn
         )
     }
@@ -301,7 +304,7 @@ final class ClientConnection: LinkReceiver {
     /// Whether a call waits for the frame that is arriving.
     private func isAwaited(_ arriving: FrameDecoder.Arriving) -> Bool {
         !self.reader.isPush(arriving) && !self.format.isControlType(arriving.type)
-            && self.engine.isAwaited(arriving.serial)
+            && self.engine.isAwaited(arriving.serial, on: self.id)
     }
 
     // MARK: Outgoing frames
@@ -317,6 +320,7 @@ final class ClientConnection: LinkReceiver {
             type: outgoing.unit.type,
             serial: outgoing.unit.serial,
             payloadBytes: outgoing.sent,
+            on: self.id,
             in: &turn
         )
     }

@@ -240,13 +240,14 @@ final class ConnectionStreams {
         // Irrelevant for a stream.
         let isAwaited =
             !self.hasStream(of: frame.serial)
-            && (self.format.isPush(frame) || self.side.isAwaited(frame.serial))
+            && (self.format.isPush(frame) || self.side.isAwaited(frame.serial, on: self.connection))
         let isTaken = self.machine.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, now: turn.now)
         self.perform(in: &turn)
         if isTaken, isAwaited, frame.type & FrameType.continuesFlag != 0 {
             self.side.isReceiving(
                 frame.serial,
                 gathered: self.machine.gatheredBytes(frame.serial),
+                on: self.connection,
                 in: &turn
             )
         }
@@ -364,7 +365,7 @@ final class ConnectionStreams {
                 _ = self.machine.dropPlain(serial: frame.serial)
                 return false
             }
-        } else if !self.side.isAwaited(frame.serial) {
+        } else if !self.side.isAwaited(frame.serial, on: self.connection) {
             // It was answered before the server had received all of it.
             self.plainBytes[frame.serial] = nil
             _ = self.machine.dropPlain(serial: frame.serial)
@@ -373,7 +374,7 @@ final class ConnectionStreams {
             return true
         }
         self.plainBytes[frame.serial] = isLast ? nil : left
-        self.side.sent(type: type, serial: frame.serial, payloadBytes: left, in: &turn)
+        self.side.sent(type: type, serial: frame.serial, payloadBytes: left, on: self.connection, in: &turn)
         return true
     }
 

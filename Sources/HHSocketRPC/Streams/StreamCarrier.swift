@@ -370,10 +370,10 @@ extension StreamCarrier: CallCarrier {
 }
 
 extension StreamCarrier: StreamSide {
-    func isAwaited(_ serial: UInt32) -> Bool { self.engine?.isAwaited(serial) ?? false }
+    func isAwaited(_ serial: UInt32, on id: ConnectionID) -> Bool { self.engine?.isAwaited(serial, on: id) ?? false }
 
-    func isReceiving(_ serial: UInt32, gathered: Int, in turn: inout Turn) {
-        self.engine?.isReceiving(serial, gathered, of: nil, in: &turn)
+    func isReceiving(_ serial: UInt32, gathered: Int, on id: ConnectionID, in turn: inout Turn) {
+        self.engine?.isReceiving(serial, gathered, of: nil, on: id, in: &turn)
     }
 
     func received(whole frame: Frame, on id: ConnectionID, in turn: inout Turn) {
@@ -394,8 +394,8 @@ extension StreamCarrier: StreamSide {
         self.engine?.willSend(type: type, serial: serial, on: id, in: &turn) ?? false
     }
 
-    func sent(type: UInt32, serial: UInt32, payloadBytes: Int, in turn: inout Turn) {
-        self.engine?.sent(type: type, serial: serial, payloadBytes: payloadBytes, in: &turn)
+    func sent(type: UInt32, serial: UInt32, payloadBytes: Int, on id: ConnectionID, in turn: inout Turn) {
+        self.engine?.sent(type: type, serial: serial, payloadBytes: payloadBytes, on: id, in: &turn)
     }
 
     func failed(_ call: StreamCall, _ outcome: StreamOutcome, in turn: inout Turn) {

@@ -190,7 +190,7 @@ private struct Named<Name>: TableCall {
                 let facts = CallFacts(identifier: 1_000 + number, queued: self.at(1), sent: self.at(2))
                 let key = table.enterSent(.keeping, facts, serial: serial, deadline: self.at(8))
                 table.place(of: key).initialize(to: Kept(number) { released.insert($0) })
-                let kept = table.kept(serial: serial)?.pointee.number
+                let kept = table.kept(serial: serial, on: ConnectionID(number: 1))?.pointee.number
                 #expect(kept == number)
                 guard number % 3 == 0 else { continue }
                 guard let answered = table.takeAnswered(serial: serial, on: ConnectionID(number: 1)) else {
@@ -202,11 +202,13 @@ private struct Named<Name>: TableCall {
             }
             for number in stride(from: 1, to: 60, by: 3) {
                 let serial = UInt32(50 + number)
-                let made = table.flight(withSerial: serial)
+                let key = table.key(withIdentifier: 1_000 + number)
+                let made = table.flight(for: try #require(key))
                 let flight = try #require(made)
                 #expect(flight.number == number && flight.facts.identifier == 1_000 + number)
                 #expect(released.contains(number))
-                let (isThere, isKept) = (table.contains(flight.key), table.kept(serial: serial) != nil)
+                let isThere = table.contains(flight.key)
+                let isKept = table.kept(serial: serial, on: ConnectionID(number: 1)) != nil
                 #expect(flight.deadline == self.at(8) && isThere && !isKept)
             }
             #expect(table.count == 40)
@@ -230,11 +232,11 @@ private struct Named<Name>: TableCall {
             _ = table.enterSent(.bare(number), CallFacts(), serial: serials[number], deadline: deadline)
         }
         for serial in serials {
-            let sent = table.withCall(serial: serial) { call, facts in
+            let sent = table.withCall(serial: serial, on: ConnectionID(number: 1)) { call, facts in
                 facts.sent = self.at(3)
                 return call.bareNumber
             }
-            let began = table.responseBegins(serial: serial) { call, facts in
+            let began = table.responseBegins(serial: serial, on: ConnectionID(number: 1)) { call, facts in
                 facts.firstByte = self.at(4)
                 return call.bareNumber
             }
@@ -471,6 +473,14 @@ private struct Named<Name>: TableCall {
         #expect(table.receive(serial: 50, on: other).text == "unknown")
         let isTaken = table.takeAnswered(serial: 50, on: other) != nil
         #expect(!isTaken)
+        // Nor does its progress count.
+        let isSent = table.willSend(serial: 50, on: other)
+        let found = table.withCall(serial: 50, on: other) { call, _ in call.name }
+        table.expectFirstResponse(serial: 50, on: other, by: self.at(1))
+        let began = table.responseBegins(serial: 50, on: other) { call, _ in call.name }
+        #expect(!isSent && found == nil && began == nil && !table.isAwaited(serial: 50, on: other))
+        #expect(table.nextAlarm(now: self.at(1)).text == nil)
+        #expect(table.isAwaited(serial: 50, on: ConnectionID(number: 1)))
         #expect(table.count == 1 && table.inFlightCount == 1)
         let answered = table.takeAnswered(serial: 50, on: ConnectionID(number: 1))?.take().name
         #expect(answered == 7)
@@ -488,9 +498,10 @@ private struct Named<Name>: TableCall {
 
     @Test func answerThatDoesNotBeginInTimeEndsItsAttempt() {
         var table = self.readyTable()
+        let first = ConnectionID(number: 1)
         for call in 0..<3 { _ = table.submit(call, deadline: self.at(8)) }
-        for serial in UInt32(50)...52 { table.expectFirstResponse(serial: serial, by: self.at(1)) }
-        let began = table.responseBegins(serial: 51) { call, _ in call.name }
+        for serial in UInt32(50)...52 { table.expectFirstResponse(serial: serial, on: first, by: self.at(1)) }
+        let began = table.responseBegins(serial: 51, on: first) { call, _ in call.name }
         #expect(began == 1)
         #expect(table.receive(serial: 52).text == "answer 2")
         #expect(table.nextAlarm(now: self.at(1)).text == "no first response 0")
@@ -527,7 +538,7 @@ private struct Named<Name>: TableCall {
             guard case .retry = table.nextAlarm(now: self.start + .microseconds(Int64(number))),
                 let serial = table.attempt(key).serial
             else { return #expect(Bool(false)) }
-            table.expectFirstResponse(serial: serial, by: self.at(5))
+            table.expectFirstResponse(serial: serial, on: ConnectionID(number: 1), by: self.at(5))
         }
         #expect(table.alarmCount < 200)
         #expect(table.nextAlarm(now: self.at(5)).text == "no first response 7")

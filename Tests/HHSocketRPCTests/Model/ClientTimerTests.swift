@@ -52,13 +52,14 @@ import Testing
             _ = client.engine.willSend(type: 101, serial: serial, on: ConnectionID(number: 1), in: &$0)
         }
         connection.turn {
-            client.engine.isReceiving(serial, 1, of: 2, in: &$0)
+            client.engine.isReceiving(serial, 1, of: 2, on: ConnectionID(number: 1), in: &$0)
         }
         connection.turn {
             client.engine.sent(
                 type: 101,
                 serial: serial,
                 payloadBytes: request.body.readableBytes,
+                on: ConnectionID(number: 1),
                 in: &$0
             )
         }

@@ -222,8 +222,9 @@ final class ClientWorld: @unchecked Sendable {
         case .answerBegins(let choice):
             guard !self.serials.isEmpty else { return }
             let serial = self.serials[self.serials.count - 1 - min(choice % 8, self.serials.count - 1)]
+            let connection = self.connection(ofCallWith: serial) ?? ConnectionID(number: 1)
             self.connection.turn {
-                self.client.engine.isReceiving(serial, 1, of: 2, in: &$0)
+                self.client.engine.isReceiving(serial, 1, of: 2, on: connection, in: &$0)
             }
             self.model.answerBegins(serial)
         case .stopReading:
@@ -361,11 +362,12 @@ final class ClientWorld: @unchecked Sendable {
         }
     }
 
+    private func connection(ofCallWith serial: UInt32) -> ConnectionID? {
+        self.model.calls.first { $0.serial == serial }?.connection.map { ConnectionID(number: UInt64($0)) }
+    }
+
     private func answer(_ serial: UInt32, _ status: Status, isCorrupt: Bool) {
-        // On the connection of the call, if there is one.
-        let connection =
-            self.model.calls.first { $0.serial == serial }?.connection.map { ConnectionID(number: UInt64($0)) }
-            ?? self.connection.anyConnection
+        let connection = self.connection(ofCallWith: serial) ?? self.connection.anyConnection
         // Without a connection no frame arrives.
         guard let connection else { return }
         let frame = Frame(type: 16, serial: serial, status: status)

@@ -291,7 +291,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
         do throws(SocketError) {
             try self.rules.check(frame)
             if try self.rules.send(frame, priority, on: connection.link, connection.endpoint, in: &turn) {
-                self.leaves(serial, in: &turn)
+                self.leaves(serial, on: connection.id, in: &turn)
             } else {
                 self.isQueued(key)
             }
@@ -519,7 +519,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
         do throws(SocketError) {
             let (carrier, connection) = (self.carrier(of: flight), self.links.current)
             switch try carrier.carry(departure, serial: serial, on: connection, for: self, in: &turn) {
-            case .sent: self.leaves(serial, in: &turn)
+            case .sent: self.leaves(serial, on: self.hot.table.connection, in: &turn)
             case .queued: self.isQueued(key)
             case .reported: break
             case .parked: self.park(flight, key, in: &turn)

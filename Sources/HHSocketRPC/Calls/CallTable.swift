@@ -64,7 +64,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
 
     private(set) var link = LinkState.offline
     /// The connection that calls are sent on, or were sent on last.
-    private var connection = CallTable.noConnection
+    private(set) var connection = CallTable.noConnection
     private var calls = SlotTable<Entry>()
     /// The memory beside the entries, at their indices. Not in them: an entry would be copied with it.
     private var kept = Places<Call.Kept>()

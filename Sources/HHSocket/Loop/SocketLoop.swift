@@ -481,7 +481,8 @@ package final class SocketLoop: @unchecked Sendable {
 
     // MARK: Callbacks
 
-    func callBack(_ callback: SocketCallback) {
+    @inline(__always)
+    func callBack(_ callback: consuming SocketCallback) {
         if self.callsBackHere {
             self.handlers.pointee.append(callback)
         } else {

@@ -32,8 +32,10 @@ package struct Turn: ~Copyable {
 
     /// Passes `callback` to the user's queue with the others of this turn, or runs it like ``run(_:)`` if callbacks run
     /// on the socket's thread.
-    package mutating func callBack(_ callback: SocketCallback) {
-        self.loop._withUnsafeGuaranteedRef { $0.callBack(callback) }
+    package mutating func callBack(_ callback: consuming SocketCallback) {
+        // A closure cannot consume what it captures, but can take it.
+        var callback = Optional(consume callback)
+        self.loop._withUnsafeGuaranteedRef { loop in if let callback = callback.take() { loop.callBack(callback) } }
     }
 
     /// Resumes a waiter: among the handlers if it runs on this thread, so that it continues in this turn; else when the

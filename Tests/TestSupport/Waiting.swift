@@ -96,8 +96,8 @@ package func eventually(
 
 /// Checks every `interval` until `condition` holds, for states without events that cost much to look at.
 ///
-/// The interval has no default: with one, calls without an interval would resolve to the form that returns a value, since a
-/// `Bool` is a `Bool?` too, and would not wait.
+/// The interval has no default: with one, calls without an interval would resolve to the form that returns a value,
+/// since a `Bool` is a `Bool?` too, and would not wait.
 package func eventually(
     _ what: String,
     within time: Duration = patience,

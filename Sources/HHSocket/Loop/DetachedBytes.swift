@@ -25,8 +25,8 @@ extension ByteBuffer {
         return self.withUnsafeReadableBytes { $0.isEmpty ? ByteBuffer() : ByteBuffer(bytes: $0) }
     }
 
-    /// The memory that a decoder keeps for bytes that it has not read, in bytes: the whole buffer of a read that was not
-    /// consumed completely.
+    /// The memory that a decoder keeps for bytes that it has not read, in bytes: the whole buffer of a read that was
+    /// not consumed completely.
     package var unreadCapacity: Int { self.readableBytes > 0 ? self.storageCapacity : 0 }
 
     /// The memory that ``detached`` keeps, in bytes.

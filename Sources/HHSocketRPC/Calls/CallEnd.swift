@@ -97,6 +97,20 @@ enum CallEnd: ~Copyable {
     }
 }
 
+extension ClientCalls {
+    /// The type of the request that an answer with this serial is for; nil if no call waits for it.
+    mutating func requestType(_ serial: UInt32, on id: ConnectionID) -> UInt32? {
+        if let kept = self.kept(serial: serial, on: id) { return kept.pointee.type }
+        return self.withCall(serial: serial, on: id) { call, _ in call.request?.type } ?? nil
+    }
+
+    /// The type of the request that an answer with this serial is for, if its call has no flight, which is reported.
+    mutating func typeWithoutFlight(_ serial: UInt32, on id: ConnectionID) -> UInt32? {
+        let hasFlight = self.withCall(serial: serial, on: id) { call, _ in call.existingFlight != nil }
+        return hasFlight == false ? self.requestType(serial, on: id) : nil
+    }
+}
+
 extension CallEnd: TableCall {
     @inline(__always)
     var keeps: Bool {

@@ -80,18 +80,6 @@ struct HotCalls: ~Copyable {
         }
     }
 
-    /// The type of the request that an answer with this serial is for; nil if no call waits for it.
-    mutating func requestType(_ serial: UInt32, on id: ConnectionID) -> UInt32? {
-        if let kept = self.table.kept(serial: serial, on: id) { return kept.pointee.type }
-        return self.table.withCall(serial: serial, on: id) { call, _ in call.request?.type } ?? nil
-    }
-
-    /// The type of the request that an answer with this serial is for, if its call has no flight, which is reported.
-    mutating func typeWithoutFlight(_ serial: UInt32, on id: ConnectionID) -> UInt32? {
-        let hasFlight = self.table.withCall(serial: serial, on: id) { call, _ in call.existingFlight != nil }
-        return hasFlight == false ? self.requestType(serial, on: id) : nil
-    }
-
     // MARK: Limits
 
     /// The error of a call that exceeds a limit; nil if there is no connection for it.
@@ -329,7 +317,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
             // The end of a stream follows its items, and a last piece those before it.
             connection.streams?.claims(header.serial) != true
         else { return connection.receivedApplication(Frame(header, payload), in: &turn) }
-        let type = self.traits.isObserved ? self.hot.typeWithoutFlight(header.serial, on: connection.id) : nil
+        let type = self.traits.isObserved ? self.hot.table.typeWithoutFlight(header.serial, on: connection.id) : nil
         guard let answered = self.hot.table.takeAnswered(serial: header.serial, on: connection.id) else {
             return connection.receivedApplication(Frame(header, payload), in: &turn)
         }
@@ -601,14 +589,8 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
         self.sent(payloadBytes, of: object, serial: serial, on: id, in: &turn)
     }
 
-    private func sent(
-        _ payloadBytes: Int,
-        of object: CallEnd.Object,
-        serial: UInt32,
-        on id: ConnectionID,
-        in turn: inout Turn
-    ) {
-        guard let flight = object.sent(payloadBytes: payloadBytes, in: &turn),
+    private func sent(_ bytes: Int, of call: CallEnd.Object, serial: UInt32, on id: ConnectionID, in turn: inout Turn) {
+        guard let flight = call.sent(payloadBytes: bytes, in: &turn),
             // A server may begin its answer before it has received the whole request.
             let timeout = flight.request.options.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
             !flight.state.record.firstByte.hasCome, !flight.isStream
@@ -619,19 +601,11 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
     }
 
     /// Whether a call waits for the answer to this serial on this connection.
-    func isAwaited(_ serial: UInt32, on id: ConnectionID) -> Bool {
-        self.hot.table.isAwaited(serial: serial, on: id)
-    }
+    func isAwaited(_ serial: UInt32, on id: ConnectionID) -> Bool { self.hot.table.isAwaited(serial: serial, on: id) }
 
     /// Records that `received` of `expected` bytes of an answer's payload have arrived; nil while their number is not
     /// known.
-    func isReceiving(
-        _ serial: UInt32,
-        _ received: Int,
-        of expected: Int?,
-        on id: ConnectionID,
-        in turn: inout Turn
-    ) {
+    func isReceiving(_ serial: UInt32, _ received: Int, of expected: Int?, on id: ConnectionID, in turn: inout Turn) {
         let now = turn.now
         let object = self.hot.table.responseBegins(serial: serial, on: id) { call, facts in
             if facts.firstByte == .distantPast { facts.firstByte = now }
@@ -654,7 +628,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
             self.ended(flight, response, in: &turn)
             return true
         }
-        let type = self.traits.isObserved ? self.hot.typeWithoutFlight(response.serial, on: connection.id) : nil
+        let type = self.traits.isObserved ? self.hot.table.typeWithoutFlight(response.serial, on: connection.id) : nil
         guard let answered = self.hot.table.takeAnswered(serial: response.serial, on: connection.id) else {
             return false
         }

@@ -138,7 +138,7 @@ final class ClientConnection: LinkReceiver {
         guard !self.format.isPush(frame) else {
             return self.pushes.received(frame, metadata, from: self.endpoint, in: &turn)
         }
-        if !self.format.responsesHaveType, let type = self.engine.hot.requestType(frame.serial, on: self.id) {
+        if !self.format.responsesHaveType, let type = self.engine.hot.table.requestType(frame.serial, on: self.id) {
             var typed = frame
             typed.type = type
             return self.receivedAnswer(typed, metadata: metadata, in: &turn)

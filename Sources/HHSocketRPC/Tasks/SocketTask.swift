@@ -352,7 +352,7 @@ public final class SocketTask: Sendable {
         guard callsBackHere, case .handler(let handler) = task.snapshot.takeCompletion() else {
             task.snapshot.response = consume response
             task.word.store(task.word.load(ordering: .relaxed).with(.completed), ordering: .releasing)
-            return turn.callBack(.work(task))
+            return turn.callBack(.work(consume task))
         }
         turn.run(AnsweredCall(task, handler: handler, consume response))
     }

@@ -48,12 +48,13 @@ class Failure(Exception):
 def reserve(port=0):
     """A port, a free one if it is 0, and the socket that keeps the system from giving it to another process while the broker does not listen there.
 
-    A port that is bound without listening refuses connections; on Linux another socket with SO_REUSEADDR may be bound to it.
+    A port that is bound without listening refuses connections; on Linux another socket with SO_REUSEADDR may be bound to it. It is
+    reserved on all addresses: RabbitMQ does not start where its port is in use on any of them, such as 127.0.0.2.
     """
     reservation = socket.socket()
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        reservation.bind(("127.0.0.1", port))
+        reservation.bind(("", port))
     except OSError as error:
         raise Failure(f"port {port}: {error.strerror}") from None
     port = reservation.getsockname()[1]

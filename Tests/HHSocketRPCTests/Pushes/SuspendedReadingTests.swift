@@ -277,9 +277,11 @@ import Testing
         try await self.suspend(client)
         // Longer than the time after which a silent peer is given up.
         let calls = server.received.filter { $0.type == 101 }.count
-        async let heldUp: Void = self.expectHeldUp(client, for: .seconds(30))
+        // Its end, at which something is sent, is not that of an interval.
+        async let heldUp: Void = self.expectHeldUp(client, for: .milliseconds(30_500))
         try await server.received(calls + 1, ofType: 101)
         try await self.passSeconds(30, of: time, on: server, answering: nil)
+        await time.advance(by: .milliseconds(500))
         try await heldUp
         let cancel = try await server.received(1, ofType: FrameType.cancel)[0]
         let received = server.received

@@ -70,8 +70,6 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         case signal
         case closedByServer(UInt16)
         case failed
-        /// No attempt can succeed with an argument of the command.
-        case wrongUsage
     }
 
     private struct Progress {
@@ -81,6 +79,8 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         var hasLost = false
         /// Whether all of the input has been sent.
         var hasSentAll = false
+        /// Whether no attempt can succeed with an argument of the command.
+        var isUsageWrong = false
         /// The failure of the output, which ends the exchange.
         var outputFailure: StandardOutput.Failure?
     }
@@ -122,13 +122,16 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         await printing.value
         // Reading standard input cannot be cancelled.
         if case .messages = input { await sending.value }
+        // What has happened by now is still reported.
         watching.cancel()
+        await watching.value
         if let failure = self.progress.withLockedValue({ $0.outputFailure }), !failure.hasNoReader { throw failure }
         return self.exitCode(end)
     }
 
     private func exitCode(_ end: End?) -> Int32 {
         let progress = self.progress.withLockedValue { $0 }
+        guard !progress.isUsageWrong else { return ExitCode.validationFailure.rawValue }
         // The end of the connection may have been reported before its last messages were printed.
         let isComplete = self.options.count.map { progress.handled >= $0 } ?? progress.hasSentAll
         switch end {
@@ -139,7 +142,6 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
             return (isComplete || isOrderly) && !progress.hasLost ? 0 : 1
         case .failed:
             return isComplete && !progress.hasLost ? 0 : 1
-        case .wrongUsage: return ExitCode.validationFailure.rawValue
         }
     }
 
@@ -214,7 +216,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         } catch {
             guard !Task.isCancelled else { return false }
             self.progress.withLockedValue { $0.hasLost = true }
-            // The reason why there is no connection was reported before.
+            // The reason why there is no connection is reported as an event.
             if error.code != .noServerReachable, error.code != .handshakeRefused { self.report(error) }
         }
         return true
@@ -293,7 +295,8 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
         case .attemptFailed(let error):
             self.report(error)
             if (error.underlying as? OpeningError)?.isInvalidArgument == true {
-                self.end(.wrongUsage)
+                self.progress.withLockedValue { $0.isUsageWrong = true }
+                self.end(.failed)
             } else if self.options.isOnce || error.code == .invalidArgument {
                 // No attempt succeeds with such a setting.
                 self.end(.failed)

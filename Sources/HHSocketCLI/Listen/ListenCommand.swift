@@ -123,7 +123,12 @@ struct ListenCommand: AsyncParsableCommand {
         }
         let watchingForEnd = Task { [ends = client.events] in
             for await event in ends {
-                guard case .gaveUp = event else { continue }
+                switch event {
+                case .gaveUp: break
+                // No attempt succeeds with such a setting.
+                case .connectFailed(let error) where error.code == .invalidArgument: break
+                default: continue
+                }
                 // No more pushes will arrive.
                 printing.cancel()
                 return true
@@ -132,7 +137,9 @@ struct ListenCommand: AsyncParsableCommand {
         }
         let failure = await printing.value
         interruption.cancel()
+        // What has happened by now is still reported.
         reporting.cancel()
+        await reporting.value
         await client.close()
         watching.cancel()
         await watching.value

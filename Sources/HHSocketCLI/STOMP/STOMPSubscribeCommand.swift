@@ -66,9 +66,12 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
             client.connect(attempts: 1)
             let printing = Task { await self.print(subscription) }
             let interrupting = Task { for await _ in signals.stream { printing.cancel() } }
-            failure = try await printing.value.get()
+            let printed = await printing.value
             interrupting.cancel()
+            // What has happened by now is still reported.
             watching.cancel()
+            await watching.value
+            failure = try printed.get()
             // This confirms the acknowledgements.
             try await client.disconnect()
         } catch {

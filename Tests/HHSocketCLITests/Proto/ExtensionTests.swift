@@ -143,7 +143,7 @@ import Testing
             try reason { file in
                 let mother = try #require(file.extension.firstIndex { $0.name == "mother" })
                 file.extension[mother].typeName = ".extended.Plant"
-            } == "extended.mother is of extended.Plant, which is not in it; was it written with --include_imports?"
+            } == "extended.mother is of extended.Plant, which is not in it; write it with --include_imports"
         )
     }
 

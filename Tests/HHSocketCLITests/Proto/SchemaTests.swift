@@ -55,7 +55,7 @@ import Testing
         )
         #expect(
             try self.reason { $0.field = [self.field("a", 1, .message, typeName: ".B")] }
-                == "A.a is of B, which is not in it; was it written with --include_imports?"
+                == "A.a is of B, which is not in it; write it with --include_imports"
         )
         #expect(
             try self.reason { $0.field = [self.field("a", 1, .enum, typeName: ".A")] }?.contains("is of A") == true

@@ -98,6 +98,17 @@ import Darwin
         }
     }
 
+    @Test(arguments: [["listen"], ["ws", "--send", "x"], ["lines", "--send", "x"], ["call", "--type", "1000"]])
+    func aSettingWithWhichNoAttemptSucceedsEndsACommand(command: [String]) async throws {
+        let file = self.files.folder.file("none.pem")
+        try await withServe([]) { address, _ in
+            let address = command[0] == "ws" ? "wss://\(address)/" : address
+            let outcome = try await Command.run([command[0], address, "--ca", file] + command.dropFirst())
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.errors.contains("invalidArgument") && outcome.errors.contains(file), "\(outcome.errors)")
+        }
+    }
+
     @Test func unixDomainSocketIsAnAddress() async throws {
         let path = self.files.folder.file("s")
         let server = try Command(["serve", "--host", "unix:\(path)"])

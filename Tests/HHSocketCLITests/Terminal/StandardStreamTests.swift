@@ -93,6 +93,39 @@ import Darwin
         #expect(!outcome.errors.contains("stdout"), "\(outcome.errors)")
     }
 
+    #if os(Linux)
+    /// A reader that is slow does not lose the reason for the exit code.
+    @Test(arguments: [
+        ["ws", "ws://127.0.0.1:1/", "--once", "--send", "x"], ["ws", "ws://127.0.0.1:1/", "--once"],
+        ["lines", "127.0.0.1:1", "--once", "--send", "x"], ["lines", "127.0.0.1:1", "--once"],
+        ["stomp", "subscribe", "stomp://127.0.0.1:1", "/queue/q"],
+        ["stomp", "send", "stomp://127.0.0.1:1", "/queue/q", "--body", "x"],
+        ["call", "127.0.0.1:1", "--type", "1000", "--body", "x"],
+    ]) func anErrorIsWrittenBeforeTheEnd(arguments: [String]) async throws {
+        // Its pipe is full until the command has failed, and would have ended. Nothing tells when a command that does
+        // not end waits for its reader, so the script waits for a second.
+        let script = """
+            fifo=$1; shift
+            mkfifo "$fifo"; exec 5<>"$fifo"
+            head -c 65536 /dev/zero >&5
+            "$hh" "$@" 2>&5 5>&- & pid=$!
+            sleep 1
+            tr -d '\\0' <"$fifo" >&2 & reader=$!
+            exec 5>&-
+            wait $pid; code=$?
+            wait $reader
+            exit $code
+            """
+        let outcome = try await ShellCommand.run(
+            script,
+            [try TemporaryFolder().file("fifo")] + arguments,
+            input: Data("hello\n".utf8)
+        )
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.errors.contains("connectionRefused"), "\(outcome.errors)")
+    }
+    #endif
+
     // MARK: Streams that are closed
 
     @Test(arguments: Self.local) func aClosedOutputIsAnErrorToo(arguments: [String]) async throws {

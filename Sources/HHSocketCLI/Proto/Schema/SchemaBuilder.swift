@@ -235,7 +235,7 @@ struct SchemaBuilder {
     }
 
     private static func missing(_ type: String, _ user: String) -> ProtoError {
-        ProtoError("\(user) is of \(type), which is not in it; was it written with --include_imports?")
+        ProtoError("\(user) is of \(type), which is not in it; write it with --include_imports")
     }
 
     private static func join(_ scope: String, _ name: String) -> String { scope.isEmpty ? name : "\(scope).\(name)" }

@@ -37,6 +37,8 @@ package struct FrameLanguage: LinkLanguage {
 
     package mutating func releaseRest() { self.decoder.releaseRest() }
 
+    package mutating func dropInput() { self.decoder.dropInput() }
+
     package static func payload(of frame: Frame) -> ByteBuffer { frame.payload }
 
     package static func detach(_ frame: inout Frame) { frame.payload = frame.payload.detached }

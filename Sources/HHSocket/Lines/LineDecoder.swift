@@ -106,8 +106,13 @@ package struct LineDecoder: Sendable {
     private mutating func fail() -> TooLong {
         let failure = TooLong(limit: self.maximumLength)
         self.failure = failure
+        self.dropInput()
+        return failure
+    }
+
+    /// Frees everything held, since nothing that follows is read.
+    mutating func dropInput() {
         self.input = ByteBuffer()
         self.searched = 0
-        return failure
     }
 }

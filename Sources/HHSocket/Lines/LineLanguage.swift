@@ -32,6 +32,8 @@ package struct LineLanguage: LinkLanguage {
 
     package mutating func append(_ bytes: consuming ByteBuffer) { self.decoder.append(bytes) }
 
+    package mutating func dropInput() { self.decoder.dropInput() }
+
     package mutating func next() throws(LinkError) -> ByteBuffer? {
         do throws(LineDecoder.TooLong) {
             return try self.decoder.next()

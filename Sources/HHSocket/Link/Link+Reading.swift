@@ -221,9 +221,10 @@ extension Link {
     /// Whether nothing is read from the network for now.
     package var isReadingHeld: Bool { self.hot.reading.isHeld || self.isPaused }
 
-    /// Discards received bytes from now on.
+    /// Discards received bytes, those of an incomplete unit included.
     package func discardIncoming(in turn: inout Turn) {
         self.hot.discards = true
+        self.hot.language.dropInput()
         self.hot.reading.isPaused = false
         self.setYielding(false)
         self.releaseRead()

@@ -23,6 +23,8 @@ package protocol LinkLanguage: Sendable {
     var heldBytes: Int { mutating get }
     /// Frees memory that is reserved for future bytes. Does nothing by default.
     mutating func releaseRest()
+    /// Frees all received bytes, since nothing more is read. No default, so that none of them are forgotten.
+    mutating func dropInput()
 
     /// Detaches the payload of a unit that waits for the peer from the read that it may be a slice of
     /// (`ByteBuffer.detached`).

@@ -204,11 +204,11 @@ package struct WebSocketDecoder: Sendable {
 
     private mutating func fail(_ failure: WebSocketViolation) {
         self.failure = failure
-        self.discard()
+        self.dropInput()
     }
 
     /// Frees everything held, since nothing that follows is read.
-    private mutating func discard() {
+    mutating func dropInput() {
         self.hasMoreWork = false
         self.input = ByteBuffer()
         self.block = ByteBuffer()

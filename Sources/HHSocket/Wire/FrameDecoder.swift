@@ -621,10 +621,17 @@ public struct FrameDecoder: Sendable {
     mutating func fail(_ error: FrameError) -> FrameError {
         self.failure = error
         self.needsCare = true
+        self.dropInput()
+        return error
+    }
+
+    /// Frees everything held, since nothing that follows is read.
+    mutating func dropInput() {
         self.partial = ByteBuffer()
         self.input = ByteBuffer()
         self.block = ByteBuffer()
-        return error
+        // What was looked up in the former input is no longer part of it.
+        self.appendCount &+= 1
     }
 
     /// Records that the last returned frame has a wrong checksum, so that its length may be wrong as well.

@@ -95,12 +95,17 @@ package struct STOMPDecoder: Sendable {
             return self.take(head, bodyLength: bodyLength)
         } catch {
             self.failure = error
-            self.input = ByteBuffer()
-            self.behind = ByteBuffer()
-            self.head = nil
-            self.reader = STOMPHeadReader()
+            self.dropInput()
             throw error
         }
+    }
+
+    /// Frees everything held, since nothing that follows is read.
+    mutating func dropInput() {
+        self.input = ByteBuffer()
+        self.behind = ByteBuffer()
+        self.head = nil
+        self.reader = STOMPHeadReader()
     }
 
     // MARK: Head

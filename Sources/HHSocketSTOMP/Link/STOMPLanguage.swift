@@ -23,6 +23,8 @@ package struct STOMPLanguage: LinkLanguage {
 
     package mutating func append(_ bytes: consuming ByteBuffer) { self.decoder.append(bytes) }
 
+    package mutating func dropInput() { self.decoder.dropInput() }
+
     package mutating func next() throws(LinkError) -> STOMPFrame? {
         do throws(STOMPViolation) {
             return try self.decoder.next()

@@ -14,10 +14,9 @@ import NIOCore
 final class Ledger: Sendable {
     /// The share of the limit above which connections are closed, and the share at which that ends.
     private static let evictionShare = (begin: 7.0 / 8, end: 3.0 / 4)
-    /// The time within which connections must release their memory before more of them are closed.
+    /// The time between two checks of whether enough connections were told to close.
     private static let evictionInterval = 0.02
-    /// The largest number of consecutive intervals: memory that is not released in that time is not that of
-    /// connections.
+    /// The number of consecutive intervals, 10 s, after which memory that was not released no longer counts as free.
     private static let maximumRounds = 500
     /// A connection that holds no more than this is not closed to free memory.
     static let harmlessBytes = 32 << 10
@@ -182,22 +181,35 @@ final class Ledger: Sendable {
     }
 
     /// Closes connections until less is held.
+    ///
+    /// The memory of those that were told to close counts as free, however slowly they release it: a client that does
+    /// not close its side, or a handler that does not return, must not have others closed in their place.
     private func evict() {
         let target = Int(Double(self.maximumBytes) * Self.evictionShare.end)
+        var leaving: [LedgerAccount] = []
         for _ in 0..<Self.maximumRounds {
-            let excess = self.bytes - target
-            guard excess > 0, !self.isOver.load(ordering: .relaxed) else { return }
-            let now = self.time.now()
-            let candidates = self.accounts.compactMap { account in account.standing(now: now).map { (account, $0) } }
-            let victims = Standing.victims(
-                among: candidates.map(\.1),
-                toFree: excess,
-                holdingMoreThan: Self.harmlessBytes
-            )
-            // No connection can release anything: handlers of closed connections hold the memory.
-            guard !victims.isEmpty else { return }
-            for index in victims { candidates[index].0.condemn() }
+            let held = self.bytes
+            guard held > target, !self.isOver.load(ordering: .relaxed) else { return }
+            let excess = held - target - leaving.reduce(0) { $0 + $1.bytes }
+            if excess > 0 {
+                let victims = self.victims(toFree: excess)
+                // No connection can release anything: handlers of closed connections hold the memory.
+                guard !victims.isEmpty || !leaving.isEmpty else { return }
+                for account in victims { account.condemn() }
+                leaving += victims
+            }
             Thread.sleep(forTimeInterval: Self.evictionInterval)
         }
+    }
+
+    private func victims(toFree bytes: Int) -> [LedgerAccount] {
+        let now = self.time.now()
+        let candidates = self.accounts.compactMap { account in account.standing(now: now).map { (account, $0) } }
+        return Standing.victims(
+            among: candidates.map(\.1),
+            toFree: bytes,
+            holdingMoreThan: Self.harmlessBytes
+        )
+        .map { candidates[$0].0 }
     }
 }

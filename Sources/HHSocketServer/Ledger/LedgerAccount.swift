@@ -216,7 +216,8 @@ final class LedgerAccount: LinkAccount, Sendable {
             let principals = max(state.address?.bytes ?? 0, state.identity?.bytes ?? 0)
             let progressed = self.numbers.progressedAt.load(ordering: .relaxed)
             return Standing(
-                bytes: self.bytes,
+                bytes: self.bytes - state.baseCost,
+                baseCost: state.baseCost,
                 principalBytes: max(principals, self.bytes),
                 stall: .nanoseconds(Int64(max(0, Int(clamping: now.uptimeNanoseconds) - progressed)))
             )

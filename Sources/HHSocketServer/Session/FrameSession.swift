@@ -499,6 +499,7 @@ final class FrameSession: LinkReceiver {
     private func stopHandlers() {
         for task in self.hot.machine.close() { task.cancel() }
         self.streams?.lose()
+        self.writer.end()
         self.greeting?.cancel()
         for completion in self.hot.runs.close(of: self.peer) {
             _ = self.hot.machine.finished(
@@ -695,7 +696,9 @@ extension FrameSession: PeerSession {
     /// Sends the client a go-away, where the format has one, and ends the connection.
     func say(_ farewell: Farewell, in turn: inout Turn) -> Bool {
         guard self.hot.phase == .open, self.link.context != nil else { return false }
+        // From now on it holds nothing but the requests of handlers that have not returned.
         self.stopHandlers()
+        self.settle()
         self.sendGoAway(GoAway(reason: farewell.reason, retryAfter: farewell.retryAfter), in: &turn)
         self.counters.take(self.counts)
         // It need not read it.
@@ -719,7 +722,6 @@ extension FrameSession: PeerSession {
         self.stopHandlers()
         self.streams?.end()
         self.streams = nil
-        self.writer.end()
         // Handlers that have not returned hold their requests.
         self.settle()
         self.counters.take(self.counts)

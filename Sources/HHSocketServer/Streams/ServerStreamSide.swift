@@ -460,6 +460,7 @@ final class ServerStreamSide {
         for party in parties { party.ended(StatusError(.cancelledByServer)) }
         self.machine.takeActions(into: &self.pending)
         self.pending = []
+        self.charge(self.cost)
     }
 
     /// The connection has ended.

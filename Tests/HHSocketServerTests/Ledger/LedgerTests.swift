@@ -65,6 +65,15 @@ import Testing
         #expect(victims.count == 52)
     }
 
+    @Test func connectionsThatHoldNothingAreClosedOnlyIfNoOtherIsLeft() {
+        let idle = (0..<3).map {
+            Standing(bytes: 0, baseCost: 64 << 10, principalBytes: 64 << 10, stall: .seconds(3_600 - $0))
+        }
+        let holder = self.standing(1 << 20)
+        #expect(Standing.victims(among: idle + [holder], toFree: 4 << 20, holdingMoreThan: 32 << 10) == [3])
+        #expect(Standing.victims(among: idle, toFree: 100 << 10, holdingMoreThan: 32 << 10) == [0, 1])
+    }
+
     @Test func ofTwoThatHoldTheSameTheOneThatProgressesStays() {
         let standings = [self.standing(1 << 20), self.standing(1 << 20, stall: 5)]
         #expect(Standing.victims(among: standings, toFree: 1, holdingMoreThan: 0) == [1])
@@ -213,6 +222,27 @@ import Testing
         try await eventually("the end of the first") { holders[0].isTold }
         accounts[0].close()
         accounts[0].held(-59 << 20)
+        ledger.end()
+    }
+
+    /// Neither a client that does not close its side nor a handler that does not return has others closed.
+    @Test func memoryThatIsReleasedSlowlyIsNotFreedTwice() async throws {
+        let ledger = self.ledger(bytes: 100 << 20)
+        let holders = (0..<4).map { _ in Holder() }
+        let accounts = (0..<4).map { LedgerAccount(ledger, shard: $0 % 2, baseCost: 1) }
+        for (number, account) in accounts.enumerated() {
+            account.open(from: try self.address(UInt8(number)), holder: holders[number])
+        }
+        for (account, mebibytes) in zip(accounts, [10, 40, 20, 19]) { account.held(mebibytes << 20) }
+        try await eventually("the end of the second") { holders[1].isTold }
+        // Its connection ends, and its handlers return later, round after round.
+        accounts[1].close()
+        for _ in 1...8 {
+            try await Task.sleep(for: .milliseconds(25))
+            accounts[1].held(-4 << 20)
+        }
+        try await eventually("the end of evictions") { !ledger.isClosingConnections }
+        #expect(holders.map(\.isTold) == [false, true, false, false])
         ledger.end()
     }
 

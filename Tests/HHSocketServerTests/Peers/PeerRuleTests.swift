@@ -208,6 +208,32 @@ import Testing
         }
     }
 
+    /// The memory of a peer that is told to close is free at once, though it does not close its side and no time
+    /// passes. Otherwise others would be closed in its place.
+    @Test(arguments: Language.open) func onlyThosePeersAreClosedWhoseMemoryIsNeeded(language: Language) async throws {
+        let maximum = 4 << 20
+        try await self.with(language, limits: { $0.maximumBufferedBytes = maximum }) { host in
+            var others: [HostileClient] = []
+            for count in 1...3 {
+                others.append(try await host.client())
+                await others.last?.perform(language.beginning(40_000))
+                try await eventually("the beginnings") { host.ledger.bytes >= count * 40_000 }
+            }
+            let before = host.ledger.bytes
+            let hoarder = try await host.client()
+            await hoarder.perform(language.beginning(900_000))
+            try await eventually("the long one") { host.ledger.bytes - before >= 900_000 }
+            let held = host.ledger.bytes
+            host.ledger.add(maximum * 15 / 16 - held, shard: 0)
+            try await eventually("an eviction") { host.statistics.memoryEvictions > 0 }
+            try await eventually("the end of evictions") { !host.ledger.isClosingConnections }
+            #expect(host.statistics.memoryEvictions == 1)
+            #expect(host.ledger.bytes < maximum * 3 / 4)
+            host.ledger.add(held - maximum * 15 / 16, shard: 0)
+            withExtendedLifetime((others, hoarder)) {}
+        }
+    }
+
     /// Otherwise the units of peers that are being closed would fill the rest, and requests of others be refused.
     @Test(arguments: Language.open) func unitsAreReadSlowlyWhileMemoryIsShort(language: Language) async throws {
         let maximum = 8 << 20

@@ -52,6 +52,8 @@ struct NoteLanguage: LinkLanguage {
         self.input.writeBuffer(&bytes)
     }
 
+    mutating func dropInput() { (self.input, self.lanes) = (ByteBuffer(), [:]) }
+
     mutating func next() throws(LinkError) -> Note? {
         while let note = try self.nextPart() {
             var body = self.lanes.removeValue(forKey: note.lane) ?? ByteBuffer()

@@ -48,6 +48,8 @@ package struct WebSocketLanguage: LinkLanguage {
 
     package mutating func append(_ bytes: consuming ByteBuffer) { self.decoder.append(bytes) }
 
+    package mutating func dropInput() { self.decoder.dropInput() }
+
     package mutating func next() throws(LinkError) -> WebSocketInput? {
         do throws(WebSocketViolation) {
             let input = try self.decoder.next()

@@ -307,7 +307,7 @@ package struct WebSocketDecoder: Sendable {
         default:
             let close = try WebSocketClose(payload)
             self.isClosed = true
-            self.discard()
+            self.dropInput()
             return .close(close)
         }
     }

@@ -83,16 +83,6 @@ struct ListenCommand: AsyncParsableCommand {
             }
         let events = client.events
         let hint = SilenceHint.text(self.format, missing: "push")
-        let reporting = Task { [hint] in
-            var hint = hint
-            for await event in events {
-                Self.report(event)
-                if case .disconnected = event, let text = hint, client.statistics.pushes == 0 {
-                    StandardError.line(text)
-                    hint = nil
-                }
-            }
-        }
         let watching = Task { [isVerbose = self.connection.verbose] in
             var dropped = DroppedFrames()
             while isVerbose, !Task.isCancelled {
@@ -121,32 +111,37 @@ struct ListenCommand: AsyncParsableCommand {
         let interruption = Task { [stream = signals.stream] in
             for await _ in stream { printing.cancel() }
         }
-        let watchingForEnd = Task { [ends = client.events] in
-            for await event in ends {
+        let reporting = Task { [hint] in
+            var (hint, isOver) = (hint, false)
+            for await event in events {
+                Self.report(event)
                 switch event {
-                case .gaveUp: break
+                case .disconnected:
+                    if let text = hint, client.statistics.pushes == 0 {
+                        StandardError.line(text)
+                        hint = nil
+                    }
+                case .gaveUp: isOver = true
                 // No attempt succeeds with such a setting.
-                case .connectFailed(let error) where error.code == .invalidArgument: break
-                default: continue
+                case .connectFailed(let error): isOver = isOver || error.code == .invalidArgument
+                default: break
                 }
                 // No more pushes will arrive.
-                printing.cancel()
-                return true
+                if isOver { printing.cancel() }
             }
-            return false
+            return isOver
         }
         let failure = await printing.value
         interruption.cancel()
         // What has happened by now is still reported.
         reporting.cancel()
-        await reporting.value
+        let isOver = await reporting.value
         await client.close()
         watching.cancel()
         await watching.value
         self.connection.report(client.history)
-        watchingForEnd.cancel()
         if let failure, !failure.hasNoReader { throw failure }
-        if await watchingForEnd.value { throw ExitCode.failure }
+        if isOver { throw ExitCode.failure }
     }
 
     /// Returns the line for a push.

@@ -62,16 +62,27 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
                 headers: self.options.headers
             )
             let events = client.events
-            let watching = Task { for await event in events { Self.tell(event) } }
             client.connect(attempts: 1)
             let printing = Task { await self.print(subscription) }
+            let watching = Task { () -> SocketError? in
+                var reason: SocketError?
+                for await event in events {
+                    Self.tell(event)
+                    guard case .connection(.gaveUp(let error)) = event else { continue }
+                    // The subscription would wait for another attempt.
+                    reason = error
+                    printing.cancel()
+                }
+                return reason
+            }
             let interrupting = Task { for await _ in signals.stream { printing.cancel() } }
             let printed = await printing.value
             interrupting.cancel()
             // What has happened by now is still reported.
             watching.cancel()
-            await watching.value
+            let reason = await watching.value
             failure = try printed.get()
+            if let reason { throw reason }
             // This confirms the acknowledgements.
             try await client.disconnect()
         } catch {

@@ -14,6 +14,7 @@ protocol PeerLink: AnyObject {
     var state: PeerWatch.LinkState { get }
     func charge(to account: any LinkAccount)
     func settleNow()
+    func discardIncoming(in turn: inout Turn)
     func releaseRest() -> Int
     func kill()
 }

@@ -374,7 +374,8 @@ final class ServerPeer: LinkHost {
     func say(_ farewell: Farewell, in turn: inout Turn) {
         guard self.link?.isOpen == true else { return }
         self.ends(.closedByServer)
-        if self.session?.say(farewell, in: &turn) != true { self.kill() }
+        guard self.session?.say(farewell, in: &turn) == true else { return self.kill() }
+        if farewell.kind == .memory { self.link?.discardIncoming(in: &turn) }
     }
 
     /// Closes at once.

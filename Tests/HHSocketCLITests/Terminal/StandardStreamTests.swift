@@ -96,8 +96,7 @@ import Darwin
     #if os(Linux)
     /// A reader that is slow does not lose the reason for the exit code.
     @Test(arguments: [
-        ["ws", "ws://127.0.0.1:1/", "--once", "--send", "x"], ["ws", "ws://127.0.0.1:1/", "--once"],
-        ["lines", "127.0.0.1:1", "--once", "--send", "x"], ["lines", "127.0.0.1:1", "--once"],
+        ["ws", "ws://127.0.0.1:1/", "--once", "--send", "x"], ["lines", "127.0.0.1:1", "--once", "--send", "x"],
         ["stomp", "subscribe", "stomp://127.0.0.1:1", "/queue/q"],
         ["stomp", "send", "stomp://127.0.0.1:1", "/queue/q", "--body", "x"],
         ["call", "127.0.0.1:1", "--type", "1000", "--body", "x"],
@@ -110,19 +109,17 @@ import Darwin
             head -c 65536 /dev/zero >&5
             "$hh" "$@" 2>&5 5>&- & pid=$!
             sleep 1
-            tr -d '\\0' <"$fifo" >&2 & reader=$!
+            tr -d '\\0' <"$fifo" >&2 5>&- & reader=$!
             exec 5>&-
             wait $pid; code=$?
             wait $reader
             exit $code
             """
-        let outcome = try await ShellCommand.run(
-            script,
-            [try TemporaryFolder().file("fifo")] + arguments,
-            input: Data("hello\n".utf8)
-        )
+        let folder = try TemporaryFolder()
+        let outcome = try await ShellCommand.run(script, [folder.file("fifo")] + arguments)
+        withExtendedLifetime(folder) {}
         #expect(outcome.exitCode == 1)
-        #expect(outcome.errors.contains("connectionRefused"), "\(outcome.errors)")
+        #expect(outcome.errors.contains("connection refused"), "\(outcome.errors)")
     }
     #endif
 

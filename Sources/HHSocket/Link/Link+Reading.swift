@@ -161,11 +161,7 @@ extension Link {
     /// Yields unless the connection ends, and there is no later turn.
     ///
     /// - Returns: Whether there is one.
-    package func leaveWork(in turn: inout Turn) -> Bool {
-        guard self.mayLeaveUnits else { return false }
-        self.yield(in: &turn)
-        return true
-    }
+    package func leaveWork(in turn: inout Turn) -> Bool { self.mayLeaveUnits && self.yield(in: &turn) }
 
     /// Reads nothing from the network for some time if memory is short.
     private func readSlowly(in turn: inout Turn) {
@@ -221,10 +217,14 @@ extension Link {
     /// Whether nothing is read from the network for now.
     package var isReadingHeld: Bool { self.hot.reading.isHeld || self.isPaused }
 
-    /// Discards received bytes, those of an incomplete unit included.
+    /// Discards received bytes from now on, and in this turn those that are here.
     package func discardIncoming(in turn: inout Turn) {
         self.hot.discards = true
-        self.hot.language.dropInput()
+        // The receiver may have looked at a unit that it has yet to take.
+        turn.after { _ in
+            self.hot.language.dropInput()
+            self.settle()
+        }
         self.hot.reading.isPaused = false
         self.setYielding(false)
         self.releaseRead()

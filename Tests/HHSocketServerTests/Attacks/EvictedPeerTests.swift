@@ -71,7 +71,8 @@ import Testing
             try await eventually("what is held") { server.bufferedBytes >= 190_000 }
             let others = maximum * 15 / 16
             ledger.add(others, shard: 0)
-            try await eventually("nothing is held") { server.bufferedBytes - others <= 0 }
+            // Smaller changes of a connection are not passed on.
+            try await eventually("nothing is held") { server.bufferedBytes - others < 4 << 10 }
             #expect(server.connectionCount == 1)
             ledger.add(-others, shard: 0)
         }

@@ -27,6 +27,24 @@ extension SocketServer.Configuration {
     }
 }
 
+extension Router {
+    /// Handles requests of this type until they are cancelled, without the memory of a sleep.
+    mutating func handleUntilCancelled(_ type: UInt32) {
+        self.handle(type) { _, _ in
+            try await untilCancelledWithoutATrace()
+            return ByteBuffer()
+        }
+    }
+
+    /// Handles streams of this type, whose items it does not take, until they are cancelled.
+    mutating func streamUntilCancelled(_ type: UInt32) {
+        self.stream(type, .clientStreaming) { _, _ in
+            try await untilCancelledWithoutATrace()
+            return ByteBuffer()
+        }
+    }
+}
+
 /// Runs `body` with a server that listens, and closes it at the end.
 ///
 /// - Parameter prepare: Called before the server listens.

@@ -44,14 +44,8 @@ import Testing
     private static let router: Router = {
         var router = Router()
         router.handleSynchronously(Self.echo) { request, _ in request.body }
-        router.handle(Self.hang) { _, _ in
-            try await untilCancelledWithoutATrace()
-            return ByteBuffer()
-        }
-        router.stream(Self.stream, .clientStreaming) { _, _ in
-            try await untilCancelledWithoutATrace()
-            return ByteBuffer()
-        }
+        router.handleUntilCancelled(Self.hang)
+        router.streamUntilCancelled(Self.stream)
         return router
     }()
 

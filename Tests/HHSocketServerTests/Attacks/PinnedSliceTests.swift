@@ -105,14 +105,8 @@ import Testing
             echoes.withLockedValue { $0 += 1 }
             return request.body
         }
-        router.handle(Self.hang) { _, _ in
-            try await untilCancelledWithoutATrace()
-            return ByteBuffer()
-        }
-        router.stream(Self.stream, .clientStreaming) { _, _ in
-            try await untilCancelledWithoutATrace()
-            return ByteBuffer()
-        }
+        router.handleUntilCancelled(Self.hang)
+        router.streamUntilCancelled(Self.stream)
         return router
     }
 

@@ -38,10 +38,7 @@ import Testing
     private static func run(_ kind: Metadata) async throws {
         var router = Router()
         router.use(MetricsMiddleware())
-        router.handle(Self.hang) { _, _ in
-            try await untilCancelledWithoutATrace()
-            return ByteBuffer()
-        }
+        router.handleUntilCancelled(Self.hang)
         try await withServer(.init(), router) { server in
             let address = try #require(server.address)
             func client() async throws -> HostileClient {

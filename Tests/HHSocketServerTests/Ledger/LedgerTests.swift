@@ -148,6 +148,16 @@ import Testing
         return Ledger(limits, shards: 2)
     }
 
+    /// Open connections of different addresses, on both shards in turn.
+    private func connections(_ count: Int, of ledger: Ledger) throws -> ([LedgerAccount], [Holder]) {
+        let holders = (0..<count).map { _ in Holder() }
+        let accounts = holders.indices.map { LedgerAccount(ledger, shard: $0 % 2, baseCost: 1) }
+        for (number, account) in accounts.enumerated() {
+            account.open(from: try self.address(UInt8(number)), holder: holders[number])
+        }
+        return (accounts, holders)
+    }
+
     @Test func everySumKnowsWhatIsHeldAndIsGivenItBack() throws {
         let ledger = self.ledger()
         let one = try #require(try self.address(1))
@@ -202,11 +212,7 @@ import Testing
 
     @Test func largestHolderIsClosedBeforeTheLimitIsReached() async throws {
         let ledger = self.ledger(bytes: 100 << 20)
-        let holders = (0..<4).map { _ in Holder() }
-        let accounts = (0..<4).map { LedgerAccount(ledger, shard: $0 % 2, baseCost: 1) }
-        for (number, account) in accounts.enumerated() {
-            account.open(from: try self.address(UInt8(number)), holder: holders[number])
-        }
+        let (accounts, holders) = try self.connections(4, of: ledger)
         for (account, mebibytes) in zip(accounts, [10, 40, 20, 10]) { account.held(mebibytes << 20) }
         #expect(!holders.contains { $0.isTold })
         accounts[0].held(9 << 20)
@@ -228,11 +234,7 @@ import Testing
     /// Neither a client that does not close its side nor a handler that does not return has others closed.
     @Test func memoryThatIsReleasedSlowlyIsNotFreedTwice() async throws {
         let ledger = self.ledger(bytes: 100 << 20)
-        let holders = (0..<4).map { _ in Holder() }
-        let accounts = (0..<4).map { LedgerAccount(ledger, shard: $0 % 2, baseCost: 1) }
-        for (number, account) in accounts.enumerated() {
-            account.open(from: try self.address(UInt8(number)), holder: holders[number])
-        }
+        let (accounts, holders) = try self.connections(4, of: ledger)
         for (account, mebibytes) in zip(accounts, [10, 40, 20, 19]) { account.held(mebibytes << 20) }
         try await eventually("the end of the second") { holders[1].isTold }
         // Its connection ends, and its handlers return later, round after round.

@@ -258,6 +258,21 @@ import Testing
         }
     }
 
+    /// Though its bytes come one part after the other, and no time passes in which reading could go on.
+    @Test func shortUnitIsReadAtOnceWhileMemoryIsShort() async throws {
+        let maximum = 8 << 20
+        try await self.with(.frames, limits: { $0.maximumBufferedBytes = maximum }) { host in
+            let client = try await host.client()
+            try await eventually("the connection") { host.connectionCount == 1 }
+            host.ledger.end()
+            host.ledger.add(maximum * 15 / 16, shard: 0)
+            let unit = Language.frames.unit(60 << 10).dribbled(bytes: 10_000, every: .milliseconds(1))
+            await client.perform(unit)
+            #expect(try await client.response().payload.readableBytes == 60 << 10)
+            host.ledger.add(-maximum * 15 / 16, shard: 0)
+        }
+    }
+
     @Test(arguments: Language.allCases) func connectionIsChargedFromItsAcceptanceToItsEnd(
         language: Language
     ) async throws {

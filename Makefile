@@ -7,7 +7,7 @@ SWIFTFLAGS ?=
 
 # SwiftPM must not cache the build plan: with a cached plan, a build of the tests after one of a product would compile
 # the protoc that swift-protobuf contains, which takes ten minutes.
-common_options = --disable-build-manifest-caching $(SWIFTFLAGS)
+common_options = --disable-build-manifest-caching --disable-index-store $(SWIFTFLAGS)
 # One configuration for all targets, because other traits cause a full rebuild.
 swift_options = --traits Development $(common_options)
 # With BUILT=yes, targets use what `make build-tests` has built, and do not ask SwiftPM, which takes four seconds to find nothing to do.

@@ -60,6 +60,8 @@ struct CallCommand: AsyncParsableCommand {
     @Flag(help: "The server streams. With --method the .proto decides.")
     var stream = false
 
+    @OptionGroup var proto: ProtoOptions
+
     @OptionGroup var method: MethodOptions
 
     @Option(
@@ -108,7 +110,10 @@ struct CallCommand: AsyncParsableCommand {
 
     @OptionGroup var connection: ConnectionOptions
 
+    @OptionGroup var route: RouteOptions
+
     func validate() throws {
+        try self.method.check(with: self.proto)
         _ = try self.fields.header(in: self.format)
         guard (self.type == nil) != (self.method.method == nil) else {
             throw ValidationError(
@@ -158,7 +163,7 @@ struct CallCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let selected = try self.method.selected()
+        let selected = try self.method.selected(in: self.proto)
         // `validate` has checked that one of them is given.
         let type = self.type ?? selected?.method.type ?? 0
         try FormatArgument.validate(type: type, in: self.format)
@@ -194,7 +199,8 @@ struct CallCommand: AsyncParsableCommand {
         configuration.socket.wireFormat = self.format
         configuration.socket.header = try self.fields.header(in: self.format)
         self.hello.apply(to: &configuration, streams: streams)
-        try self.connection.apply(to: &configuration.socket)
+        configuration.socket.heartbeat = self.connection.heartbeatPolicy
+        self.route.apply(to: &configuration.socket)
         configuration.waitsForConnectivity = self.wait
         configuration.maximumInFlight = max(configuration.maximumInFlight, inFlight)
         configuration.maximumWaiting = max(configuration.maximumWaiting, inFlight)

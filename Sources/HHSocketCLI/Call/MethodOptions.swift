@@ -3,10 +3,8 @@ import ArgumentParser
 import Foundation
 import NIOCore
 
-/// The options of `call` for a method of a `.proto`, and its request.
+/// The options of `call` for a method of its `.proto`, and the method's request.
 struct MethodOptions: ParsableArguments {
-    @OptionGroup var proto: ProtoOptions
-
     @Option(
         help: ArgumentHelp(
             "The method to call, such as chat.Chat/Send. Its type is the number that the .proto gives it.",
@@ -30,8 +28,9 @@ struct MethodOptions: ParsableArguments {
     @Flag(help: "Also print fields that are zero or empty.")
     var emitDefaults = false
 
-    func validate() throws {
-        guard (self.method == nil) == (self.proto.proto == nil) else {
+    /// Checks the options together with those for the `.proto`.
+    func check(with proto: ProtoOptions) throws(ValidationError) {
+        guard (self.method == nil) == (proto.proto == nil) else {
             throw ValidationError("--proto and --method must be given together.")
         }
         guard self.method != nil || (self.jsonBody == nil && self.jsonBodyFile == nil && !self.emitDefaults) else {
@@ -40,8 +39,8 @@ struct MethodOptions: ParsableArguments {
     }
 
     /// Returns the method and the codec of its messages; nil if none is given. Errors are reported on stderr.
-    func selected() throws -> (method: ProtoMethod, codec: PayloadJSON)? {
-        guard let name = self.method, let schema = try self.proto.schema() else { return nil }
+    func selected(in proto: ProtoOptions) throws -> (method: ProtoMethod, codec: PayloadJSON)? {
+        guard let name = self.method, let schema = try proto.schema() else { return nil }
         do throws(ProtoError) {
             let method = try schema.method(name)
             guard method.type != nil else {

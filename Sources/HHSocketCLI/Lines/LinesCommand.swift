@@ -51,9 +51,7 @@ struct LinesCommand: AsyncParsableCommand {
     @Flag(help: "Print lines as JSON: {\"kind\":\"text\",\"text\":…}.")
     var json = false
 
-    @OptionGroup var route: ProxyOptions
-
-    @OptionGroup(title: "TLS") var tls: ClientTLSOptions
+    @OptionGroup var route: RouteOptions
 
     func validate() throws {
         guard self.count.map({ $0 > 0 }) ?? true else { throw ValidationError("--count is 1 or more.") }
@@ -76,8 +74,7 @@ struct LinesCommand: AsyncParsableCommand {
 
     private func configuration() throws(SocketError) -> LineLink.Configuration {
         var configuration = try LineLink.Configuration(address: self.address)
-        if let tls = self.tls.tls { configuration.socket.tls = tls }
-        configuration.socket.proxy = self.route.proxy
+        self.route.apply(to: &configuration.socket)
         configuration.socket.heartbeat = HeartbeatPolicy(interval: self.heartbeatEvery)
         configuration.socket.maximumQueuedBytes = 256 << 20
         configuration.delimiter = self.delimiter

@@ -49,6 +49,8 @@ struct ListenCommand: AsyncParsableCommand {
 
     @OptionGroup var connection: ConnectionOptions
 
+    @OptionGroup var route: RouteOptions
+
     private var saysHello: Bool { self.hello || self.token != nil }
 
     func validate() throws {
@@ -71,7 +73,8 @@ struct ListenCommand: AsyncParsableCommand {
         configuration.socket.header = try self.fields.header(in: self.format)
         if self.saysHello { configuration.hello = HelloPolicy(isRequired: true) }
         if let token = self.token { configuration.hello?.sessionToken = { token } }
-        try self.connection.apply(to: &configuration.socket)
+        configuration.socket.heartbeat = self.connection.heartbeatPolicy
+        self.route.apply(to: &configuration.socket)
         let client = SocketClient(configuration: configuration)
         // More than a slow reader should ever fall behind.
         let buffering = PushBufferingPolicy.dropOldest(1 << 16)

@@ -53,12 +53,6 @@ struct STOMPOptions: ParsableArguments {
     /// The length of the longest body to send, in bytes, for which the queue of the connection has room.
     static let longestBody = 256 << 20
 
-    @OptionGroup var route: ProxyOptions
-
-    @OptionGroup var addresses: AddressFamilyOptions
-
-    @OptionGroup(title: "TLS") var tls: ClientTLSOptions
-
     struct Header: Decodable {
         var name: String
         var value: String
@@ -69,7 +63,6 @@ struct STOMPOptions: ParsableArguments {
             throw ValidationError("--login and --passcode must be given together.")
         }
         guard !self.destination.isEmpty else { throw ValidationError("the destination is empty.") }
-        _ = try Usage.checked { () throws(SocketError) in try self.configuration() }
     }
 
     static func parseHeader(_ text: String) throws -> Header {
@@ -88,11 +81,9 @@ struct STOMPOptions: ParsableArguments {
     /// The settings of a client, which does not reconnect after an ERROR.
     ///
     /// - Throws: `invalidArgument`.
-    func configuration() throws(SocketError) -> STOMPClient.Configuration {
+    func configuration(_ route: RouteOptions) throws(SocketError) -> STOMPClient.Configuration {
         var configuration = try STOMPClient.Configuration(url: self.url)
-        if let tls = self.tls.tls { configuration.socket.tls = tls }
-        configuration.socket.proxy = self.route.proxy
-        configuration.socket.addressFamilies = self.addresses.families
+        route.apply(to: &configuration.socket)
         configuration.socket.maximumQueuedBytes = Self.longestBody
         configuration.host = self.vhost
         if let login = self.login, let passcode = self.passcode {

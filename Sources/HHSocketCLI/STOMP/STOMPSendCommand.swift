@@ -17,6 +17,8 @@ struct STOMPSendCommand: AsyncParsableCommand {
 
     @OptionGroup var options: STOMPOptions
 
+    @OptionGroup var route: RouteOptions
+
     @Option(parsing: .unconditional, help: ArgumentHelp("The body.", valueName: "text"))
     var body: String?
 
@@ -30,6 +32,7 @@ struct STOMPSendCommand: AsyncParsableCommand {
     var receipt = false
 
     func validate() throws {
+        _ = try Usage.checked { () throws(SocketError) in try self.options.configuration(self.route) }
         guard self.body == nil || self.bodyFile == nil else {
             throw ValidationError("--body and --body-file exclude each other.")
         }
@@ -39,7 +42,7 @@ struct STOMPSendCommand: AsyncParsableCommand {
         var body = ByteBuffer(string: self.body ?? "")
         if let file = self.bodyFile { body = try Input.content(of: file, limit: STOMPOptions.longestBody) }
         do throws(SocketError) {
-            let client = STOMPClient(configuration: try self.options.configuration())
+            let client = STOMPClient(configuration: try self.options.configuration(self.route))
             client.connect(attempts: 1)
             try await client.send(
                 body,

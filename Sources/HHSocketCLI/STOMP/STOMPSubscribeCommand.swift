@@ -21,6 +21,8 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
 
     @OptionGroup var options: STOMPOptions
 
+    @OptionGroup var route: RouteOptions
+
     @Option(
         help: ArgumentHelp(
             "How messages are acknowledged: auto, client or client-individual. (default: auto)",
@@ -47,6 +49,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
     }
 
     func validate() throws {
+        _ = try Usage.checked { () throws(SocketError) in try self.options.configuration(self.route) }
         guard self.count.map({ $0 > 0 }) ?? true else { throw ValidationError("--count is 1 or more.") }
     }
 
@@ -54,7 +57,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
         let signals = Signals()
         var failure: StandardOutput.Failure?
         do throws(SocketError) {
-            let client = STOMPClient(configuration: try self.options.configuration())
+            let client = STOMPClient(configuration: try self.options.configuration(self.route))
             let subscription = try client.subscribe(
                 to: self.options.destination,
                 ack: self.ack,

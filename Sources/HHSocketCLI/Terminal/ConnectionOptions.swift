@@ -2,7 +2,7 @@
 import ArgumentParser
 import HHSocket
 
-/// The options of `call` and `listen` for the connection, and for reports about it.
+/// The options of commands that call for the connection's heartbeat, and for reports about the connection.
 struct ConnectionOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp("The silence after which the server is pinged. (default: 60s)", valueName: "duration"),
@@ -25,12 +25,6 @@ struct ConnectionOptions: ParsableArguments {
     @Flag(help: "Report on stderr what the connection did and why, and how many frames were dropped.")
     var verbose = false
 
-    @OptionGroup var route: ProxyOptions
-
-    @OptionGroup var addresses: AddressFamilyOptions
-
-    @OptionGroup var tls: ClientTLSOptions
-
     func validate() throws {
         guard self.heartbeatMisses >= 0 else {
             throw ValidationError("--heartbeat-misses is 0 or more, not \(self.heartbeatMisses).")
@@ -38,7 +32,7 @@ struct ConnectionOptions: ParsableArguments {
     }
 
     /// The heartbeat policy that the options describe.
-    var policy: HeartbeatPolicy {
+    var heartbeatPolicy: HeartbeatPolicy {
         var policy = HeartbeatPolicy(misses: self.heartbeatMisses)
         if let heartbeat = self.heartbeat {
             policy.interval = .fixed(heartbeat)
@@ -46,14 +40,6 @@ struct ConnectionOptions: ParsableArguments {
         }
         if let timeout = self.heartbeatTimeout { policy.replyTimeout = timeout }
         return policy
-    }
-
-    /// Applies the options to a configuration.
-    func apply(to configuration: inout SocketConfiguration) throws {
-        configuration.heartbeat = self.policy
-        configuration.proxy = self.route.proxy
-        configuration.addressFamilies = self.addresses.families
-        configuration.tls = self.tls.tls
     }
 
     /// Prints the history of the connection, with --verbose.

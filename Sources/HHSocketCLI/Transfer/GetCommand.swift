@@ -47,6 +47,8 @@ struct GetCommand: AsyncParsableCommand {
 
     @OptionGroup var connection: ConnectionOptions
 
+    @OptionGroup var route: RouteOptions
+
     func run() async throws {
         let id = self.id.id
         let isOutput = self.file == "-"
@@ -55,6 +57,7 @@ struct GetCommand: AsyncParsableCommand {
         let result = try await self.options.run(
             "get \(id)",
             to: self.servers,
+            by: self.route,
             over: self.connection,
             outlastsSignals: !isOutput
         ) {

@@ -40,12 +40,19 @@ struct PutCommand: AsyncParsableCommand {
 
     @OptionGroup var connection: ConnectionOptions
 
+    @OptionGroup var route: RouteOptions
+
     func run() async throws {
         if self.file == "-" {
             StandardError.line("error: fileFailed: Standard input cannot be read twice; ./- is a file")
             throw ExitCode.failure
         }
-        let result = try await self.options.run("put \(self.file)", to: self.servers, over: self.connection) {
+        let result = try await self.options.run(
+            "put \(self.file)",
+            to: self.servers,
+            by: self.route,
+            over: self.connection
+        ) {
             $0.put(self.file, id: self.id?.id)
         }
         guard let result else { throw ExitCode.failure }

@@ -40,20 +40,21 @@ struct TransferOptions: ParsableArguments {
     ///
     /// - Parameters:
     ///   - label: The name of the transfer, for the progress bar.
-    ///   - connection: The options for the connection. They are not among these options: in debug builds ArgumentParser
-    ///     takes four times as long for each level of groups.
+    ///   - route: The options for the way to the server.
+    ///   - connection: The options for the connection.
     ///   - outlastsSignals: Whether to wait for the transfer's end after it has been cancelled.
     ///
     /// - Returns: The result; nil if it failed, which has been reported.
     func run(
         _ label: String,
         to servers: ServerAddresses,
+        by route: RouteOptions,
         over connection: ConnectionOptions,
         outlastsSignals: Bool = true,
         _ begin: (TransferClient) -> Transfer
     ) async throws -> TransferResult? {
         let signals = Signals()
-        let client = SocketClient(configuration: try self.configuration(servers, connection))
+        let client = SocketClient(configuration: try self.configuration(servers, by: route, over: connection))
         var options = TransferClient.Options()
         if let timeout = self.timeout { options.timeout = timeout }
         options.call.metadata = MetadataArgument.metadata(self.header)
@@ -93,7 +94,8 @@ struct TransferOptions: ParsableArguments {
 
     private func configuration(
         _ servers: ServerAddresses,
-        _ connection: ConnectionOptions
+        by route: RouteOptions,
+        over connection: ConnectionOptions
     ) throws -> SocketClient.Configuration {
         var configuration = SocketClient.Configuration(servers: servers.endpoints)
         configuration.socket.wireFormat = self.format
@@ -102,7 +104,8 @@ struct TransferOptions: ParsableArguments {
         // Several attempts fit into the time of a transfer.
         let timeout = self.timeout ?? TransferClient.Options().timeout
         configuration.hello = HelloPolicy(isRequired: true, timeout: min(HelloPolicy().timeout, timeout / 3))
-        try connection.apply(to: &configuration.socket)
+        configuration.socket.heartbeat = connection.heartbeatPolicy
+        route.apply(to: &configuration.socket)
         return configuration
     }
 

@@ -71,11 +71,7 @@ struct WebSocketCommand: AsyncParsableCommand {
     @Flag(help: "Print messages as JSON: {\"kind\":\"text\",\"text\":…} or {\"kind\":\"binary\",\"base64\":…}.")
     var json = false
 
-    @OptionGroup var route: ProxyOptions
-
-    @OptionGroup var addresses: AddressFamilyOptions
-
-    @OptionGroup(title: "TLS") var tls: ClientTLSOptions
+    @OptionGroup var route: RouteOptions
 
     func validate() throws {
         guard self.count.map({ $0 > 0 }) ?? true else { throw ValidationError("--count is 1 or more.") }
@@ -105,9 +101,7 @@ struct WebSocketCommand: AsyncParsableCommand {
 
     private func configuration() throws(SocketError) -> WebSocketLink.Configuration {
         var configuration = try WebSocketLink.Configuration(url: self.url)
-        configuration.socket.tls = self.tls.tls
-        configuration.socket.proxy = self.route.proxy
-        configuration.socket.addressFamilies = self.addresses.families
+        self.route.apply(to: &configuration.socket)
         configuration.socket.connectTimeout = self.timeout
         configuration.socket.heartbeat = self.ping == .zero ? nil : HeartbeatPolicy(interval: self.ping)
         configuration.socket.webSocket.headers = self.header.map { (name: $0.name, value: $0.value) }

@@ -1,10 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 import ArgumentParser
 import HHSocket
-import HHSocketServer
 
-/// The TLS options of clients.
-struct ClientTLSOptions: ParsableArguments {
+/// The options of clients for the way to the server: its proxy, address family and TLS.
+///
+/// They are one group, and commands have it themselves, not within another: in debug builds ArgumentParser takes four
+/// times as long for each level of groups.
+struct RouteOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
+                + "password are optional.",
+            valueName: "url"
+        ),
+        transform: Self.parseProxy
+    )
+    var proxy: Proxy?
+
+    enum Family: EnumerableFlag {
+        case ipv4, ipv6
+
+        static func name(for value: Self) -> NameSpecification {
+            switch value {
+            case .ipv4: [.long, .customShort("4")]
+            case .ipv6: [.long, .customShort("6")]
+            }
+        }
+
+        static func help(for value: Self) -> ArgumentHelp? {
+            switch value {
+            case .ipv4: "Connect by IPv4 only, to the server or to its proxy."
+            case .ipv6: "Connect by IPv6 only, to the server or to its proxy."
+            }
+        }
+    }
+
+    @Flag(exclusivity: .exclusive)
+    var family: Family?
+
     @Flag(name: .customLong("tls"), help: "Use TLS. Implied by the other TLS options.")
     var isOn = false
 
@@ -40,6 +73,14 @@ struct ClientTLSOptions: ParsableArguments {
         }
     }
 
+    private static func parseProxy(_ url: String) throws -> Proxy {
+        do throws(SocketError) {
+            return try Proxy(url: url)
+        } catch {
+            throw ValidationError(error.message)
+        }
+    }
+
     private static func pin(_ text: String) throws -> PublicKeyPin {
         do throws(SocketError) {
             return try PublicKeyPin(base64: text)
@@ -48,8 +89,15 @@ struct ClientTLSOptions: ParsableArguments {
         }
     }
 
+    /// Applies the options to a configuration, whose TLS remains if none is asked for.
+    func apply(to configuration: inout SocketConfiguration) {
+        if let tls = self.tls { configuration.tls = tls }
+        configuration.proxy = self.proxy
+        configuration.addressFamilies = self.families
+    }
+
     /// The TLS of a connection; nil for none.
-    var tls: ClientTLS? {
+    private var tls: ClientTLS? {
         var tls = ClientTLS()
         if let ca = self.ca { tls.trust = .file(ca) }
         if let cert = self.cert, let key = self.key { tls.identity = TLSIdentity(certificateFile: cert, keyFile: key) }
@@ -61,43 +109,13 @@ struct ClientTLSOptions: ParsableArguments {
             || self.insecureSkipVerification
         return isAskedFor ? tls : nil
     }
-}
 
-/// The TLS options of servers.
-struct ServerTLSOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp(
-            "Use TLS with this certificate and its chain, in PEM. SIGHUP reloads the files.",
-            valueName: "file"
-        )
-    )
-    var cert: String?
-
-    @Option(help: ArgumentHelp("The private key of --cert, in PEM.", valueName: "file"))
-    var key: String?
-
-    @Option(
-        help: ArgumentHelp(
-            "Require clients to present a certificate issued by an authority in this PEM file.",
-            valueName: "file"
-        )
-    )
-    var ca: String?
-
-    func validate() throws {
-        guard (self.cert == nil) == (self.key == nil) else {
-            throw ValidationError("--cert and --key must be given together.")
+    /// The families that the options allow.
+    private var families: AddressFamilies {
+        switch self.family {
+        case nil: .any
+        case .ipv4: .onlyIPv4
+        case .ipv6: .onlyIPv6
         }
-        guard self.ca == nil || self.cert != nil else {
-            throw ValidationError("--ca requires --cert and --key.")
-        }
-    }
-
-    /// The TLS of a server; nil for none.
-    var tls: ServerTLS? {
-        guard let cert = self.cert, let key = self.key else { return nil }
-        var tls = ServerTLS(identity: TLSIdentity(certificateFile: cert, keyFile: key))
-        if let ca = self.ca { tls.clientCertificates = .required(.file(ca)) }
-        return tls
     }
 }

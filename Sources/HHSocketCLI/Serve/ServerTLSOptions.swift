@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+import ArgumentParser
+import HHSocketServer
+
+/// The TLS options of servers.
+struct ServerTLSOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Use TLS with this certificate and its chain, in PEM. SIGHUP reloads the files.",
+            valueName: "file"
+        )
+    )
+    var cert: String?
+
+    @Option(help: ArgumentHelp("The private key of --cert, in PEM.", valueName: "file"))
+    var key: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Require clients to present a certificate issued by an authority in this PEM file.",
+            valueName: "file"
+        )
+    )
+    var ca: String?
+
+    func validate() throws {
+        guard (self.cert == nil) == (self.key == nil) else {
+            throw ValidationError("--cert and --key must be given together.")
+        }
+        guard self.ca == nil || self.cert != nil else {
+            throw ValidationError("--ca requires --cert and --key.")
+        }
+    }
+
+    /// The TLS of a server; nil for none.
+    var tls: ServerTLS? {
+        guard let cert = self.cert, let key = self.key else { return nil }
+        var tls = ServerTLS(identity: TLSIdentity(certificateFile: cert, keyFile: key))
+        if let ca = self.ca { tls.clientCertificates = .required(.file(ca)) }
+        return tls
+    }
+}

@@ -193,15 +193,15 @@ package struct DocumentationPage: Sendable {
     package func examples(missingFrom source: String) throws -> [String] {
         let blocks = try self.examples
         guard !blocks.isEmpty else { throw Unexpected(description: "the page has no examples") }
-        let imported = Set(SourceFile.imports(of: source))
+        lazy var imported = Set(SourceFile.imports(of: source))
         return blocks.filter { block in
             let (modules, rest) = Self.imports(of: block)
-            guard imported.isSuperset(of: modules) else { return true }
-            return ![0, 4, 8, 12].contains { indentation in
+            let isThere = [0, 4, 8, 12].contains { indentation in
                 let lines = rest.components(separatedBy: "\n")
                     .map { $0.isEmpty ? "" : String(repeating: " ", count: indentation) + $0 }
                 return ("\n" + source).contains("\n" + lines.joined(separator: "\n") + "\n")
             }
+            return !isThere || !imported.isSuperset(of: modules)
         }
     }
 

@@ -124,7 +124,13 @@ import Testing
 
     /// Messages of all kinds: those that refer to earlier ones, far and near, those that cannot be compressed, and
     /// uncompressed ones.
+    /// The messages, in random order.
     private static func samples(_ random: inout SplitMix) -> [[UInt8]] {
+        self.messages.shuffled(using: &random)
+    }
+
+    private static let messages: [[UInt8]] = {
+        var random = SplitMix(seed: 7_692)
         var messages: [[UInt8]] = [[], Self.hello]
         let words = ["price", "\"EUR\"", "{\"ask\":", "update", "[", "},", "session-", "ü", "volume", " "]
         for length in [255, 256, 300, 1_000, 5_000, 33_000, 70_000] {
@@ -138,8 +144,8 @@ import Testing
             let noise = (0..<length).map { _ in UInt8.random(in: .min ... .max, using: &random) }
             messages += [json, noise, noise + noise, json, [UInt8](repeating: 7, count: length), json.reversed()]
         }
-        return messages.shuffled(using: &random)
-    }
+        return messages
+    }()
 
     // MARK: Examples of RFC 7692, section 7.2.3
 
@@ -258,7 +264,9 @@ import Testing
         for sample in Self.samples(&random) where sample.count < 6_000 {
             for flush in [Z_SYNC_FLUSH, Z_FINISH] {
                 let deflated = try Self.zlib(sample, level: level, strategy: strategy, flush: flush)
-                for budget in [1, 2, 257, 258, 1_000, sample.count, sample.count + 1, .max] where budget > 0 {
+                let small = sample.count < 1_000 ? [1, 2] : []
+                let budgets = small + [257, 258, 1_000, sample.count, sample.count + 1, .max]
+                for budget in budgets where budget > 0 {
                     #expect(try Self.inflate(inflater, deflated, limit: sample.count, budget: budget) == sample)
                 }
             }

@@ -83,7 +83,7 @@ import Testing
 
     @Test(arguments: 0..<20)
     func encodedFramesAreDecodedAtEverySplit(part: Int) throws {
-        let count = scaled(10)
+        let count = scaled(5)
         for seed in UInt64(part * count)..<UInt64(part * count + count) {
             var random = SeededGenerator(seed: 1_000 + seed)
             let layout = Self.randomLayout(&random)

@@ -215,7 +215,7 @@ import Testing
 
     /// Random damage in a long stream: the decoded frames are sent ones, in order.
     @Test func randomDamageLosesLittle() throws {
-        for seed in 0..<UInt64(scaled(300)) {
+        for seed in 0..<UInt64(scaled(100)) {
             var random = SeededGenerator(seed: seed)
             let frames = (0..<30).map { index in
                 Frame(

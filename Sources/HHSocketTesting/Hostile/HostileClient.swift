@@ -61,11 +61,10 @@ public final class HostileClient: Sendable {
     ///   - reads: Whether it reads from the start, or only after ``Act/startReading``. True by default.
     ///   - tls: TLS, whose handshake is over when this returns; nil, the default, for none, and for `wss` for
     ///     `ClientTLS()`.
-    ///   - origin: The client's own IP address, such as `127.0.0.2`; nil, the default, for the system's choice.
+    ///   - origin: The client's own IP address, one of this machine's. On Linux every address of 127.0.0.0/8 is one:
+    ///     a server tells clients with different addresses apart. Nil, the default, for the system's choice.
     ///   - receiveBuffer: The size of the system's receive buffer (`SO_RCVBUF`), in bytes. With a small one the server
     ///     soon notices that this client does not read. Nil, the default, for the system's choice.
-    ///   - source: The client's own IP address, one of this machine's. On Linux every address of 127.0.0.0/8 is one:
-    ///     a server tells clients with different addresses apart. Nil, the default, for the system's choice.
     ///   - clock: The clock of delays; real time by default.
     /// - Throws: NIO's error if it cannot connect, or that of the handshake; ``NothingHappened`` if the server does not
     ///   open the WebSocket.
@@ -77,7 +76,6 @@ public final class HostileClient: Sendable {
         tls: ClientTLS? = nil,
         from origin: String? = nil,
         receiveBuffer: Int? = nil,
-        from source: String? = nil,
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
         let made = NIOLockedValueBox<(inbox: NIOLoopBound<Inbox>, handshake: EventLoopFuture<Void>?)?>(nil)
@@ -107,7 +105,6 @@ public final class HostileClient: Sendable {
             let length = SocketOptionValue(clamping: receiveBuffer)
             bootstrap = bootstrap.channelOption(.socketOption(.so_rcvbuf), value: length)
         }
-        if let source { bootstrap = bootstrap.bind(to: try SocketAddress(ipAddress: source, port: 0)) }
         if let path = endpoint.unixPath {
             self.channel = try await bootstrap.connect(unixDomainSocketPath: path).get()
         } else {

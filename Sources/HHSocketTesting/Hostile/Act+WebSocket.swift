@@ -42,6 +42,17 @@ extension HostileClient.Act {
 
     /// Frames of a WebSocket, right or wrong, in one write.
     public static func webSocketFrames(_ frames: [WebSocketFrame]) -> Self { Self(.webSocket(frames)) }
+
+    /// Sends frames of a WebSocket as fragments that carry at most `length` bytes each.
+    public func fragmented(length: Int) -> Self {
+        var act = self
+        act.steps = self.steps.map { step in
+            guard case .send(var sending) = step, case .webSocket(let frames) = sending.source else { return step }
+            sending.source = .webSocket(frames.flatMap { $0.fragmented(length: max(1, length)) })
+            return .send(sending)
+        }
+        return act
+    }
 }
 
 /// A request to open a WebSocket, right or wrong.

@@ -214,8 +214,11 @@ public final class HostileClient: Sendable {
         return channel.eventLoop.submit { inbox.value.keepSending(bytes, to: channel, every: TimeAmount(interval)) }
     }
 
-    /// Discards everything received from now on: ``response(within:)`` and similar functions never return.
-    func discardWhatComes() {
+    /// Discards everything that is received from now on: ``response(within:)``, ``message(within:)`` and similar
+    /// functions return only what was received before.
+    ///
+    /// A client that floods a server needs no memory for the answers then.
+    public func discardWhatComes() {
         let inbox = self.inbox
         self.channel.eventLoop.execute { inbox.value.isDiscarding = true }
     }

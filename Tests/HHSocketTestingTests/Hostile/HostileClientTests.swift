@@ -98,6 +98,29 @@ import Testing
         #expect(await client.perform(.close) == .done)
     }
 
+    @Test func saysHelloAsAServerExpectsIt() async throws {
+        let server = try await MockServer()
+        server.acceptHello()
+        let client = try await HostileClient(to: server.endpoint)
+        await client.perform(.hello(.metadata, .compression, token: [1, 2, 3]))
+        let answer = try await client.response()
+        #expect(answer.type == FrameType.hello)
+        #expect(answer.status == .ok)
+    }
+
+    @Test func sendsMessagesInFragments() async throws {
+        let act = HostileClient.Act.text("hello").fragmented(length: 2)
+        guard case .send(let sending) = act.steps[0], case .webSocket(let frames) = sending.source else {
+            Issue.record("\(act.steps)")
+            return
+        }
+        #expect(frames.map(\.opcode) == [.text, .continuation, .continuation])
+        let server = try await MockWebSocketServer(.echo)
+        let client = try await HostileClient(to: server.endpoint)
+        await client.perform(act)
+        #expect(try await client.message().text == "hello")
+    }
+
     @Test func aClientThatDiscardsKeepsNothing() async throws {
         let server = try await MockServer(.echo)
         let client = try await HostileClient(to: server.endpoint)

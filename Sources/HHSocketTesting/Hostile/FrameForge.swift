@@ -20,14 +20,11 @@ struct Flaws: Sendable {
 /// An encoder of frames, correct or not.
 struct FrameForge: Sendable {
     let format: WireFormat
-    /// The length of the encoded header, in bytes; the largest where it varies, and a guess in formats of a codec.
-    let headerLength: Int
     private let encoder: FrameEncoder
 
     init(direction: FrameDirection, format: WireFormat) {
         self.format = format
         self.encoder = FrameEncoder(direction: direction, format: format)
-        self.headerLength = self.encoder.encodedLength(payloadLength: 0) - self.encoder.trailerLength
     }
 
     func append(_ frame: Frame, _ flaws: Flaws, to buffer: inout ByteBuffer) {

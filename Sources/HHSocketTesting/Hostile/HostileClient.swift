@@ -13,7 +13,7 @@ import NIOPosix
 /// #expect(try await client.response().status == .lostPacket)
 /// ```
 ///
-/// ``Attack`` has complete attacks, ready to run against a server.
+/// Many clients that perform an ``Act`` each are an attack on a server; <doc:Testing> has examples.
 ///
 /// If the server's address is the URL of a WebSocket, the client opens it, offers the subprotocol of its frames, and
 /// sends them in binary messages:

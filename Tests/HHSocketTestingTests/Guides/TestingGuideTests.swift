@@ -379,6 +379,46 @@ import Testing
         #expect(try await slow.opening().status == 426)
     }
 
+    @Test func honestClientsAreServedBesidesReadersThatHoardAnswers() async throws {
+        let hoard = HostileClient.Act.readSlowly(bytes: 8 << 10, every: .seconds(1))
+            .then(.requests(101, serials: 50..<1_050, ByteBuffer(repeating: 0x61, count: 1 << 10)))
+            .then(.keepSending(.ping(), every: .milliseconds(100)))
+        let attackers = try await withThrowingTaskGroup(of: HostileClient.self) { group in
+            for _ in 0..<20 {
+                group.addTask {
+                    let attacker = try await HostileClient(to: endpoint, receiveBuffer: 4 << 10)
+                    await attacker.perform(hoard, within: .seconds(1))
+                    return attacker
+                }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+
+        let honest = try await HostileClient(to: endpoint)
+        await honest.perform(.request(101, serial: 50, "hello"))
+        #expect(try await honest.response().payload == ByteBuffer(string: "hello"))
+        for attacker in attackers { await attacker.perform(.close) }
+    }
+
+    @Test func honestClientsAreServedBesidesFramesThatNeverEnd() async throws {
+        let beginning = ByteBuffer(repeating: 0x61, count: 512 << 10)
+        let slowFrame = HostileClient.Act.request(101, serial: 50, beginning)
+            .announcing(length: 1 << 20)
+            .then(.keepSending(.raw([0x61]), every: .seconds(1)))
+        var attackers: [HostileClient] = []
+        for _ in 0..<20 {
+            let attacker = try await HostileClient(to: endpoint)
+            await attacker.perform(slowFrame, within: .seconds(1))
+            attackers.append(attacker)
+        }
+
+        let honest = try await HostileClient(to: endpoint)
+        await honest.perform(.request(101, serial: 50, "hello"))
+        #expect(try await honest.response().payload == ByteBuffer(string: "hello"))
+        for attacker in attackers { await attacker.perform(.close) }
+    }
+
+    /// The attacks of `Tests/TestSupport/Attacks`, which the page mentions.
     @Test(arguments: HostileClient.Attack.allCases)
     func honestClientsAreUnharmed(attack: HostileClient.Attack) async throws {
         let attackers = try await attack.run(against: endpoint, type: 101)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketTesting
 import NIOCore
 
 extension HostileClient.Attack {
@@ -34,7 +35,7 @@ extension HostileClient.Attack {
             let sealed = try Envelope.seal(type: type, body: ByteBuffer(), metadata: metadata)
             let requests = Act.requests(sealed.type, serials: serials(4_000), sealed.payload)
             let attackers = try await self.crowd(of: 8, target) { _ in
-                .frame(Self.hello(.metadata)).then(requests)
+                .hello(.metadata).then(requests)
             }
             for (number, attacker) in attackers.enumerated() {
                 await attacker.perform(number % 2 == 0 ? .close : .reset, within: .milliseconds(500))
@@ -44,15 +45,15 @@ extension HostileClient.Attack {
             let hello = Act.frame(Self.largeHello(features: 50_000 * strength))
             return try await self.crowd(of: min(16 * strength, 64), target, atOnce: 16) { _ in hello }
         case .repeatedHello:
-            let hello = Act.frame(Self.hello(.metadata, .compression, .idempotency)).times(5_000 * strength)
+            let hello = Act.hello(.metadata, .compression, .idempotency).times(5_000 * strength)
             return try await self.crowd(of: 2, target) { _ in hello }
         case .abandonedHellos:
             return try await self.crowd(of: 200 * strength, target, stays: false) { number in
-                .frame(Self.hello(.metadata, token: Array("token \(number)".utf8))).then(.close)
+                .hello(.metadata, token: Array("token \(number)".utf8)).then(.close)
             }
         case .compressibleAnswers:
             let requests = Act.requests(type, serials: serials(2_000), ByteBuffer(repeating: 0x61, count: 16))
-            return try await self.crowd(of: 2, target) { _ in .frame(Self.hello(.compression)).then(requests) }
+            return try await self.crowd(of: 2, target) { _ in .hello(.compression).then(requests) }
         case .barelyMovingFrames:
             let quarter = ByteBuffer(repeating: 0x61, count: Frame.defaultMaximumPayloadLength / 4)
             let beginning = Act.request(type, serial: 50, quarter)
@@ -116,6 +117,6 @@ extension HostileClient.Attack {
             let sealed = try Envelope.seal(type: type, body: number < count ? small : body, metadata: metadata)
             return Act.request(sealed.type, serial: UInt32(1_000 + number), sealed.payload)
         }
-        return .frame(Self.hello(.metadata, .idempotency)).then(.glued(requests))
+        return .hello(.metadata, .idempotency).then(.glued(requests))
     }
 }

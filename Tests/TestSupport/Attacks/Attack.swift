@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-import Foundation
-public import HHSocket
-import HHSocketMessage
+package import HHSocket
+package import HHSocketTesting
 import NIOCore
 
 extension HostileClient {
-    /// A complete, reproducible attack on a server. Cases may be added.
+    /// A complete, reproducible attack on a server.
     ///
     /// Against the URL of a WebSocket, attacks that consist of frames send them in its messages. The attacks in
     /// ``onWebSockets`` are on WebSockets themselves, with frames or with messages; a port that does not speak HTTP
     /// receives them as garbage.
     ///
     /// ```swift
-    /// @Test(arguments: HostileClient.Attack.allCases)
-    /// func honestClientsAreUnharmed(attack: HostileClient.Attack) async throws {
-    ///     let attackers = try await attack.run(against: endpoint, type: 101)
-    ///     // The attackers are still connected: look at the server, make honest calls …
-    ///     _ = attackers
-    /// }
+    /// let attackers = try await HostileClient.Attack.callFlood.run(against: endpoint, type: 101)
+    /// // The attackers are still connected: look at the server, make honest calls …
     /// ```
-    public enum Attack: String, CaseIterable, Sendable, CustomStringConvertible {
+    package enum Attack: String, CaseIterable, Sendable, CustomStringConvertible {
         /// Frames that end in the header or in the payload, and then nothing.
         case halfFrames
         /// A header that is sent byte by byte and never finished.
@@ -141,15 +136,15 @@ extension HostileClient {
         case brokenTexts
 
         /// The attacks on WebSockets themselves.
-        public static let onWebSockets: [Attack] = [
+        package static let onWebSockets: [Attack] = [
             .slowOpenings, .openingFlood, .largeOpenings, .endlessFragments, .hugeMessages, .deflateBombs,
             .webSocketPings, .illegalFrames, .closeFlood, .brokenTexts,
         ]
 
         /// The attacks on TLS. A port without TLS finds garbage in them.
-        public static let onTLS: [Attack] = [.abandonedHandshakes, .brokenHandshakes, .handshakeStorm]
+        package static let onTLS: [Attack] = [.abandonedHandshakes, .brokenHandshakes, .handshakeStorm]
 
-        public var description: String { self.rawValue }
+        package var description: String { self.rawValue }
 
         /// Runs the attack and returns when it is at its height.
         ///
@@ -167,7 +162,7 @@ extension HostileClient {
         ///
         /// - Returns: The attackers. Unless the server closed them they stay connected while they are referenced.
         /// - Throws: NIO's error when one cannot connect; where many connect, only if none can.
-        public func run(
+        package func run(
             against endpoint: Endpoint,
             type: UInt32,
             format: WireFormat = .standard,
@@ -178,7 +173,9 @@ extension HostileClient {
         ) async throws -> [HostileClient] {
             let strength = max(1, strength)
             let target = Target(endpoint: endpoint, format: format, tls: tls, sources: Sources(sources))
-            let headerLength = FrameForge(direction: .request, format: format).headerLength
+            let encoder = FrameEncoder(direction: .request, format: format)
+            // The largest where it varies, and a guess in formats of a codec.
+            let headerLength = encoder.encodedLength(payloadLength: 0) - encoder.trailerLength
             // Long enough for a slow server, short enough for a test of one that rightly stops reading.
             let patience = Duration.milliseconds(500)
             let serials = 1_000..<(1_000 + 20_000 * UInt32(clamping: strength))
@@ -266,7 +263,7 @@ extension HostileClient {
                 let bombs = try Self.bombs(of: [900_000, 64 << 20], type: type)
                 return try await self.each(of: Array(1...(4 * strength)), target) { number in
                     .glued(
-                        .frame(Self.hello(.compression)),
+                        .hello(.compression),
                         .glued(
                             (1_000..<1_200).map { serial in
                                 let bomb = bombs[serial % 8 == 0 ? 1 : 0]
@@ -346,7 +343,7 @@ extension HostileClient {
             let sealed = try Envelope.seal(type: type, body: ByteBuffer(string: "again"), metadata: metadata)
             return try await self.each(of: [0, 1], target) { number in
                 let requests = Act.glued(
-                    .frame(Self.hello(.metadata, .idempotency)),
+                    .hello(.metadata, .idempotency),
                     .requests(sealed.type, serials: serials, sealed.payload)
                 )
                 return number == 0 ? requests.then(.reset) : requests
@@ -371,16 +368,7 @@ extension HostileClient {
 
         /// Returns a hello that offers these features.
         package static func hello(_ features: ProtocolFeature..., token: [UInt8] = []) -> Frame {
-            var hello = WireHello()
-            hello.version = 1
-            hello.sessionToken = Data(token)
-            hello.features = features.map { "\($0)" }
-            return Frame(
-                type: FrameType.hello,
-                serial: FrameSerial.hello,
-                // Text and numbers can always be written.
-                payload: (try? ByteBuffer(message: hello)) ?? ByteBuffer()
-            )
+            .hello(offering: features, token: token)
         }
 
         /// Returns compressed zeros.

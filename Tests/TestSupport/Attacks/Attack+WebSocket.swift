@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketTesting
 import NIOCore
 
 extension HostileClient.Attack {
@@ -75,9 +76,9 @@ extension HostileClient.Attack {
         case .brokenTexts:
             var text = ByteBuffer(repeating: 0x61, count: 8 << 20)
             text.writeInteger(0xFF as UInt8)
-            let whole = WebSocketFrame(.text, text)
+            let message = Act.webSocketFrame(WebSocketFrame(.text, text))
             return try await self.each(of: few, deaf) { number in
-                .opening().then(.webSocketFrames(number % 2 == 0 ? [whole] : whole.fragmented(length: 1_000)))
+                .opening().then(number % 2 == 0 ? message : message.fragmented(length: 1_000))
             }
         default:
             return []

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-import NIOConcurrencyHelpers
-import NIOCore
+import HHSocketTesting
 
 extension HostileClient.Attack {
     /// The target of an attack, and the way to reach it.
@@ -23,24 +22,6 @@ extension HostileClient.Attack {
                 from: self.sources.next(),
                 receiveBuffer: receiveBuffer
             )
-        }
-    }
-
-    /// The attackers' addresses.
-    final class Sources: Sendable {
-        private let addresses: [String]
-        private let count = NIOLockedValueBox(0)
-
-        init(_ addresses: [String]) { self.addresses = addresses }
-
-        /// Returns each of them in turn; nil if there are none.
-        func next() -> String? {
-            guard !self.addresses.isEmpty else { return nil }
-            let number = self.count.withLockedValue { count in
-                defer { count += 1 }
-                return count
-            }
-            return self.addresses[number % self.addresses.count]
         }
     }
 

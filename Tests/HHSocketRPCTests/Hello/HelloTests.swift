@@ -35,7 +35,7 @@ import Testing
         var reply = WireHelloReply()
         reply.version = 1
         change(&reply)
-        return .answer(try ByteBuffer(message: reply))
+        return try .answer(reply)
     }
 
     // MARK: What is said

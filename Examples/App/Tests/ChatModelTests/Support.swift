@@ -66,17 +66,6 @@ actor TokenSource {
     }
 }
 
-extension MockServer.Reaction {
-    /// An answer or a push with a message.
-    static func answer(_ message: some ProtobufMessage) throws -> Self {
-        .answer(try message.serializedBuffer())
-    }
-
-    static func push(_ message: some PushMessage & ProtobufMessage) throws -> Self {
-        .push(type(of: message).pushType, try message.serializedBuffer())
-    }
-}
-
 extension Chat_Note {
     init(_ number: UInt64, _ text: String) {
         self.init()

@@ -113,6 +113,11 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
         }
     }
 
+    /// Ends a mocked stream with `error` when `limit` is reached; without effect on a client's.
+    func end(at limit: MockLimit, with error: SocketError) {
+        if case .mock(let near) = self.source { near.far.end(at: limit, with: error) }
+    }
+
     /// An iterator over the messages that the server sends. One at a time reads them.
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate enum Source {

@@ -13,7 +13,9 @@ import NIOCore
 /// far.finish()
 /// for await sent in far.requests { … }
 /// ```
-/// There are no limits: a sent message arrives at once, and its sender continues.
+/// There are no windows: a sent message arrives at once, and its sender continues. If the call has a
+/// ``CallOptions/timeout`` or a ``CallOptions/deadline``, the stream ends with `timeout` when that is reached, as a
+/// client's does.
 public final class MockStream<Request: MessageBody, Response: MessageBody>: Sendable {
     /// The final answer of a mocked stream.
     struct Answer: Sendable {
@@ -49,6 +51,8 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
         var end: Result<Answer, SocketError>?
         var waiters: [Int: Waiter] = [:]
         var lastWaiter = 0
+        /// The time limits of the calls that have returned the stream.
+        var timers: [Task<Void, Never>] = []
         var isCancelled = false
     }
 
@@ -92,17 +96,28 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
 
     @discardableResult
     private func end(_ end: Result<Answer, SocketError>) -> Bool {
-        let waiters = self.state.withLockedValue { state -> [Waiter]? in
+        let ended = self.state.withLockedValue { state -> (waiters: [Waiter], timers: [Task<Void, Never>])? in
             guard state.end == nil else { return nil }
             state.end = end
-            defer { state.waiters = [:] }
-            return Array(state.waiters.values)
+            defer { (state.waiters, state.timers) = ([:], []) }
+            return (Array(state.waiters.values), state.timers)
         }
-        guard let waiters else { return false }
-        for waiter in waiters { waiter.resume(returning: end) }
+        guard let ended else { return false }
+        for timer in ended.timers { timer.cancel() }
+        for waiter in ended.waiters { waiter.resume(returning: end) }
         self.responseSink.finish()
         self.requestSink.finish()
         return true
+    }
+
+    /// Ends the stream with `error` when `limit` is reached, unless it has ended before.
+    func end(at limit: MockLimit, with error: SocketError) {
+        let timer = limit.timer { [weak self] in _ = self?.end(.failure(error)) }
+        let hasEnded = self.state.withLockedValue { state in
+            if state.end == nil { state.timers.append(timer) }
+            return state.end != nil
+        }
+        if hasEnded { timer.cancel() }
     }
 
     // MARK: The near end

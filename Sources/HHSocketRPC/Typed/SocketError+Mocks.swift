@@ -17,7 +17,7 @@ extension SocketError {
     public init(mocked error: any Error) {
         self =
             error as? SocketError
-            ?? (error is CancellationError ? Self.cancelledMock : nil)
+            ?? (error is CancellationError ? Self.cancelledMock(delivery: .sentUnknown) : nil)
             ?? SocketError(
                 .unknown,
                 message: "The mock's handler threw \(error).",
@@ -26,7 +26,8 @@ extension SocketError {
             )
     }
 
-    private static var cancelledMock: SocketError {
-        SocketError(.cancelled, message: "The task of a mocked call was cancelled.", delivery: .sentUnknown)
+    /// The error of a mock client's call whose task was cancelled.
+    static func cancelledMock(delivery: Delivery) -> SocketError {
+        SocketError(.cancelled, message: "The task of a mocked call was cancelled.", delivery: delivery)
     }
 }

@@ -313,57 +313,66 @@ extension Chat_Chat {
 
 extension Chat_Chat {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     struct MockClient: ClientProtocol {
         /// The handler of `send`.
+        @HHSocketRPC.MockHandler(of: "Chat_Chat.MockClient", named: "onSend")
         var onSend: (@Sendable (Chat_Message) async throws -> Chat_Receipt)?
         /// The handler of `recall`.
+        @HHSocketRPC.MockHandler(of: "Chat_Chat.MockClient", named: "onRecall")
         var onRecall: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> Chat_History)?
         /// The handler of `compose`.
+        @HHSocketRPC.MockStreamHandler(of: "Chat_Chat.MockClient", named: "onCompose")
         var onCompose: (@Sendable () async throws -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>)?
         /// Sends pushes to every sequence that this mock has returned.
         let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `send` that is given the call's options too.
+        mutating func onSend(
+            _ handler: @escaping @Sendable (Chat_Message, HHSocketRPC.CallOptions) async throws -> Chat_Receipt
+        ) {
+            self._onSend.set(handler)
+        }
 
         nonisolated(nonsending) func send(
             _ request: Chat_Message,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
-            guard let handler = self.onSend else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Chat_Chat.MockClient", handler: "onSend")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onSend.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `recall` that is given the call's options too.
+        mutating func onRecall(
+            _ handler: @escaping @Sendable (HHSocketMessage.Google_Protobuf_Empty, HHSocketRPC.CallOptions) async throws -> Chat_History
+        ) {
+            self._onRecall.set(handler)
         }
 
         nonisolated(nonsending) func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_History {
-            guard let handler = self.onRecall else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Chat_Chat.MockClient", handler: "onRecall")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onRecall.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `compose` that is given the call's options too.
+        mutating func onCompose(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>
+        ) {
+            self._onCompose.set(handler)
         }
 
         nonisolated(nonsending) func compose(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing> {
-            guard let handler = self.onCompose else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Chat_Chat.MockClient", handler: "onCompose")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onCompose.open(options: options, clock: self.clock)
         }
 
         func pushes<Push: HHSocketMessage.PushMessage>(

@@ -210,42 +210,50 @@ import Testing
 
                 extension Chat_Chat {
                     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+                    ///
+                    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
                     public struct MockClient: ClientProtocol {
                         /// The handler of `send`.
+                        @HHSocketRPC.MockHandler(of: "Chat_Chat.MockClient", named: "onSend")
                         public var onSend: (@Sendable (Chat_Note) async throws -> Chat_Receipt)?
                         /// The handler of `watch`.
+                        @HHSocketRPC.MockHandler(of: "Chat_Chat.MockClient", named: "onWatch")
                         public var onWatch: (@Sendable (Chat_Receipt) async throws -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note>)?
                         /// Sends pushes to every sequence that this mock has returned.
                         public let pushSource = HHSocketRPC.MockPushes()
+                        private let clock: any Swift.Clock<Swift.Duration>
 
-                        public init() {}
+                        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+                        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+                            self.clock = clock
+                        }
+
+                        /// Sets a handler of `send` that is given the call's options too.
+                        public mutating func onSend(
+                            _ handler: @escaping @Sendable (Chat_Note, HHSocketRPC.CallOptions) async throws -> Chat_Receipt
+                        ) {
+                            self._onSend.set(handler)
+                        }
 
                         public nonisolated(nonsending) func send(
                             _ request: Chat_Note,
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
-                            guard let handler = self.onSend else {
-                                throw HHSocketRPC.SocketError.unanswered(by: "Chat_Chat.MockClient", handler: "onSend")
-                            }
-                            do {
-                                return try await handler(request)
-                            } catch {
-                                throw HHSocketRPC.SocketError(mocked: error)
-                            }
+                            try await self._onSend.answer(request, options: options, clock: self.clock)
+                        }
+
+                        /// Sets a handler of `watch` that is given the call's options too.
+                        public mutating func onWatch(
+                            _ handler: @escaping @Sendable (Chat_Receipt, HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note>
+                        ) {
+                            self._onWatch.set(handler)
                         }
 
                         public nonisolated(nonsending) func watch(
                             _ request: Chat_Receipt,
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note> {
-                            guard let handler = self.onWatch else {
-                                throw HHSocketRPC.SocketError.unanswered(by: "Chat_Chat.MockClient", handler: "onWatch")
-                            }
-                            do {
-                                return try await handler(request)
-                            } catch {
-                                throw HHSocketRPC.SocketError(mocked: error)
-                            }
+                            try await self._onWatch.open(request, options: options, clock: self.clock)
                         }
 
                         public func pushes<Push: HHSocketMessage.PushMessage>(

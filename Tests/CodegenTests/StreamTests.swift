@@ -129,29 +129,38 @@ import Testing
     @Test func `A mock's handlers create the streams`() throws {
         let mock = try self.declaration("struct MockClient: ")
         let stream = "HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>"
-        for line in [
-            "var onWatch: (@Sendable (Every_Thing_Scalars) async throws -> \(stream))?",
-            "var onUpload: (@Sendable () async throws -> \(stream))?",
-            "var onTalk: (@Sendable () async throws -> \(stream))?",
+        for (name, handler, wrapper) in [
+            ("onWatch", "(Every_Thing_Scalars)", "MockHandler"),
+            ("onUpload", "()", "MockStreamHandler"),
+            ("onTalk", "()", "MockStreamHandler"),
         ] {
-            #expect(mock.contains("    \(line)\n"), "\(line)")
+            let declaration = """
+                    @HHSocketRPC.\(wrapper)(of: "Every_Thing_Everything.MockClient", named: "\(name)")
+                    var \(name): (@Sendable \(handler) async throws -> \(stream))?
+
+                """
+            #expect(mock.contains(declaration), "\(name)")
         }
         #expect(
             try self.function("func talk(", in: mock) == #"""
                     nonisolated(nonsending) func talk(
                         options: HHSocketRPC.CallOptions
                     ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-                        guard let handler = self.onTalk else {
-                            throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onTalk")
-                        }
-                        do {
-                            return try await handler()
-                        } catch {
-                            throw HHSocketRPC.SocketError(mocked: error)
-                        }
+                        try await self._onTalk.open(options: options, clock: self.clock)
                     }
                 """#
         )
+        #expect(
+            try self.function("func onTalk(", in: mock) == #"""
+                    /// Sets a handler of `talk` that is given the call's options too.
+                    mutating func onTalk(
+                        _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+                    ) {
+                        self._onTalk.set(handler)
+                    }
+                """#
+        )
+        #expect(mock.contains("self._onWatch.open(request, options: options, clock: self.clock)"))
     }
 
     @Test func `A server implements and registers each kind of method`() throws {

@@ -4060,120 +4060,133 @@ extension Every_Thing_Everything {
 
 extension Every_Thing_Everything {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `ask`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Everything.MockClient", named: "onAsk")
         public var onAsk: (@Sendable (Every_Thing_Scalars) async throws -> Every_Thing_Optionals)?
         /// The handler of `ping`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Everything.MockClient", named: "onPing")
         public var onPing: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> HHSocketMessage.Google_Protobuf_Empty)?
         /// The handler of `inner`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Everything.MockClient", named: "onInner")
         public var onInner: (@Sendable (Every_Thing_Outer.Middle.Inner) async throws -> Every_Thing_News.Flash)?
         /// The handler of `watch`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Everything.MockClient", named: "onWatch")
         public var onWatch: (@Sendable (Every_Thing_Scalars) async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
         /// The handler of `upload`.
+        @HHSocketRPC.MockStreamHandler(of: "Every_Thing_Everything.MockClient", named: "onUpload")
         public var onUpload: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
         /// The handler of `talk`.
+        @HHSocketRPC.MockStreamHandler(of: "Every_Thing_Everything.MockClient", named: "onTalk")
         public var onTalk: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
         /// The handler of `old`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Everything.MockClient", named: "onOld")
         public var onOld: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `ask` that is given the call's options too.
+        public mutating func onAsk(
+            _ handler: @escaping @Sendable (Every_Thing_Scalars, HHSocketRPC.CallOptions) async throws -> Every_Thing_Optionals
+        ) {
+            self._onAsk.set(handler)
+        }
 
         public nonisolated(nonsending) func ask(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Optionals {
-            guard let handler = self.onAsk else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onAsk")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onAsk.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `ping` that is given the call's options too.
+        public mutating func onPing(
+            _ handler: @escaping @Sendable (HHSocketMessage.Google_Protobuf_Empty, HHSocketRPC.CallOptions) async throws -> HHSocketMessage.Google_Protobuf_Empty
+        ) {
+            self._onPing.set(handler)
         }
 
         public nonisolated(nonsending) func ping(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
-            guard let handler = self.onPing else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onPing")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onPing.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `inner` that is given the call's options too.
+        public mutating func onInner(
+            _ handler: @escaping @Sendable (Every_Thing_Outer.Middle.Inner, HHSocketRPC.CallOptions) async throws -> Every_Thing_News.Flash
+        ) {
+            self._onInner.set(handler)
         }
 
         public nonisolated(nonsending) func inner(
             _ request: Every_Thing_Outer.Middle.Inner,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_News.Flash {
-            guard let handler = self.onInner else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onInner")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onInner.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `watch` that is given the call's options too.
+        public mutating func onWatch(
+            _ handler: @escaping @Sendable (Every_Thing_Scalars, HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+        ) {
+            self._onWatch.set(handler)
         }
 
         public nonisolated(nonsending) func watch(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-            guard let handler = self.onWatch else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onWatch")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onWatch.open(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `upload` that is given the call's options too.
+        public mutating func onUpload(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+        ) {
+            self._onUpload.set(handler)
         }
 
         public nonisolated(nonsending) func upload(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-            guard let handler = self.onUpload else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onUpload")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onUpload.open(options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `talk` that is given the call's options too.
+        public mutating func onTalk(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+        ) {
+            self._onTalk.set(handler)
         }
 
         public nonisolated(nonsending) func talk(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
-            guard let handler = self.onTalk else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onTalk")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onTalk.open(options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `old` that is given the call's options too.
+        public mutating func onOld(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onOld.set(handler)
         }
 
         public nonisolated(nonsending) func old(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onOld else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onOld")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onOld.answer(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -4676,262 +4689,284 @@ extension Every_Thing_Taken {
 
 extension Every_Thing_Taken {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `default`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onDefault")
         public var onDefault: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `init_`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onInit")
         public var onInit: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `self_`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onSelf")
         public var onSelf: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `client`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onClient")
         public var onClient: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `pushes`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onPushes")
         public var onPushes: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `pushSource`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onPushSource")
         public var onPushSource: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `register`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onRegister")
         public var onRegister: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `type`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onType")
         public var onType: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `serviceName`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onServiceName")
         public var onServiceName: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `throws`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onThrows")
         public var onThrows: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `getHTTPURL`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onGetHTTPURL")
         public var onGetHTTPURL: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// The handler of `send`.
+        @HHSocketRPC.MockStreamHandler(of: "Every_Thing_Taken.MockClient", named: "onSend")
         public var onSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
         /// The handler of `finish`.
+        @HHSocketRPC.MockStreamHandler(of: "Every_Thing_Taken.MockClient", named: "onFinish")
         public var onFinish: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
         /// The handler of `answer`.
+        @HHSocketRPC.MockHandler(of: "Every_Thing_Taken.MockClient", named: "onAnswer")
         public var onAnswer: (@Sendable (Every_Thing_Nothing) async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
         /// The handler of `onSend`.
+        @HHSocketRPC.MockStreamHandler(of: "Every_Thing_Taken.MockClient", named: "onOnSend")
         public var onOnSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
         /// The handler of `repeat`.
+        @HHSocketRPC.MockStreamHandler(of: "Every_Thing_Taken.MockClient", named: "onRepeat")
         public var onRepeat: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `default` that is given the call's options too.
+        public mutating func onDefault(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onDefault.set(handler)
+        }
 
         public nonisolated(nonsending) func `default`(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onDefault else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onDefault")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onDefault.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `init_` that is given the call's options too.
+        public mutating func onInit(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onInit.set(handler)
         }
 
         public nonisolated(nonsending) func init_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onInit else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onInit")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onInit.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `self_` that is given the call's options too.
+        public mutating func onSelf(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onSelf.set(handler)
         }
 
         public nonisolated(nonsending) func self_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onSelf else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onSelf")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onSelf.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `client` that is given the call's options too.
+        public mutating func onClient(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onClient.set(handler)
         }
 
         public nonisolated(nonsending) func client(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onClient else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onClient")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onClient.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `pushes` that is given the call's options too.
+        public mutating func onPushes(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onPushes.set(handler)
         }
 
         public nonisolated(nonsending) func pushes(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onPushes else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onPushes")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onPushes.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `pushSource` that is given the call's options too.
+        public mutating func onPushSource(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onPushSource.set(handler)
         }
 
         public nonisolated(nonsending) func pushSource(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onPushSource else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onPushSource")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onPushSource.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `register` that is given the call's options too.
+        public mutating func onRegister(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onRegister.set(handler)
         }
 
         public nonisolated(nonsending) func register(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onRegister else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onRegister")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onRegister.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `type` that is given the call's options too.
+        public mutating func onType(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onType.set(handler)
         }
 
         public nonisolated(nonsending) func type(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onType else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onType")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onType.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `serviceName` that is given the call's options too.
+        public mutating func onServiceName(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onServiceName.set(handler)
         }
 
         public nonisolated(nonsending) func serviceName(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onServiceName else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onServiceName")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onServiceName.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `throws` that is given the call's options too.
+        public mutating func onThrows(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onThrows.set(handler)
         }
 
         public nonisolated(nonsending) func `throws`(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onThrows else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onThrows")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onThrows.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `getHTTPURL` that is given the call's options too.
+        public mutating func onGetHTTPURL(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> Every_Thing_Nothing
+        ) {
+            self._onGetHTTPURL.set(handler)
         }
 
         public nonisolated(nonsending) func getHTTPURL(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
-            guard let handler = self.onGetHTTPURL else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onGetHTTPURL")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onGetHTTPURL.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `send` that is given the call's options too.
+        public mutating func onSend(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
+        ) {
+            self._onSend.set(handler)
         }
 
         public nonisolated(nonsending) func send(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            guard let handler = self.onSend else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onSend")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onSend.open(options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `finish` that is given the call's options too.
+        public mutating func onFinish(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
+        ) {
+            self._onFinish.set(handler)
         }
 
         public nonisolated(nonsending) func finish(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            guard let handler = self.onFinish else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onFinish")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onFinish.open(options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `answer` that is given the call's options too.
+        public mutating func onAnswer(
+            _ handler: @escaping @Sendable (Every_Thing_Nothing, HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
+        ) {
+            self._onAnswer.set(handler)
         }
 
         public nonisolated(nonsending) func answer(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            guard let handler = self.onAnswer else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onAnswer")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onAnswer.open(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `onSend` that is given the call's options too.
+        public mutating func onOnSend(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
+        ) {
+            self._onOnSend.set(handler)
         }
 
         public nonisolated(nonsending) func onSend(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            guard let handler = self.onOnSend else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onOnSend")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onOnSend.open(options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `repeat` that is given the call's options too.
+        public mutating func onRepeat(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
+        ) {
+            self._onRepeat.set(handler)
         }
 
         public nonisolated(nonsending) func `repeat`(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
-            guard let handler = self.onRepeat else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onRepeat")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onRepeat.open(options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -5139,11 +5174,17 @@ extension Every_Thing_Idle {
 
 extension Every_Thing_Idle {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,

@@ -450,74 +450,84 @@ extension Kv_Store {
 
 extension Kv_Store {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `get`.
+        @HHSocketRPC.MockHandler(of: "Kv_Store.MockClient", named: "onGet")
         public var onGet: (@Sendable (Kv_GetRequest) async throws -> Kv_GetReply)?
         /// The handler of `put`.
+        @HHSocketRPC.MockHandler(of: "Kv_Store.MockClient", named: "onPut")
         public var onPut: (@Sendable (Kv_Entry) async throws -> Kv_PutReply)?
         /// The handler of `delete`.
+        @HHSocketRPC.MockHandler(of: "Kv_Store.MockClient", named: "onDelete")
         public var onDelete: (@Sendable (Kv_DeleteRequest) async throws -> Kv_DeleteReply)?
         /// The handler of `scan`.
+        @HHSocketRPC.MockHandler(of: "Kv_Store.MockClient", named: "onScan")
         public var onScan: (@Sendable (Kv_GetRequest) async throws -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry>)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `get` that is given the call's options too.
+        public mutating func onGet(
+            _ handler: @escaping @Sendable (Kv_GetRequest, HHSocketRPC.CallOptions) async throws -> Kv_GetReply
+        ) {
+            self._onGet.set(handler)
+        }
 
         public nonisolated(nonsending) func get(
             _ request: Kv_GetRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_GetReply {
-            guard let handler = self.onGet else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Kv_Store.MockClient", handler: "onGet")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onGet.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `put` that is given the call's options too.
+        public mutating func onPut(
+            _ handler: @escaping @Sendable (Kv_Entry, HHSocketRPC.CallOptions) async throws -> Kv_PutReply
+        ) {
+            self._onPut.set(handler)
         }
 
         public nonisolated(nonsending) func put(
             _ request: Kv_Entry,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_PutReply {
-            guard let handler = self.onPut else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Kv_Store.MockClient", handler: "onPut")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onPut.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `delete` that is given the call's options too.
+        public mutating func onDelete(
+            _ handler: @escaping @Sendable (Kv_DeleteRequest, HHSocketRPC.CallOptions) async throws -> Kv_DeleteReply
+        ) {
+            self._onDelete.set(handler)
         }
 
         public nonisolated(nonsending) func delete(
             _ request: Kv_DeleteRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply {
-            guard let handler = self.onDelete else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Kv_Store.MockClient", handler: "onDelete")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onDelete.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `scan` that is given the call's options too.
+        public mutating func onScan(
+            _ handler: @escaping @Sendable (Kv_GetRequest, HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry>
+        ) {
+            self._onScan.set(handler)
         }
 
         public nonisolated(nonsending) func scan(
             _ request: Kv_GetRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry> {
-            guard let handler = self.onScan else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Kv_Store.MockClient", handler: "onScan")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onScan.open(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(

@@ -1856,152 +1856,167 @@ extension Client {
 
 extension Client {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `client`.
+        @HHSocketRPC.MockHandler(of: "Client.MockClient", named: "onClient")
         public var onClient: (@Sendable (Request) async throws -> Reply)?
         /// The handler of `pushes`.
+        @HHSocketRPC.MockHandler(of: "Client.MockClient", named: "onPushes")
         public var onPushes: (@Sendable (Request) async throws -> Reply)?
         /// The handler of `send`.
+        @HHSocketRPC.MockStreamHandler(of: "Client.MockClient", named: "onSend")
         public var onSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Request, Reply>)?
         /// The handler of `init_`.
+        @HHSocketRPC.MockHandler(of: "Client.MockClient", named: "onInit")
         public var onInit: (@Sendable (Request) async throws -> HHSocketRPC.MessageStream<Request, Reply>)?
         /// The handler of `self_`.
+        @HHSocketRPC.MockStreamHandler(of: "Client.MockClient", named: "onSelf")
         public var onSelf: (@Sendable () async throws -> HHSocketRPC.MessageStream<Request, Reply>)?
         /// The handler of `pushSource`.
+        @HHSocketRPC.MockHandler(of: "Client.MockClient", named: "onPushSource")
         public var onPushSource: (@Sendable (Request) async throws -> Reply)?
         /// The handler of `onSend`.
+        @HHSocketRPC.MockHandler(of: "Client.MockClient", named: "onOnSend")
         public var onOnSend: (@Sendable (Request) async throws -> Reply)?
         /// The handler of `type`.
+        @HHSocketRPC.MockHandler(of: "Client.MockClient", named: "onType")
         public var onType: (@Sendable (Request) async throws -> Reply)?
         /// The handler of `default`.
+        @HHSocketRPC.MockHandler(of: "Client.MockClient", named: "onDefault")
         public var onDefault: (@Sendable (Request) async throws -> Reply)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `client` that is given the call's options too.
+        public mutating func onClient(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onClient.set(handler)
+        }
 
         public nonisolated(nonsending) func client(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onClient else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Client.MockClient", handler: "onClient")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onClient.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `pushes` that is given the call's options too.
+        public mutating func onPushes(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onPushes.set(handler)
         }
 
         public nonisolated(nonsending) func pushes(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onPushes else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Client.MockClient", handler: "onPushes")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onPushes.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `send` that is given the call's options too.
+        public mutating func onSend(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Request, Reply>
+        ) {
+            self._onSend.set(handler)
         }
 
         public nonisolated(nonsending) func send(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Request, Reply> {
-            guard let handler = self.onSend else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Client.MockClient", handler: "onSend")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onSend.open(options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `init_` that is given the call's options too.
+        public mutating func onInit(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Request, Reply>
+        ) {
+            self._onInit.set(handler)
         }
 
         public nonisolated(nonsending) func init_(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Request, Reply> {
-            guard let handler = self.onInit else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Client.MockClient", handler: "onInit")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onInit.open(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `self_` that is given the call's options too.
+        public mutating func onSelf(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Request, Reply>
+        ) {
+            self._onSelf.set(handler)
         }
 
         public nonisolated(nonsending) func self_(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Request, Reply> {
-            guard let handler = self.onSelf else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Client.MockClient", handler: "onSelf")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onSelf.open(options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `pushSource` that is given the call's options too.
+        public mutating func onPushSource(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onPushSource.set(handler)
         }
 
         public nonisolated(nonsending) func pushSource(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onPushSource else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Client.MockClient", handler: "onPushSource")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onPushSource.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `onSend` that is given the call's options too.
+        public mutating func onOnSend(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onOnSend.set(handler)
         }
 
         public nonisolated(nonsending) func onSend(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onOnSend else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Client.MockClient", handler: "onOnSend")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onOnSend.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `type` that is given the call's options too.
+        public mutating func onType(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onType.set(handler)
         }
 
         public nonisolated(nonsending) func type(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onType else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Client.MockClient", handler: "onType")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onType.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `default` that is given the call's options too.
+        public mutating func onDefault(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onDefault.set(handler)
         }
 
         public nonisolated(nonsending) func `default`(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onDefault else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Client.MockClient", handler: "onDefault")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onDefault.answer(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -2173,26 +2188,33 @@ extension Methods {
 
 extension Methods {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `methods`.
+        @HHSocketRPC.MockHandler(of: "Methods.MockClient", named: "onMethods")
         public var onMethods: (@Sendable (Request) async throws -> Reply)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `methods` that is given the call's options too.
+        public mutating func onMethods(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onMethods.set(handler)
+        }
 
         public nonisolated(nonsending) func methods(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onMethods else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Methods.MockClient", handler: "onMethods")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onMethods.answer(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -2298,26 +2320,33 @@ extension MockClient {
 
 extension MockClient {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `mockClient`.
+        @HHSocketRPC.MockHandler(of: "MockClient.MockClient", named: "onMockClient")
         public var onMockClient: (@Sendable (Request) async throws -> Reply)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `mockClient` that is given the call's options too.
+        public mutating func onMockClient(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onMockClient.set(handler)
+        }
 
         public nonisolated(nonsending) func mockClient(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onMockClient else {
-                throw HHSocketRPC.SocketError.unanswered(by: "MockClient.MockClient", handler: "onMockClient")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onMockClient.answer(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -2423,26 +2452,33 @@ extension ClientProtocol {
 
 extension ClientProtocol {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `clientProtocol`.
+        @HHSocketRPC.MockHandler(of: "ClientProtocol.MockClient", named: "onClientProtocol")
         public var onClientProtocol: (@Sendable (Request) async throws -> Reply)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `clientProtocol` that is given the call's options too.
+        public mutating func onClientProtocol(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onClientProtocol.set(handler)
+        }
 
         public nonisolated(nonsending) func clientProtocol(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onClientProtocol else {
-                throw HHSocketRPC.SocketError.unanswered(by: "ClientProtocol.MockClient", handler: "onClientProtocol")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onClientProtocol.answer(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -2548,26 +2584,33 @@ extension ServiceProtocol {
 
 extension ServiceProtocol {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `serviceProtocol`.
+        @HHSocketRPC.MockHandler(of: "ServiceProtocol.MockClient", named: "onServiceProtocol")
         public var onServiceProtocol: (@Sendable (Request) async throws -> Reply)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `serviceProtocol` that is given the call's options too.
+        public mutating func onServiceProtocol(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onServiceProtocol.set(handler)
+        }
 
         public nonisolated(nonsending) func serviceProtocol(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onServiceProtocol else {
-                throw HHSocketRPC.SocketError.unanswered(by: "ServiceProtocol.MockClient", handler: "onServiceProtocol")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onServiceProtocol.answer(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -2673,26 +2716,33 @@ extension Router {
 
 extension Router {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `register`.
+        @HHSocketRPC.MockHandler(of: "Router.MockClient", named: "onRegister")
         public var onRegister: (@Sendable (Request) async throws -> Reply)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `register` that is given the call's options too.
+        public mutating func onRegister(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onRegister.set(handler)
+        }
 
         public nonisolated(nonsending) func register(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onRegister else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Router.MockClient", handler: "onRegister")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onRegister.answer(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -2798,26 +2848,33 @@ extension HandlerService {
 
 extension HandlerService {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `handle`.
+        @HHSocketRPC.MockHandler(of: "HandlerService.MockClient", named: "onHandle")
         public var onHandle: (@Sendable (Request) async throws -> Reply)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `handle` that is given the call's options too.
+        public mutating func onHandle(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onHandle.set(handler)
+        }
 
         public nonisolated(nonsending) func handle(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onHandle else {
-                throw HHSocketRPC.SocketError.unanswered(by: "HandlerService.MockClient", handler: "onHandle")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onHandle.answer(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -2923,26 +2980,33 @@ extension ServerContext {
 
 extension ServerContext {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `context`.
+        @HHSocketRPC.MockHandler(of: "ServerContext.MockClient", named: "onContext")
         public var onContext: (@Sendable (Request) async throws -> Reply)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `context` that is given the call's options too.
+        public mutating func onContext(
+            _ handler: @escaping @Sendable (Request, HHSocketRPC.CallOptions) async throws -> Reply
+        ) {
+            self._onContext.set(handler)
+        }
 
         public nonisolated(nonsending) func context(
             _ request: Request,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Reply {
-            guard let handler = self.onContext else {
-                throw HHSocketRPC.SocketError.unanswered(by: "ServerContext.MockClient", handler: "onContext")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onContext.answer(request, options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(

@@ -162,73 +162,83 @@ extension Files_Transfer {
 
 extension Files_Transfer {
     /// Answers calls with the handlers that a test sets. A call without a handler throws.
+    ///
+    /// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is cancelled.
     public struct MockClient: ClientProtocol {
         /// The handler of `begin`.
+        @HHSocketRPC.MockHandler(of: "Files_Transfer.MockClient", named: "onBegin")
         public var onBegin: (@Sendable (Files_File) async throws -> Files_Upload)?
         /// The handler of `send`.
+        @HHSocketRPC.MockHandler(of: "Files_Transfer.MockClient", named: "onSend")
         public var onSend: (@Sendable (Files_Piece) async throws -> Files_Upload)?
         /// The handler of `fetch`.
+        @HHSocketRPC.MockHandler(of: "Files_Transfer.MockClient", named: "onFetch")
         public var onFetch: (@Sendable (Files_PieceRequest) async throws -> Files_Piece)?
         /// The handler of `sendAll`.
+        @HHSocketRPC.MockStreamHandler(of: "Files_Transfer.MockClient", named: "onSendAll")
         public var onSendAll: (@Sendable () async throws -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload>)?
         /// Sends pushes to every sequence that this mock has returned.
         public let pushSource = HHSocketRPC.MockPushes()
+        private let clock: any Swift.Clock<Swift.Duration>
 
-        public init() {}
+        /// - Parameter clock: The clock of the calls' timeouts; real time by default.
+        public init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {
+            self.clock = clock
+        }
+
+        /// Sets a handler of `begin` that is given the call's options too.
+        public mutating func onBegin(
+            _ handler: @escaping @Sendable (Files_File, HHSocketRPC.CallOptions) async throws -> Files_Upload
+        ) {
+            self._onBegin.set(handler)
+        }
 
         public nonisolated(nonsending) func begin(
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
-            guard let handler = self.onBegin else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Files_Transfer.MockClient", handler: "onBegin")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onBegin.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `send` that is given the call's options too.
+        public mutating func onSend(
+            _ handler: @escaping @Sendable (Files_Piece, HHSocketRPC.CallOptions) async throws -> Files_Upload
+        ) {
+            self._onSend.set(handler)
         }
 
         public nonisolated(nonsending) func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
-            guard let handler = self.onSend else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Files_Transfer.MockClient", handler: "onSend")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onSend.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `fetch` that is given the call's options too.
+        public mutating func onFetch(
+            _ handler: @escaping @Sendable (Files_PieceRequest, HHSocketRPC.CallOptions) async throws -> Files_Piece
+        ) {
+            self._onFetch.set(handler)
         }
 
         public nonisolated(nonsending) func fetch(
             _ request: Files_PieceRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Piece {
-            guard let handler = self.onFetch else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Files_Transfer.MockClient", handler: "onFetch")
-            }
-            do {
-                return try await handler(request)
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onFetch.answer(request, options: options, clock: self.clock)
+        }
+
+        /// Sets a handler of `sendAll` that is given the call's options too.
+        public mutating func onSendAll(
+            _ handler: @escaping @Sendable (HHSocketRPC.CallOptions) async throws -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload>
+        ) {
+            self._onSendAll.set(handler)
         }
 
         public nonisolated(nonsending) func sendAll(
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload> {
-            guard let handler = self.onSendAll else {
-                throw HHSocketRPC.SocketError.unanswered(by: "Files_Transfer.MockClient", handler: "onSendAll")
-            }
-            do {
-                return try await handler()
-            } catch {
-                throw HHSocketRPC.SocketError(mocked: error)
-            }
+            try await self._onSendAll.open(options: options, clock: self.clock)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(

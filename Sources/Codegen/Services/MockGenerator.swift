@@ -19,22 +19,22 @@ struct MockGenerator {
         printer.withIndentation { printer in
             printer.print(
                 "/// Answers calls with the handlers that a test sets. A call without a handler throws.",
+                "///",
+                "/// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is "
+                    + "cancelled.",
                 "\(access)struct MockClient: ClientProtocol {"
             )
             printer.withIndentation { printer in
-                for method in self.methods {
-                    let request = method.hasOneRequest ? method.request : ""
-                    let handler = "@Sendable (\(request)) async throws -> \(method.returned)"
-                    printer.print(
-                        "/// The handler of `\(method.used)`.",
-                        "\(access)var \(method.handler): (\(handler))?"
-                    )
-                }
+                for method in self.methods { self.printHandler(of: method, &printer) }
                 printer.print(
                     "/// Sends pushes to every sequence that this mock has returned.",
                     "\(access)let pushSource = HHSocketRPC.MockPushes()",
+                    "private let clock: any Swift.Clock<Swift.Duration>",
                     "",
-                    "\(access)init() {}"
+                    "/// - Parameter clock: The clock of the calls' timeouts; real time by default.",
+                    "\(access)init(clock: some Swift.Clock<Swift.Duration> = Swift.ContinuousClock()) {",
+                    "    self.clock = clock",
+                    "}"
                 )
                 for method in self.methods { self.print(method, &printer) }
                 printer.print(
@@ -49,19 +49,33 @@ struct MockGenerator {
         printer.print("}")
     }
 
+    private func printHandler(of method: Method, _ printer: inout CodePrinter) {
+        let wrapper = method.hasOneRequest ? "MockHandler" : "MockStreamHandler"
+        let request = method.hasOneRequest ? method.request : ""
+        printer.print(
+            "/// The handler of `\(method.used)`.",
+            "@HHSocketRPC.\(wrapper)(of: \"\(self.service).MockClient\", named: \"\(method.handler)\")",
+            "\(self.context.access)var \(method.handler): (@Sendable (\(request)) async throws -> \(method.returned))?"
+        )
+    }
+
+    /// Prints the function that sets a handler with options, and that of the client.
     private func print(_ method: Method, _ printer: inout CodePrinter) {
+        let access = self.context.access
+        let request = method.hasOneRequest ? "\(method.request), " : ""
+        let function = method.shape == .unary ? "answer" : "open"
+        let argument = method.hasOneRequest ? "request, " : ""
         printer.print(
             "",
-            "\(method.clientSignature(access: self.context.access)) {",
-            "    guard let handler = self.\(method.handler) else {",
-            "        throw HHSocketRPC.SocketError.unanswered("
-                + "by: \"\(self.service).MockClient\", handler: \"\(method.handler)\")",
-            "    }",
-            "    do {",
-            "        return try await handler(\(method.hasOneRequest ? "request" : ""))",
-            "    } catch {",
-            "        throw HHSocketRPC.SocketError(mocked: error)",
-            "    }",
+            "/// Sets a handler of `\(method.used)` that is given the call's options too.",
+            "\(access)mutating func \(method.handler)(",
+            "    _ handler: @escaping @Sendable (\(request)HHSocketRPC.CallOptions) async throws -> \(method.returned)",
+            ") {",
+            "    self._\(method.handler).set(handler)",
+            "}",
+            "",
+            "\(method.clientSignature(access: access)) {",
+            "    try await self._\(method.handler).\(function)(\(argument)options: options, clock: self.clock)",
             "}"
         )
     }

@@ -2,6 +2,7 @@
 import GeneratedSamples
 import HHSocketRPC
 import HHSocketServer
+import HHSocketTesting
 import TestSupport
 import Testing
 
@@ -249,5 +250,31 @@ private struct Store: Kv_Store.ServiceProtocol {
         let client: any Chat_Chat.ClientProtocol = mock
         #expect(try await client.send(self.message("hello")) == Chat_Receipt())
         #expect(try await first(of: notes, "the note") == note)
+
+        mock.onSend { message, options in
+            guard options.idempotencyKey != nil else { throw SocketError(.invalidArgument, message: "no key") }
+            return Chat_Receipt()
+        }
+        let checking: any Chat_Chat.ClientProtocol = mock
+        let error = await #expect(throws: SocketError.self) { try await checking.send(self.message("hello")) }
+        #expect(error?.message == "no key")
+        var options = CallOptions()
+        options.idempotencyKey = "1"
+        #expect(try await checking.send(self.message("hello"), options: options) == Chat_Receipt())
+    }
+
+    @Test func timeoutOfAMock() async throws {
+        let message = self.message("hello")
+        let clock = VirtualClock()
+        var mock = Chat_Chat.MockClient(clock: clock)
+        mock.onSend = { message in
+            try await clock.sleep(for: .seconds(60))
+            return Chat_Receipt()
+        }
+        let call = Task { [mock] in try await mock.send(message, options: .init(timeout: .seconds(3))) }
+        try await clock.waitForSleepers(2)  // the handler, and the timeout
+        clock.advance(by: .seconds(3))
+        let error = await #expect(throws: SocketError.self) { try await call.value }
+        #expect(error?.code == .timeout)
     }
 }

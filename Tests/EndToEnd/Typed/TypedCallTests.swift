@@ -320,6 +320,20 @@ private actor Store: Kv_Store.ServiceProtocol {
         #expect(other?.delivery == .answered)
     }
 
+    /// In real time, in which a mock's timeouts are by default.
+    @Test func mockTimesOut() async throws {
+        var mock = Kv_Store.MockClient()
+        mock.onGet = { _ in
+            try await untilCancelled()
+            return Kv_GetReply()
+        }
+        let store: any Kv_Store.ClientProtocol = mock
+        let error = await #expect(throws: SocketError.self) {
+            try await store.get(Kv_GetRequest(), options: .init(timeout: .milliseconds(1)))
+        }
+        #expect(error?.code == .timeout)
+    }
+
     @Test func methodsSayWhatTheyAre() {
         #expect(Kv_Store.Methods.scan.kind == .serverStream)
         #expect(Kv_Store.Methods.get.kind == .unary)

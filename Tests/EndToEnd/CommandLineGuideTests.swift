@@ -53,7 +53,7 @@ import Testing
                 var lines = block
                 for (old, new) in addresses { lines = lines.replacingOccurrences(of: old, with: new) }
                 // Some blocks run several benchmarks, whose passes take seconds in a debug build.
-                let outcome = try await place.start(lines).outcome(within: 5 * patience)
+                let outcome = try await place.start(lines).outcome(within: patience * 5)
                 #expect(outcome.exitCode == 0, "\(lines)\n\(outcome.text)\(outcome.errors)")
             }
         }

@@ -53,6 +53,7 @@ final class MockPort: Sendable {
     }
 
     var endpoint: Endpoint { self.address.withLockedValue { $0 } }
+    var isSecure: Bool { self.tls != nil }
 
     // MARK: Listening
 

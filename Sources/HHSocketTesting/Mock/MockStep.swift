@@ -7,29 +7,26 @@ struct Dribble: Sendable {
     var interval: Duration
 }
 
-/// The order in which held requests are answered, which are given in the order in which they arrived.
-protocol MockGateOrder: Sendable {
-    func arrange<Element>(_ held: inout [Element], using generator: inout SplitMix)
-}
-
-/// A gate at which held requests wait for each other.
-final class MockGate: Sendable {
-    let count: Int
-    let order: any MockGateOrder
-
-    init(count: Int, order: any MockGateOrder) {
-        self.count = count
-        self.order = order
+/// The output of a step: bytes, or what its wire encodes.
+struct MockSending<Output: Sendable>: Sendable {
+    enum Content: Sendable {
+        case raw(ByteBuffer)
+        case output(Output)
     }
+
+    var content: Content
+    var copies = 1
+    var flaws = Flaws()
+    var dribble: Dribble?
 }
 
-/// A step of a reaction of a mock, which sends a `Sending` in answer to a `Received`.
-enum MockStep<Sending: Sendable, Received: Sendable>: Sendable {
-    case send(Sending)
+/// A step of a reaction of a mock.
+enum MockStep<Wire: MockWire>: Sendable {
+    case send(MockSending<Wire.Output>)
     case wait(Duration)
     case waitForCancel
     case hold(MockGate)
-    case decide(@Sendable (Received) -> [MockStep])
+    case decide(@Sendable (Wire.Received) -> [MockStep])
     case choose([[MockStep]])
     case goSilent
     case stopReading
@@ -38,7 +35,7 @@ enum MockStep<Sending: Sendable, Received: Sendable>: Sendable {
     case close
     case reset
 
-    func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> MockStep {
+    func changingSends(_ change: @escaping @Sendable (inout MockSending<Wire.Output>) -> Void) -> MockStep {
         switch self {
         case .send(var sending):
             change(&sending)
@@ -53,43 +50,35 @@ enum MockStep<Sending: Sendable, Received: Sendable>: Sendable {
     }
 }
 
-/// Performs the steps of one kind of reactions on a connection.
-final class MockScript<Sending: Sendable, Received: Sendable> {
-    typealias Steps = ArraySlice<MockStep<Sending, Received>>
+/// A connection, or a part of one, that performs reactions.
+protocol MockPerformer<Wire>: AnyObject, SendableMetatype {
+    associatedtype Wire: MockWire
 
-    private unowned let line: MockLine
-    private let send: (Sending, Received?) -> Void
-    private let waitForCancel: (Received, Steps) -> Void
+    var line: MockLine { get }
 
-    /// - Parameters:
-    ///   - send: Adds output to the line's outbox.
-    ///   - waitForCancel: Holds the following steps until the request is cancelled.
-    init(
-        _ line: MockLine,
-        send: @escaping (Sending, Received?) -> Void,
-        waitForCancel: @escaping (Received, Steps) -> Void = { _, _ in }
-    ) {
-        self.line = line
-        self.send = send
-        self.waitForCancel = waitForCancel
-    }
+    /// Adds output to the line's outbox.
+    func send(_ sending: MockSending<Wire.Output>, for received: Wire.Received?)
+    /// Holds the following steps until the request is cancelled.
+    func waitForCancel(_ request: Wire.Received, _ rest: ArraySlice<MockStep<Wire>>)
+}
 
-    func perform(_ steps: [MockStep<Sending, Received>], for received: Received?) {
-        self.proceed(steps[...], for: received)
+extension MockPerformer {
+    func perform(_ reaction: MockReaction<Wire>, for received: Wire.Received?) {
+        self.proceed(reaction.steps[...], for: received)
         self.line.flush()
     }
 
     /// Performs the steps up to one that waits. Output is gathered for ``MockLine/flush()``.
-    func proceed(_ steps: Steps, for received: Received?) {
+    func proceed(_ steps: ArraySlice<MockStep<Wire>>, for received: Wire.Received?) {
         guard let port = self.line.port, let eventLoop = self.line.context?.eventLoop else { return }
         let line = self.line
         var rest = steps
         while let step = rest.popFirst() {
             switch step {
             case .send(let sending):
-                self.send(sending, received)
+                self.send(sending, for: received)
             case .wait(let duration):
-                // The line too, which is all that keeps it for a script.
+                // The line too, which a part of it does not keep.
                 let bound = NIOLoopBound((self, line), eventLoop: eventLoop)
                 port.after(duration) { [rest] in
                     bound.value.0.proceed(rest, for: received)

@@ -2,7 +2,7 @@
 public import HHSocketSTOMP
 import NIOCore
 
-extension MockBroker {
+extension MockPeer where Wire == STOMPWire {
     /// The abilities and the demands of a broker.
     public struct Configuration: Sendable {
         /// The versions that it supports; all by default.
@@ -69,38 +69,5 @@ extension MockBroker {
         public var prefetchCount: Int?
         /// The number of messages that are delivered and not acknowledged.
         public var unacknowledged: Int
-    }
-
-    /// A frame received from a client.
-    public struct Received: Sendable, Hashable, CustomStringConvertible {
-        /// The number of its connection, counted from 0 in the order in which connections were accepted.
-        public var connection: Int
-        public var frame: STOMPFrame
-
-        /// The command of the frame.
-        public var command: STOMPCommand { self.frame.command }
-
-        /// The headers of the frame.
-        public var headers: STOMPHeaders { self.frame.headers }
-
-        /// The body as text; bytes that are not UTF-8 are repaired.
-        public var text: String { String(buffer: self.frame.body) }
-
-        public var description: String { "\(self.frame) on connection \(self.connection)" }
-    }
-
-    /// One connection.
-    public struct Connection: Sendable, CustomStringConvertible {
-        /// The connection's number, counted from 0 in the order in which connections were accepted.
-        public let number: Int
-        let session: NIOLoopBound<MockBrokerSession>
-
-        /// Performs a reaction now. Returns when it has begun; has no effect on a closed connection.
-        public func perform(_ reaction: Reaction) async {
-            let session = self.session
-            try? await session.eventLoop.submit { session.value.perform(reaction, for: nil) }.get()
-        }
-
-        public var description: String { "connection \(self.number)" }
     }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import DequeModule
 public import HHSocket
 public import HHSocketSTOMP
-import NIOConcurrencyHelpers
 public import NIOCore
 import NIOSSL
 
@@ -39,21 +37,15 @@ import NIOSSL
 ///   connection: missing headers, unknown destinations, ids in use, and acknowledgements of messages that do not wait
 ///   for one.
 ///
-/// The broker ends with ``shutdown()`` or when the last reference to it is released.
-public final class MockBroker: Sendable {
-    let core: MockBrokerCore
+/// ``MockPeer`` lists its functions, and ``MockReaction`` its reactions. The broker ends with ``MockPeer/shutdown()``,
+/// or when the last reference to it is released.
+public typealias MockBroker = MockPeer<STOMPWire>
 
-    /// The address at which it listens; over WebSocket its URL.
-    public var endpoint: Endpoint {
-        let address = self.core.port.endpoint
-        guard let path = self.core.openings?.path else { return address }
-        return Endpoint(address, isSecure: self.core.isSecure, path: path)
-    }
-
+extension MockPeer where Wire == STOMPWire {
     /// The URL, which begins with `stomp://`, `stomps://`, `ws://` or `wss://`.
     public var url: String {
         guard self.core.openings == nil else { return "\(self.endpoint)" }
-        return "\(self.core.isSecure ? "stomps" : "stomp")://\(self.endpoint)"
+        return "\(self.core.port.isSecure ? "stomps" : "stomp")://\(self.endpoint)"
     }
 
     /// Creates a broker that listens.
@@ -63,11 +55,11 @@ public final class MockBroker: Sendable {
     ///   - webSocket: The WebSocket that carries the frames; nil, the default, for plain TCP.
     ///   - identity: Its certificate and key, for TLS; nil, the default, for none.
     ///   - port: The TCP port on 127.0.0.1; 0, the default, picks a free one.
-    ///   - seed: The seed of ``Reaction/oneOf(_:)`` and ``MockServer/ReleaseOrder/shuffled``; 0 by default.
+    ///   - seed: The seed of ``MockReaction/oneOf(_:)`` and ``MockReleaseOrder/shuffled``; 0 by default.
     ///   - clock: The clock of delays and heart-beats; with a ``VirtualClock`` they wait only for the test. Real time
     ///     by default.
     /// - Throws: NIO's error if the port is in use, ``/HHSocket/SocketError`` for an identity that cannot be read.
-    public init(
+    public convenience init(
         configuration: Configuration = Configuration(),
         webSocket: WebSocket? = nil,
         identity: TLSIdentity? = nil,
@@ -78,16 +70,12 @@ public final class MockBroker: Sendable {
         let tls = try identity.map { try Self.context($0) }
         let mock = MockPort(seed: seed, tls: tls) { try await clock.sleep(for: $0) }
         let subprotocols = configuration.versions.sorted(by: >).map(\.webSocketSubprotocol)
-        let openings = try webSocket.map { try MockOpenings(path: $0.path, subprotocols: subprotocols) }
-        self.core = MockBrokerCore(
-            port: mock,
-            configuration: configuration,
-            webSocket: webSocket,
-            openings: openings,
-            isSecure: tls != nil
-        )
-        try await mock.start(port: port) { [weak core] port in
-            core.map { MockBrokerSession(core: $0, port: port) }
+        let openings = try webSocket.map {
+            try MockOpenings($0.path, subprotocols, mode: .unlimitedMessages, sendsText: $0.sendsText)
+        }
+        let wire = STOMPWire(configuration, webSocket, on: mock.loop)
+        try await self.init(wire, openings: openings, on: mock, port: port, other: .handle) {
+            STOMPSession(core: $0, port: $1)
         }
     }
 
@@ -101,67 +89,22 @@ public final class MockBroker: Sendable {
         )
     }
 
-    deinit {
-        _ = self.core.port.shutdown()
-    }
-
-    /// Closes the port and every connection, and returns when they are closed.
-    public func shutdown() async {
-        try? await self.core.port.shutdown().get()
-    }
-
     // MARK: Rules
 
-    /// Sets the reaction to each frame with this command. ``Reaction/handle`` by default.
-    public func on(_ command: STOMPCommand, _ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.standing[command] = reaction }
-    }
+    /// Sets the reaction to each frame with this command. ``MockReaction/handle`` by default.
+    public func on(_ command: STOMPCommand, _ reaction: Reaction) { self.set(reaction, for: command) }
 
     /// Sets the reaction to the next frame with this command, before the standing rule applies again. Reactions of
     /// several calls are queued.
-    public func once(_ command: STOMPCommand, _ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.once[command, default: []].append(reaction) }
-    }
-
-    /// Sets the reaction to frames whose command has no rule. ``Reaction/handle`` by default.
-    public func onAnyOther(_ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.other = reaction }
-    }
+    public func once(_ command: STOMPCommand, _ reaction: Reaction) { self.add(reaction, for: command) }
 
     /// Sets the reaction to each new connection, over WebSocket once it is open. Nothing by default.
-    public func onOpen(_ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.open = reaction }
-    }
+    public func onOpen(_ reaction: Reaction) { self.setOpen(reaction) }
 
     /// Sets the reaction to the new connection with this number, counted from 0, instead of the general one.
-    public func onOpen(number: Int, _ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.openByNumber[number] = reaction }
-    }
-
-    /// Sets the answer to each request to open the WebSocket. ``MockOpening/accept`` by default.
-    public func onOpening(_ answer: MockOpening) {
-        self.core.openings?.set(answer)
-    }
-
-    /// Sets the answer to the request on the connection with this number, counted from 0, instead of the general one.
-    public func onOpening(number: Int, _ answer: MockOpening) {
-        self.core.openings?.set(answer, number: number)
-    }
+    public func onOpen(number: Int, _ reaction: Reaction) { self.setOpen(reaction, number: number) }
 
     // MARK: Now
-
-    /// The open connections, in the order in which they were accepted; over WebSocket those that are open.
-    public var connections: [Connection] {
-        let over = Set(self.core.port.ended.events)
-        return self.core.opened.events.filter { !over.contains($0.number) }
-    }
-
-    /// Performs a reaction now on every open connection, including those that clients have opened and that were not
-    /// accepted yet. Returns when it has begun.
-    public func perform(_ reaction: Reaction) async {
-        await self.core.port.acceptEstablished()
-        for connection in self.connections { await connection.perform(reaction) }
-    }
 
     /// Sends a message to a destination, as a client would. Returns when it has been queued or sent.
     ///
@@ -172,8 +115,8 @@ public final class MockBroker: Sendable {
     ///
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for an invalid destination.
     public func publish(_ body: ByteBuffer, to destination: String, headers: STOMPHeaders = [:]) async throws {
-        let core = self.core
-        let hasBegun = try await core.port.loop.submit { core.publish(body, to: destination, headers: headers) }.get()
+        let (wire, loop) = (self.core.wire, self.core.port.loop)
+        let hasBegun = try await loop.submit { wire.publish(body, to: destination, headers: headers) }.get()
         guard hasBegun else {
             throw SocketError(
                 .invalidArgument,
@@ -187,42 +130,25 @@ public final class MockBroker: Sendable {
         try await self.publish(ByteBuffer(string: text), to: destination, headers: headers)
     }
 
-    /// Stops listening, so that connecting is refused, until ``acceptConnections()``. Open connections stay.
-    public func refuseConnections() async throws {
-        try await self.core.port.stopListening().get()
-    }
-
-    /// Listens again, on the same port.
-    ///
-    /// - Throws: NIO's error if another process has taken the port meanwhile.
-    public func acceptConnections() async throws {
-        try await self.core.port.listen().get()
-    }
-
     // MARK: What there is
 
     /// The messages that wait in a queue for a consumer, in their order. Those that are delivered and not acknowledged
     /// are not among them.
     public func messages(in queue: String) -> [STOMPFrame] {
-        self.core.broker.withLockedValue { $0.messages(in: queue) }
+        self.core.wire.read { $0.messages(in: queue) }
     }
 
     /// The subscriptions of a connection, in the order in which they were made.
     public func subscriptions(onConnection number: Int) -> [Subscription] {
-        self.core.broker.withLockedValue { $0.subscriptions(of: number) }
+        self.core.wire.read { $0.subscriptions(of: number) }
     }
 
     /// The names of the open transactions of a connection, in alphabetical order.
     public func transactions(onConnection number: Int) -> [String] {
-        self.core.broker.withLockedValue { $0.transactions(of: number) }
+        self.core.wire.read { $0.transactions(of: number) }
     }
-}
 
-extension MockBroker {
     // MARK: What came
-
-    /// All frames that were received, in order.
-    public var received: [Received] { self.core.received.events }
 
     /// The frames that were received on one connection, in order.
     public func received(onConnection number: Int) -> [STOMPFrame] {
@@ -259,7 +185,7 @@ extension MockBroker {
         onConnection number: Int = 0,
         within time: Duration = .seconds(60)
     ) async throws {
-        try await self.core.beats.wait(count, within: time, "\(count) heart-beats") { $0 == number }
+        try await self.core.wire.beats.wait(count, within: time, "\(count) heart-beats") { $0 == number }
     }
 
     /// Returns the first error on a connection: in a received frame, in the use of WebSocket, or in a frame that a
@@ -268,35 +194,6 @@ extension MockBroker {
     /// - Throws: ``NothingHappened`` if there is none in time, 60 s by default.
     @discardableResult
     public func violation(onConnection number: Int = 0, within time: Duration = .seconds(60)) async throws -> String {
-        try await self.core.violations.wait(1, within: time, "a violation") { $0.connection == number }[0].text
-    }
-
-    /// Returns the request to open the WebSocket on the connection with this number, once it has arrived.
-    ///
-    /// - Throws: ``NothingHappened`` if it does not arrive in time, 60 s by default; immediately over plain TCP.
-    @discardableResult
-    public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
-        guard let openings = self.core.openings else {
-            throw NothingHappened(description: "the broker does not speak WebSocket; give it a path")
-        }
-        return try await openings.received(number: number, within: time)
-    }
-
-    /// The number of connections accepted so far.
-    public var acceptedCount: Int { self.core.port.accepted.events.count }
-
-    /// Returns the connection with this number, counted from 0, once it is accepted and, over WebSocket, opened.
-    ///
-    /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
-    @discardableResult
-    public func connection(_ number: Int, within time: Duration = .seconds(60)) async throws -> Connection {
-        try await self.core.opened.wait(1, within: time, "connection \(number)") { $0.number == number }[0]
-    }
-
-    /// Returns once the connection with this number has ended, at either side, or the client has half-closed it.
-    ///
-    /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
-    public func ended(connection number: Int, within time: Duration = .seconds(60)) async throws {
-        try await self.core.port.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
+        try await self.core.wire.violations.wait(1, within: time, "a violation") { $0.connection == number }[0].text
     }
 }

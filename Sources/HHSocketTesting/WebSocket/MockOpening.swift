@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
 
 /// A mock's answer to a request to open a WebSocket, valid or not.
 ///
@@ -17,7 +16,13 @@ import NIOCore
 /// .wrongAccept
 /// .silence
 /// ```
-public struct MockOpening: Sendable {
+public typealias MockOpening = MockReaction<OpeningWire>
+
+/// The requests to open WebSockets, and their answers: see ``MockOpening``.
+public enum OpeningWire: MockWire {
+    /// A request to open a WebSocket.
+    public typealias Received = Request
+
     /// A request to open a WebSocket that a mock received.
     public struct Request: Sendable {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
@@ -44,35 +49,25 @@ public struct MockOpening: Sendable {
         case add(String, String)
     }
 
-    struct Sending: Sendable {
-        enum Source: Sendable {
-            /// A 101 with these changes.
-            case acceptance([Edit])
-            case raw(ByteBuffer)
-        }
-
-        var source: Source
-        var dribble: Dribble?
-        /// The number of bytes after which the answer is cut.
-        var keptBytes: Int?
+    /// A response that accepts a WebSocket, right or wrong. ``MockOpening`` makes it.
+    public struct Output: Sendable {
+        /// The changes of the right response.
+        var edits: [Edit] = []
     }
+}
 
-    typealias Step = MockStep<Sending, Request>
-
-    var steps: [Step]
-
-    private init(_ steps: [Step]) {
-        self.steps = steps
-    }
+extension MockReaction where Wire == OpeningWire {
+    /// A request to open a WebSocket that a mock received.
+    public typealias Request = OpeningWire.Request
 
     // MARK: Answers
 
     /// Opens the WebSocket. A request that is not for a WebSocket, or has another path, is refused as a server does:
     /// with 400, 404, 426 or 431.
-    public static var accept: MockOpening { MockOpening([.send(Sending(source: .acceptance([])))]) }
+    public static var accept: Self { Self(OpeningWire.Output()) }
 
     /// Opens the WebSocket with a `Sec-WebSocket-Accept` that does not belong to the client's key.
-    public static var wrongAccept: MockOpening {
+    public static var wrongAccept: Self {
         .accept.with("Sec-WebSocket-Accept", "AAAAAAAAAAAAAAAAAAAAAAAAAAA=")
     }
 
@@ -82,11 +77,7 @@ public struct MockOpening: Sendable {
     ///   - status: The HTTP status, such as 403.
     ///   - headers: Header fields in addition to those of the body; none by default.
     ///   - body: The body; empty by default.
-    public static func refuse(
-        status: Int,
-        headers: KeyValuePairs<String, String> = [:],
-        body: String = ""
-    ) -> MockOpening {
+    public static func refuse(status: Int, headers: KeyValuePairs<String, String> = [:], body: String = "") -> Self {
         var head = "HTTP/1.1 \(status) Scripted\r\n"
         for (name, value) in headers { head += "\(name): \(value)\r\n" }
         head += "Content-Length: \(body.utf8.count)\r\nConnection: close\r\n\r\n\(body)"
@@ -98,77 +89,30 @@ public struct MockOpening: Sendable {
     /// - Parameters:
     ///   - location: A URL, or a path of this server.
     ///   - status: 302 by default.
-    public static func redirect(to location: String, status: Int = 302) -> MockOpening {
+    public static func redirect(to location: String, status: Int = 302) -> Self {
         .refuse(status: status, headers: ["Location": location])
     }
 
-    /// Decides upon the request: `{ $0.header("Authorization") == nil ? .refuse(status: 401) : .accept }`. Runs on the
-    /// server's event loop, and must not block.
-    public static func respond(_ decide: @escaping @Sendable (Request) -> MockOpening) -> MockOpening {
-        MockOpening([.decide { decide($0).steps }])
-    }
-
-    /// Performs one of `answers`, chosen by the server's seeded generator.
-    public static func oneOf(_ answers: MockOpening...) -> MockOpening { MockOpening([.choose(answers.map(\.steps))]) }
-
     /// Never answers; the connection stays open.
-    public static var silence: MockOpening { MockOpening([Step]()) }
-
-    /// Answers with arbitrary bytes.
-    public static func raw(_ bytes: some Sequence<UInt8>) -> MockOpening {
-        MockOpening([.send(Sending(source: .raw(ByteBuffer(bytes: bytes))))])
-    }
-
-    /// Answers with this text's UTF-8.
-    public static func raw(_ text: String) -> MockOpening { .raw(text.utf8) }
+    public static var silence: Self { .drop }
 
     /// Closes the connection after everything that was sent before.
-    public static var close: MockOpening { MockOpening([.close]) }
-
-    /// Resets the connection (RST).
-    public static var reset: MockOpening { MockOpening([.reset]) }
+    public static var close: Self { Self(steps: [.close]) }
 
     // MARK: Adverbs
 
-    /// Waits first, by the server's clock.
-    public func delayed(by duration: Duration) -> MockOpening { MockOpening([.wait(duration)] + self.steps) }
-
-    /// Answers a few bytes at a time, in separate writes.
-    ///
-    /// - Parameters:
-    ///   - bytes: The number of bytes in one write; 1 by default.
-    ///   - interval: The time between two writes, by the server's clock; none by default.
-    public func dribbled(bytes: Int = 1, every interval: Duration = .zero) -> MockOpening {
-        self.changingSends { $0.dribble = Dribble(bytes: max(1, bytes), interval: interval) }
-    }
-
-    /// Sends only the first `bytes` bytes of the answer.
-    public func cut(after bytes: Int) -> MockOpening { self.changingSends { $0.keptBytes = max(0, bytes) } }
-
     /// Opens the WebSocket without this header field, such as `Upgrade`, ignoring case.
-    public func without(_ name: String) -> MockOpening { self.edited(.remove(name)) }
+    public func without(_ name: String) -> Self { self.edited(.remove(name)) }
 
     /// Opens the WebSocket with this value of a header field instead of the right one, or with another header field.
-    public func with(_ name: String, _ value: String) -> MockOpening { self.edited(.set(name, value)) }
+    public func with(_ name: String, _ value: String) -> Self { self.edited(.set(name, value)) }
 
     /// Opens the WebSocket with an additional header field, even if one with its name exists.
-    public func adding(_ name: String, _ value: String) -> MockOpening { self.edited(.add(name, value)) }
+    public func adding(_ name: String, _ value: String) -> Self { self.edited(.add(name, value)) }
 
-    /// Performs this answer, then `next`.
-    public func then(_ next: MockOpening) -> MockOpening { MockOpening(self.steps + next.steps) }
-
-    private func edited(_ edit: Edit) -> MockOpening {
-        self.changingSends { sending in
-            guard case .acceptance(let edits) = sending.source else { return }
-            sending.source = .acceptance(edits + [edit])
-        }
-    }
-
-    private func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> MockOpening {
-        MockOpening(self.steps.map { $0.changingSends(change) })
-    }
+    private func edited(_ edit: OpeningWire.Edit) -> Self { self.changingOutput { $0.edits.append(edit) } }
 }
 
-extension MockOpening.Request: CustomStringConvertible {
+extension OpeningWire.Request: CustomStringConvertible {
     public var description: String { "GET \(self.path) on connection \(self.connection)" }
 }

@@ -52,7 +52,7 @@ struct MockStreams {
     /// Takes a received frame, and completes it.
     ///
     /// - Returns: Whether it is complete, which a piece is not; and the credits that are due.
-    mutating func receive(_ received: inout MockServer.Received) -> (isWhole: Bool, credits: [Frame]) {
+    mutating func receive(_ received: inout FrameWire.Received) -> (isWhole: Bool, credits: [Frame]) {
         let (type, serial) = (received.frame.type & ~FrameType.allFlags, received.frame.serial)
         var credits =
             type == FrameType.item ? self.grant(StreamFrames.cost(received.body.readableBytes), on: serial) : []
@@ -89,7 +89,7 @@ struct MockStreams {
     /// Joins a payload's pieces.
     ///
     /// - Returns: False for all but the last.
-    private mutating func join(_ received: inout MockServer.Received) -> Bool {
+    private mutating func join(_ received: inout FrameWire.Received) -> Bool {
         let (serial, frame) = (received.frame.serial, received.frame)
         var whole = self.unfinished[serial] ?? Unfinished(bytes: ByteBuffer(), count: 0, isCorrupt: false)
         guard frame.type & FrameType.continuesFlag == 0 else {

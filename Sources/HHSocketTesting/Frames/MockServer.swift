@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DequeModule
 public import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
-import NIOPosix
 
 /// A server for tests, over real TCP on 127.0.0.1, which does what the test specifies, valid or not.
 ///
@@ -34,16 +32,13 @@ import NIOPosix
 /// ```
 ///
 /// A request of a type without a rule is answered with status 401, a heartbeat as the protocol specifies, and a cancel
-/// not at all; `on` changes that too. Rules can be changed at any time, and apply to every request that arrives after
-/// the call has returned. Randomness is seeded and delays follow a clock, so that tests are reproducible.
+/// not at all; `on` changes that too.
 ///
-/// The server ends with ``shutdown()`` or when the last reference to it is released.
-public final class MockServer: Sendable {
-    let core: MockServerCore
+/// ``MockPeer`` lists its functions, and ``MockReaction`` its reactions. The server ends with ``MockPeer/shutdown()``,
+/// or when the last reference to it is released.
+public typealias MockServer = MockPeer<FrameWire>
 
-    /// The address at which it listens.
-    public var endpoint: Endpoint { self.core.endpoint }
-
+extension MockPeer where Wire == FrameWire {
     /// Creates a server that listens.
     ///
     /// - Parameters:
@@ -51,13 +46,13 @@ public final class MockServer: Sendable {
     ///     `MockServer(.echo)` is an echo server.
     ///   - format: The layout of frames; the standard format by default. An answer repeats the custom fields of its
     ///     request that responses have too.
-    ///   - path: The path of a WebSocket that carries the frames, such as `/rpc`; ``endpoint`` is then its URL. Nil,
-    ///     the default: frames over plain TCP.
+    ///   - path: The path of a WebSocket that carries the frames, such as `/rpc`; ``MockPeer/endpoint`` is then its
+    ///     URL. Nil, the default: frames over plain TCP.
     ///   - port: The TCP port on 127.0.0.1; 0, the default, picks a free one.
-    ///   - seed: The seed of ``Reaction/oneOf(_:)`` and ``ReleaseOrder/shuffled``; 0 by default.
+    ///   - seed: The seed of ``MockReaction/oneOf(_:)`` and ``MockReleaseOrder/shuffled``; 0 by default.
     ///   - clock: The clock of delays; with a ``VirtualClock`` they wait only for the test. Real time by default.
     /// - Throws: NIO's error if the port is in use.
-    public init(
+    public convenience init(
         _ reaction: Reaction = .status(.undefinedType),
         format: WireFormat = .standard,
         webSocket path: String? = nil,
@@ -66,44 +61,23 @@ public final class MockServer: Sendable {
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
         let subprotocol = format.subprotocol
-        let openings = try path.map { path in
-            try MockOpenings(
-                path: path,
-                subprotocols: subprotocol.map { [$0] } ?? [],
-                takesAnySubprotocol: subprotocol == nil
-            )
+        let openings = try path.map {
+            try MockOpenings($0, subprotocol.map { [$0] } ?? [], takesAnySubprotocol: subprotocol == nil)
         }
-        self.core = MockServerCore(format: format, openings: openings, seed: seed) { try await clock.sleep(for: $0) }
-        self.onAnyOther(reaction)
-        try await self.core.start(port: port)
-    }
-
-    deinit {
-        _ = self.core.port.shutdown()
-    }
-
-    /// Closes the port and every connection, and returns when they are closed.
-    public func shutdown() async {
-        try? await self.core.port.shutdown().get()
+        let mock = MockPort(seed: seed) { try await clock.sleep(for: $0) }
+        try await self.init(FrameWire(format: format), openings: openings, on: mock, port: port, other: reaction) {
+            FrameSession(core: $0, port: $1)
+        }
     }
 
     // MARK: Rules
 
     /// Sets the reaction to every request of `type`, which may be a control type.
-    public func on(_ type: UInt32, _ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.standing[type] = reaction }
-    }
+    public func on(_ type: UInt32, _ reaction: Reaction) { self.set(reaction, for: type) }
 
     /// Sets the reaction to the next request of `type` only, before the standing rule applies again. Reactions of
     /// several calls are queued.
-    public func once(_ type: UInt32, _ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.once[type, default: []].append(reaction) }
-    }
-
-    /// Sets the reaction to requests of the application's types without a rule. Status 401 by default.
-    public func onAnyOther(_ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.other = reaction }
-    }
+    public func once(_ type: UInt32, _ reaction: Reaction) { self.add(reaction, for: type) }
 
     /// Answers hello like a server that speaks version 1 and accepts these features, and reads metadata and compressed
     /// bodies on connections that have agreed on them. Without this call hello is not answered.
@@ -125,7 +99,7 @@ public final class MockServer: Sendable {
         features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency],
         streams: StreamPolicy? = nil
     ) {
-        self.core.rules.withLockedValue { rules in
+        self.core.wire.rules.withLockedValue { rules in
             rules.features = streams == nil ? features : features.union([.streams])
             rules.streams = streams ?? StreamPolicy()
         }
@@ -133,45 +107,21 @@ public final class MockServer: Sendable {
 
     /// Sets the reaction to each item of the streams of `type`. Nothing by default; the item is taken in any case.
     public func onItem(of type: UInt32, _ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.items[type] = reaction }
+        self.core.wire.rules.withLockedValue { $0.items[type] = reaction }
     }
 
     /// Sets the reaction to the end of the client's items, on the streams of `type`. Nothing by default.
     public func onItemsEnded(of type: UInt32, _ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.ends[type] = reaction }
+        self.core.wire.rules.withLockedValue { $0.ends[type] = reaction }
     }
 
     /// Sets the reaction to each new connection, over WebSocket once it is open. Nothing by default.
-    public func onConnect(_ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.connect = reaction }
-    }
+    public func onConnect(_ reaction: Reaction) { self.setOpen(reaction) }
 
     /// Sets the reaction to the new connection with this number, counted from 0, instead of the general rule.
-    public func onConnect(number: Int, _ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.connectByNumber[number] = reaction }
-    }
-
-    /// Sets the answer to each request to open the WebSocket. ``MockOpening/accept`` by default.
-    public func onOpening(_ answer: MockOpening) {
-        self.core.openings?.set(answer)
-    }
-
-    /// Sets the answer to the request on the connection with this number, counted from 0, instead of the general one.
-    public func onOpening(number: Int, _ answer: MockOpening) {
-        self.core.openings?.set(answer, number: number)
-    }
+    public func onConnect(number: Int, _ reaction: Reaction) { self.setOpen(reaction, number: number) }
 
     // MARK: Now
-
-    /// The open connections, in the order in which they were accepted; over WebSocket those that are open.
-    public var connections: [Connection] { self.core.openConnections }
-
-    /// Performs a reaction now on every open connection, including those that clients have opened and that were not
-    /// accepted yet. Returns when it has begun.
-    public func perform(_ reaction: Reaction) async {
-        await self.core.port.acceptEstablished()
-        for connection in self.connections { await connection.perform(reaction) }
-    }
 
     /// Announces on every open connection that this server is about to end. Connections stay open; the rules decide on
     /// further requests, for example `onAnyOther(.draining)`. Returns when the frames have been sent. In a format whose
@@ -181,35 +131,11 @@ public final class MockServer: Sendable {
     ///   - reason: The reason, as text for people; empty by default.
     ///   - retryAfter: The time that clients should stay away, in whole milliseconds; zero by default.
     ///   - endpoints: Servers that may be used instead, best first; none by default.
-    public func sendGoAway(
-        reason: String = "",
-        retryAfter: Duration = .zero,
-        endpoints: [Endpoint] = []
-    ) async {
+    public func sendGoAway(reason: String = "", retryAfter: Duration = .zero, endpoints: [Endpoint] = []) async {
         await self.perform(.goAway(reason: reason, retryAfter: retryAfter, endpoints: endpoints))
     }
 
-    /// Stops listening, so that connecting is refused, until ``acceptConnections()``. Open connections stay.
-    public func refuseConnections() async throws {
-        try await self.core.port.stopListening().get()
-    }
-
-    /// Stops listening for a time, by the server's clock. Returns when connecting is refused.
-    public func refuseConnections(for duration: Duration) async throws {
-        try await self.core.port.stopListening(for: duration)
-    }
-
-    /// Listens again, on the same port.
-    ///
-    /// - Throws: NIO's error if another process has taken the port meanwhile.
-    public func acceptConnections() async throws {
-        try await self.core.port.listen().get()
-    }
-
     // MARK: What came
-
-    /// All frames received, in order, including control frames.
-    public var received: [Received] { self.core.received.events }
 
     /// Returns the first `count` frames of `type`, or of any type, waiting for those that have not arrived yet.
     ///
@@ -254,17 +180,6 @@ public final class MockServer: Sendable {
         }
     }
 
-    /// Returns the request to open the WebSocket on the connection with this number, once it has arrived.
-    ///
-    /// - Throws: ``NothingHappened`` if it does not arrive in time, 60 s by default; immediately over plain TCP.
-    @discardableResult
-    public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
-        guard let openings = self.core.openings else {
-            throw NothingHappened(description: "the server does not speak WebSocket; give it a path")
-        }
-        return try await openings.received(number: number, within: time)
-    }
-
     /// Returns the close frame, or the violation of RFC 6455, by which the client ended the WebSocket on the connection
     /// with this number.
     ///
@@ -274,26 +189,8 @@ public final class MockServer: Sendable {
         onConnection number: Int = 0,
         within time: Duration = .seconds(60)
     ) async throws -> WebSocketContent {
-        try await self.core.closeFrames.wait(1, within: time, "a close frame") { $0.connection == number }[0].content
-    }
-
-    /// The number of connections accepted so far.
-    public var acceptedCount: Int { self.core.port.accepted.events.count }
-
-    /// Returns the connection with this number, counted from 0, once it has been accepted, and over WebSocket opened.
-    ///
-    /// - Throws: ``NothingHappened`` if it is not accepted in time, 60 s by default.
-    @discardableResult
-    public func connection(_ number: Int, within time: Duration = .seconds(60)) async throws -> Connection {
-        let found = try await self.core.accepted.wait(1, within: time, "connection \(number)") { $0.number == number }
-        return found[0]
-    }
-
-    /// Returns once the client has closed, reset or half-closed the connection with this number.
-    ///
-    /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
-    public func ended(connection number: Int, within time: Duration = .seconds(60)) async throws {
-        try await self.core.port.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
+        let frames = self.core.wire.closeFrames
+        return try await frames.wait(1, within: time, "a close frame") { $0.connection == number }[0].content
     }
 
     /// Returns a port of 127.0.0.1 on which nothing listens, and nothing will while the process runs.
@@ -301,27 +198,11 @@ public final class MockServer: Sendable {
         let server = try await MockServer()
         await server.shutdown()
         if let reservation = PortReservation(port: server.endpoint.port) {
-            Self.reservations.withLockedValue { $0.append(reservation) }
+            closedPorts.withLockedValue { $0.append(reservation) }
         }
         return server.endpoint
     }
-
-    private static let reservations = NIOLockedValueBox<[PortReservation]>([])
 }
 
-extension MockServer {
-    /// One accepted connection.
-    public struct Connection: Sendable, CustomStringConvertible {
-        /// The connection's number, counted from 0 in the order in which connections were accepted.
-        public let number: Int
-        let session: NIOLoopBound<MockSession>
-
-        /// Performs a reaction now. Returns when it has begun; has no effect on a closed connection.
-        public func perform(_ reaction: Reaction) async {
-            let session = self.session
-            try? await session.eventLoop.submit { session.value.perform(reaction, for: nil) }.get()
-        }
-
-        public var description: String { "connection \(self.number)" }
-    }
-}
+/// The ports that are to stay closed.
+private let closedPorts = NIOLockedValueBox<[PortReservation]>([])

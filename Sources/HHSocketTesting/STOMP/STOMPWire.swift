@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-import DequeModule
 import HHSocket
-import HHSocketSTOMP
+public import HHSocketSTOMP
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The state that the connections of a ``MockBroker`` share.
-final class MockBrokerCore: Sendable {
-    typealias Reaction = MockBroker.Reaction
+/// The wire of a ``MockBroker``: STOMP, over TCP or over WebSocket.
+public final class STOMPWire: WebSocketWire {
+    public typealias Key = STOMPCommand
 
-    struct Rules {
-        var standing: [STOMPCommand: Reaction] = [:]
-        var once: [STOMPCommand: Deque<Reaction>] = [:]
-        var other = Reaction.handle
-        var open = Reaction.drop
-        var openByNumber: [Int: Reaction] = [:]
+    /// A frame received from a client.
+    public struct Received: Sendable, Hashable, CustomStringConvertible {
+        /// The number of its connection, counted from 0 in the order in which connections were accepted.
+        public var connection: Int
+        public var frame: STOMPFrame
+
+        /// The command of the frame.
+        public var command: STOMPCommand { self.frame.command }
+
+        /// The headers of the frame.
+        public var headers: STOMPHeaders { self.frame.headers }
+
+        /// The body as text; bytes that are not UTF-8 are repaired.
+        public var text: String { String(buffer: self.frame.body) }
+
+        public var description: String { "\(self.frame) on connection \(self.connection)" }
     }
 
     private struct LoopState {
-        var sessions: [Int: MockBrokerSession] = [:]
+        var sessions: [Int: STOMPSession] = [:]
         /// The connections whose output is held until the frame that caused it is recorded; nil if output is sent
         /// immediately.
         var delayed: Set<Int>?
@@ -31,45 +40,29 @@ final class MockBrokerCore: Sendable {
         var description: String { "\(self.text) on connection \(self.connection)" }
     }
 
-    let port: MockPort
-    let configuration: MockBroker.Configuration
-    let webSocket: MockBroker.WebSocket?
-    let openings: MockOpenings?
-    let isSecure: Bool
-    let broker: NIOLockedValueBox<BrokerCore>
-    let rules = NIOLockedValueBox(Rules())
-    let received = EventLog<MockBroker.Received>()
-    let opened = EventLog<MockBroker.Connection>()
+    let limits: STOMPLimits
+    /// The length of a WebSocket's messages; nil for a message for each frame.
+    let messageLength: Int?
     /// The connections on which line ends arrived between frames.
     let beats = EventLog<Int>()
     let violations = EventLog<Violation>()
+    private let broker: NIOLockedValueBox<BrokerCore>
     private let state: NIOLoopBoundBox<LoopState>
 
-    init(
-        port: MockPort,
-        configuration: MockBroker.Configuration,
-        webSocket: MockBroker.WebSocket?,
-        openings: MockOpenings?,
-        isSecure: Bool
-    ) {
-        self.port = port
-        self.configuration = configuration
-        self.webSocket = webSocket
-        self.openings = openings
-        self.isSecure = isSecure
+    init(_ configuration: MockBroker.Configuration, _ webSocket: MockBroker.WebSocket?, on loop: any EventLoop) {
+        self.limits = configuration.limits
+        self.messageLength = webSocket?.messageLength
         self.broker = NIOLockedValueBox(BrokerCore(configuration))
-        self.state = .makeBoxSendingValue(LoopState(), eventLoop: port.loop)
+        self.state = .makeBoxSendingValue(LoopState(), eventLoop: loop)
     }
+
+    func read<Value>(_ body: (BrokerCore) -> Value) -> Value { self.broker.withLockedValue { body($0) } }
 
     // MARK: On the loop
 
-    /// Adds a connection, and returns the reaction to it.
-    func add(_ session: MockBrokerSession) -> Reaction {
-        let number = session.number
-        self.state.value.sessions[number] = session
-        self.broker.withLockedValue { $0.opened(number) }
-        self.opened.append(.init(number: number, session: NIOLoopBound(session, eventLoop: self.port.loop)))
-        return self.rules.withLockedValue { $0.openByNumber[number] ?? $0.open }
+    func add(_ session: STOMPSession) {
+        self.state.value.sessions[session.number] = session
+        self.broker.withLockedValue { $0.opened(session.number) }
     }
 
     func remove(number: Int) {
@@ -78,23 +71,18 @@ final class MockBrokerCore: Sendable {
     }
 
     /// Reacts to a frame, and records it: after the broker's state has changed, and before others can see it.
-    func received(_ frame: STOMPFrame, on session: MockBrokerSession) {
-        let received = MockBroker.Received(connection: session.number, frame: frame)
+    func received(_ frame: STOMPFrame, on session: STOMPSession) {
+        guard let core = session.core else { return }
+        let received = Received(connection: session.number, frame: frame)
         self.state.value.delayed = []
-        session.proceed(self.reaction(to: frame), for: received)
-        self.received.append(received)
+        session.proceed(core.reaction(to: frame.command).steps[...], for: received)
+        core.received.append(received)
         let delayed = self.state.value.delayed ?? []
         self.state.value.delayed = nil
         self.flush(delayed)
     }
 
-    private func reaction(to frame: STOMPFrame) -> Reaction {
-        self.rules.withLockedValue { rules in
-            rules.once[frame.command]?.popFirst() ?? rules.standing[frame.command] ?? rules.other
-        }
-    }
-
-    func handle(_ received: MockBroker.Received, confirms: Bool) {
+    func handle(_ received: Received, confirms: Bool) {
         let actions = self.broker.withLockedValue {
             $0.received(received.frame, on: received.connection, confirms: confirms)
         }

@@ -2,7 +2,7 @@
 import HHSocket
 public import NIOCore
 
-/// Streams, on connections whose hello has agreed on them (``MockServer/acceptHello(features:streams:)``).
+/// Streams, on connections whose hello has agreed on them (``MockPeer/acceptHello(features:streams:)``).
 ///
 /// ```swift
 /// server.on(1010, .glued(.item("1"), .item("2"), .status(.ok)))       // items, and the end
@@ -12,7 +12,7 @@ public import NIOCore
 ///
 /// The server takes items as they arrive, and grants credit for more; a script has to do so only to grant wrong credit.
 /// Items and final answers are sent regardless of the client's credit.
-extension MockServer.Reaction {
+extension MockReaction where Wire == FrameWire {
     /// A place at which ``dieInMidStream(afterItems:_:)`` ends the connection.
     public enum MidStream: Sendable, Hashable, CaseIterable {
         /// After a whole item.
@@ -96,15 +96,13 @@ extension MockServer.Reaction {
     /// Sends the payload of each frame in pieces, as a server does with more than 65,536 bytes.
     ///
     /// - Parameter length: The greatest number of bytes of a piece, at least 1.
-    public func inPieces(of length: Int) -> Self {
-        self.changingSends { $0.pieceLength = max(1, length) }
-    }
+    public func inPieces(of length: Int) -> Self { self.changingOutput { $0.pieceLength = max(1, length) } }
 
     /// Sends each frame as a piece that announces further pieces, which are not sent: the payload stays unfinished.
-    public func unfinished() -> Self { self.changingSends { $0.isUnfinished = true } }
+    public func unfinished() -> Self { self.changingOutput { $0.isUnfinished = true } }
 }
 
-extension MockServer.Reaction.Sending {
+extension FrameWire.Output {
     /// Returns the frames that carry the payload of one: several where it is sent in pieces.
     func pieces(of frame: Frame) -> [Frame] {
         guard self.pieceLength != nil || self.isUnfinished else { return [frame] }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+public import HHSocket
+import NIOCore
+
+/// A server for tests, over real TCP on 127.0.0.1, which does what the test specifies, valid or not.
+///
+/// Each wire has its own name for it, and its own initializer: ``MockServer`` for frames, ``MockWebSocketServer`` for
+/// messages of WebSockets, ``LineServer`` for lines, and ``MockBroker`` for STOMP.
+///
+/// Rules can be changed at any time, and apply to everything that arrives after the call has returned. Everything that
+/// arrives is recorded, and a test can wait for it. Randomness is seeded and delays follow a clock, so that tests are
+/// reproducible.
+///
+/// The server ends with ``shutdown()`` or when the last reference to it is released.
+public final class MockPeer<Wire: MockWire>: Sendable {
+    /// A reaction of this server.
+    public typealias Reaction = MockReaction<Wire>
+    /// Something that this server has received from a client.
+    public typealias Received = Wire.Received
+    /// The order in which held requests are answered.
+    public typealias ReleaseOrder = MockReleaseOrder
+
+    let core: MockCore<Wire>
+
+    /// The address at which it listens; with WebSocket its URL.
+    public var endpoint: Endpoint {
+        let address = self.core.port.endpoint
+        guard let openings = self.core.openings else { return address }
+        return Endpoint(address, isSecure: self.core.port.isSecure, path: openings.path ?? "/")
+    }
+
+    /// - Parameters:
+    ///   - other: The reaction to everything without a rule.
+    ///   - makeSession: Makes the handler of each accepted connection.
+    init(
+        _ wire: Wire,
+        openings: MockOpenings? = nil,
+        on mock: MockPort,
+        port: Int,
+        other: Reaction,
+        _ makeSession: @escaping @Sendable (MockCore<Wire>, MockPort) -> MockSession<Wire>
+    ) async throws {
+        let core = MockCore(wire, openings: openings, on: mock, other: other)
+        self.core = core
+        try await mock.start(port: port) { [weak core] port in core.map { makeSession($0, port) } }
+    }
+
+    deinit {
+        _ = self.core.port.shutdown()
+    }
+
+    /// Closes the port and every connection, and returns when they are closed. A WebSocket gets no close frame.
+    public func shutdown() async {
+        try? await self.core.port.shutdown().get()
+    }
+
+    // MARK: Rules
+
+    func set(_ reaction: Reaction, for key: Wire.Key) {
+        self.core.rules.withLockedValue { $0.standing[key] = reaction }
+    }
+
+    func add(_ reaction: Reaction, for key: Wire.Key) {
+        self.core.rules.withLockedValue { $0.once[key, default: []].append(reaction) }
+    }
+
+    func setOpen(_ reaction: Reaction, number: Int? = nil) {
+        self.core.rules.withLockedValue {
+            if let number { $0.openByNumber[number] = reaction } else { $0.open = reaction }
+        }
+    }
+
+    /// Sets the reaction to everything without a rule.
+    public func onAnyOther(_ reaction: Reaction) {
+        self.core.rules.withLockedValue { $0.other = reaction }
+    }
+
+    // MARK: Now
+
+    /// The open connections, in the order in which they were accepted; with WebSocket those that have been opened, in
+    /// the order of that.
+    public var connections: [Connection] {
+        let over = Set(self.core.port.ended.events)
+        return self.core.opened.events.filter { !over.contains($0.number) }
+    }
+
+    /// Performs a reaction now on every open connection, including those that clients have opened and that were not
+    /// accepted yet. Returns when it has begun.
+    public func perform(_ reaction: Reaction) async {
+        await self.core.port.acceptEstablished()
+        for connection in self.connections { await connection.perform(reaction) }
+    }
+
+    /// Stops listening, so that connecting is refused, until ``acceptConnections()``. Open connections stay.
+    public func refuseConnections() async throws {
+        try await self.core.port.stopListening().get()
+    }
+
+    /// Stops listening for a time, by the server's clock. Returns when connecting is refused.
+    public func refuseConnections(for duration: Duration) async throws {
+        try await self.core.port.stopListening(for: duration)
+    }
+
+    /// Listens again, on the same port.
+    ///
+    /// - Throws: NIO's error if another process has taken the port meanwhile.
+    public func acceptConnections() async throws {
+        try await self.core.port.listen().get()
+    }
+
+    // MARK: What came
+
+    /// Everything that was received, in order, including control frames.
+    public var received: [Received] { self.core.received.events }
+
+    /// The number of connections accepted so far, opened or not.
+    public var acceptedCount: Int { self.core.port.accepted.events.count }
+
+    /// Returns the connection with this number, counted from 0, once it has been accepted, and with WebSocket opened.
+    ///
+    /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
+    @discardableResult
+    public func connection(_ number: Int, within time: Duration = .seconds(60)) async throws -> Connection {
+        try await self.core.opened.wait(1, within: time, "connection \(number)") { $0.number == number }[0]
+    }
+
+    /// Returns once the connection with this number has ended, at either side, or the client has half-closed it.
+    ///
+    /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
+    public func ended(connection number: Int, within time: Duration = .seconds(60)) async throws {
+        try await self.core.port.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
+    }
+
+    /// One accepted connection; with WebSocket an opened one.
+    public struct Connection: Sendable, CustomStringConvertible {
+        /// The connection's number, counted from 0 in the order in which connections were accepted.
+        public let number: Int
+        let session: NIOLoopBound<MockSession<Wire>>
+
+        /// Performs a reaction now. Returns when it has begun; has no effect on a closed connection.
+        public func perform(_ reaction: Reaction) async {
+            let session = self.session
+            try? await session.eventLoop.submit { session.value.perform(reaction, for: nil) }.get()
+        }
+
+        public var description: String { "connection \(self.number)" }
+    }
+}
+
+extension MockPeer where Wire.Key == String {
+    /// Sets the reaction to each line, or text message, that is equal to `text`.
+    public func on(text: String, _ reaction: Reaction) { self.set(reaction, for: text) }
+
+    /// Sets the reaction to the next line, or text message, that is equal to `text`, before the standing rule applies
+    /// again. Reactions of several calls are queued.
+    public func once(text: String, _ reaction: Reaction) { self.add(reaction, for: text) }
+
+    /// Sets the reaction to the next line, or message, that no rule for its text fits. Reactions of several calls are
+    /// queued.
+    public func once(_ reaction: Reaction) {
+        self.core.rules.withLockedValue { $0.next.append(reaction) }
+    }
+
+    /// Sets the reaction to each connection, or WebSocket that is opened. Nothing by default. With WebSocket its output
+    /// is sent in one write with the answer to the opening, unless that is dribbled.
+    public func onOpen(_ reaction: Reaction) { self.setOpen(reaction) }
+
+    /// Sets the reaction to the connection with this number, counted from 0, instead of the general one.
+    public func onOpen(number: Int, _ reaction: Reaction) { self.setOpen(reaction, number: number) }
+}
+
+extension MockPeer where Wire: WebSocketWire {
+    /// Sets the answer to each request to open a WebSocket. ``MockReaction/accept`` by default.
+    public func onOpening(_ answer: MockOpening) {
+        self.core.openings?.set(answer)
+    }
+
+    /// Sets the answer to the request on the connection with this number, counted from 0, instead of the general one.
+    public func onOpening(number: Int, _ answer: MockOpening) {
+        self.core.openings?.set(answer, number: number)
+    }
+
+    /// Returns the request to open a WebSocket on the connection with this number, once it has arrived.
+    ///
+    /// - Throws: ``NothingHappened`` if it does not arrive in time, 60 s by default; immediately over plain TCP.
+    @discardableResult
+    public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
+        guard let openings = self.core.openings else {
+            throw NothingHappened(description: "the server does not speak WebSocket; give it a path")
+        }
+        return try await openings.received(number: number, within: time)
+    }
+}

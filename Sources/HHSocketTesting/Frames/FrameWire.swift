@@ -5,6 +5,7 @@ public import NIOCore
 
 /// The wire of a ``MockServer``: frames over plain TCP or over WebSocket, in any format.
 public final class FrameWire: WebSocketWire {
+    /// The type of a request.
     public typealias Key = UInt32
 
     /// The rules that only frames have.

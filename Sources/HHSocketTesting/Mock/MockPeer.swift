@@ -50,9 +50,7 @@ public final class MockPeer<Wire: MockWire>: Sendable {
     }
 
     /// Closes the port and every connection, and returns when they are closed. A WebSocket gets no close frame.
-    public func shutdown() async {
-        try? await self.core.port.shutdown().get()
-    }
+    public func shutdown() async { try? await self.core.port.shutdown().get() }
 
     // MARK: Rules
 
@@ -71,9 +69,7 @@ public final class MockPeer<Wire: MockWire>: Sendable {
     }
 
     /// Sets the reaction to everything without a rule.
-    public func onAnyOther(_ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.other = reaction }
-    }
+    public func onAnyOther(_ reaction: Reaction) { self.core.rules.withLockedValue { $0.other = reaction } }
 
     // MARK: Now
 
@@ -92,9 +88,7 @@ public final class MockPeer<Wire: MockWire>: Sendable {
     }
 
     /// Stops listening, so that connecting is refused, until ``acceptConnections()``. Open connections stay.
-    public func refuseConnections() async throws {
-        try await self.core.port.stopListening().get()
-    }
+    public func refuseConnections() async throws { try await self.core.port.stopListening().get() }
 
     /// Stops listening for a time, by the server's clock. Returns when connecting is refused.
     public func refuseConnections(for duration: Duration) async throws {
@@ -104,9 +98,7 @@ public final class MockPeer<Wire: MockWire>: Sendable {
     /// Listens again, on the same port.
     ///
     /// - Throws: NIO's error if another process has taken the port meanwhile.
-    public func acceptConnections() async throws {
-        try await self.core.port.listen().get()
-    }
+    public func acceptConnections() async throws { try await self.core.port.listen().get() }
 
     // MARK: What came
 
@@ -157,9 +149,7 @@ extension MockPeer where Wire.Key == String {
 
     /// Sets the reaction to the next line, or message, that no rule for its text fits. Reactions of several calls are
     /// queued.
-    public func once(_ reaction: Reaction) {
-        self.core.rules.withLockedValue { $0.next.append(reaction) }
-    }
+    public func once(_ reaction: Reaction) { self.core.rules.withLockedValue { $0.next.append(reaction) } }
 
     /// Sets the reaction to each connection, or WebSocket that is opened. Nothing by default. With WebSocket its output
     /// is sent in one write with the answer to the opening, unless that is dribbled.
@@ -171,14 +161,10 @@ extension MockPeer where Wire.Key == String {
 
 extension MockPeer where Wire: WebSocketWire {
     /// Sets the answer to each request to open a WebSocket. ``MockReaction/accept`` by default.
-    public func onOpening(_ answer: MockOpening) {
-        self.core.openings?.set(answer)
-    }
+    public func onOpening(_ answer: MockOpening) { self.core.openings?.set(answer) }
 
     /// Sets the answer to the request on the connection with this number, counted from 0, instead of the general one.
-    public func onOpening(number: Int, _ answer: MockOpening) {
-        self.core.openings?.set(answer, number: number)
-    }
+    public func onOpening(number: Int, _ answer: MockOpening) { self.core.openings?.set(answer, number: number) }
 
     /// Returns the request to open a WebSocket on the connection with this number, once it has arrived.
     ///

@@ -123,13 +123,13 @@ public struct MockReaction<Wire: MockWire>: Sendable {
         self.changingSends { $0.dribble = Dribble(bytes: max(1, bytes), interval: interval) }
     }
 
-    /// Sends only the first `bytes` bytes of each frame, each line with its delimiter, or each sequence of raw bytes.
+    /// Sends only the first `bytes` bytes of each frame, of each line with its delimiter, or of raw bytes.
     public func cut(after bytes: Int) -> Self { self.changingSends { $0.flaws.keptBytes = bytes } }
 
-    /// Sends everything `count` times, frame by frame.
+    /// Sends each frame, line or message `count` times.
     public func times(_ count: Int) -> Self { self.changingSends { $0.copies = max(0, count) } }
 
-    /// Sends everything twice.
+    /// Sends each frame, line or message twice.
     public func twice() -> Self { self.times(2) }
 
     // MARK: Rows

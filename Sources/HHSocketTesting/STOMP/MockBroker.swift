@@ -134,9 +134,7 @@ extension MockPeer where Wire == STOMPWire {
 
     /// The messages that wait in a queue for a consumer, in their order. Those that are delivered and not acknowledged
     /// are not among them.
-    public func messages(in queue: String) -> [STOMPFrame] {
-        self.core.wire.read { $0.messages(in: queue) }
-    }
+    public func messages(in queue: String) -> [STOMPFrame] { self.core.wire.read { $0.messages(in: queue) } }
 
     /// The subscriptions of a connection, in the order in which they were made.
     public func subscriptions(onConnection number: Int) -> [Subscription] {

@@ -6,6 +6,7 @@ import NIOCore
 
 /// The wire of a ``MockBroker``: STOMP, over TCP or over WebSocket.
 public final class STOMPWire: WebSocketWire {
+    /// The command of a frame.
     public typealias Key = STOMPCommand
 
     /// A frame received from a client.

@@ -71,15 +71,11 @@ extension MockPeer where Wire == MessageWire {
     // MARK: Rules
 
     /// Sets the reaction to pings: a pong with the ping's payload by default. With `.drop` none is answered.
-    public func onPing(_ reaction: Reaction) {
-        self.core.wire.rules.withLockedValue { $0.ping = reaction }
-    }
+    public func onPing(_ reaction: Reaction) { self.core.wire.rules.withLockedValue { $0.ping = reaction } }
 
     /// Sets the reaction to close frames. By default one with the client's code, unless the server has sent one before,
     /// and then the end of TCP. With `.drop` none is answered.
-    public func onClose(_ reaction: Reaction) {
-        self.core.wire.rules.withLockedValue { $0.close = reaction }
-    }
+    public func onClose(_ reaction: Reaction) { self.core.wire.rules.withLockedValue { $0.close = reaction } }
 
     // MARK: What came
 

@@ -171,34 +171,22 @@ class MockLine: ChannelInboundHandler {
                 return self.dribble(bytes, dribble, wrap)
             case .halfClose:
                 context.close(mode: .output, promise: nil)
-            case .linger:
-                self.linger(context)
-            case .close:
-                self.close(context)
+            case .linger where !self.hasEnded:
+                self.afterWrites(context) { $0.close(mode: .output, promise: nil) }
+                let channel = context.channel
+                context.eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
+            case .linger, .close:
+                self.afterWrites(context) { $0.close(promise: nil) }
             case .reset:
-                self.reset(context)
+                self.afterWrites(context) { $0.resetAndClose() }
             }
         }
     }
 
-    /// Closes after all writes: an empty write completes when all before it have.
-    private func close(_ context: ChannelHandlerContext) {
+    /// Runs `body` after all writes: an empty write completes when all before it have.
+    private func afterWrites(_ context: ChannelHandlerContext, _ body: @escaping @Sendable (any Channel) -> Void) {
         let channel = context.channel
-        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.close(promise: nil) }
-    }
-
-    private func linger(_ context: ChannelHandlerContext) {
-        guard !self.hasEnded else { return self.close(context) }
-        let channel = context.channel
-        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in
-            channel.close(mode: .output, promise: nil)
-        }
-        context.eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
-    }
-
-    private func reset(_ context: ChannelHandlerContext) {
-        let channel = context.channel
-        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.resetAndClose() }
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in body(channel) }
     }
 
     private func dribble(_ bytes: ByteBuffer, _ dribble: Dribble, _ wrap: @escaping (ByteBuffer) -> ByteBuffer) {

@@ -36,10 +36,6 @@ final class EventLog<Event: Sendable>: Sendable {
 
     var events: [Event] { self.state.withLockedValue { $0.events } }
 
-    func removeAll() {
-        self.state.withLockedValue { $0.events = [] }
-    }
-
     func append(_ event: Event) {
         let served: [Waiter] = self.state.withLockedValue { state in
             if self.keepsHistory { state.events.append(event) }

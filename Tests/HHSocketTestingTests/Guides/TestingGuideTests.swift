@@ -417,16 +417,6 @@ import Testing
         #expect(try await honest.response().payload == ByteBuffer(string: "hello"))
         for attacker in attackers { await attacker.perform(.close) }
     }
-
-    /// The attacks of `Tests/TestSupport/Attacks`, which the page mentions.
-    @Test(arguments: HostileClient.Attack.allCases)
-    func honestClientsAreUnharmed(attack: HostileClient.Attack) async throws {
-        let attackers = try await attack.run(against: endpoint, type: 101)
-        let honest = try await HostileClient(to: endpoint)
-        await honest.perform(.request(101, serial: 50, "hello"))
-        #expect(try await honest.response().payload == ByteBuffer(string: "hello"))
-        for attacker in attackers { await attacker.perform(.close) }
-    }
 }
 
 /// The examples of the page about brokers.

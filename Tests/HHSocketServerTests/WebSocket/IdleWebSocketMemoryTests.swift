@@ -61,9 +61,9 @@ import Testing
             if [.task, .taskAgreed, .taskUsed].contains(self) { limit += 2_400 }
             #endif
             switch self {
-            // The window of 32 KiB, to which the client may refer, and pages that are partly in use otherwise. The
-            // contexts themselves are 300 KiB.
-            case .handlerUsed, .taskUsed: return limit + (36 << 10)
+            // The window of 32 KiB, to which the client may refer, and pages at its ends that are partly in use
+            // otherwise. The contexts themselves are 300 KiB.
+            case .handlerUsed, .taskUsed: return limit + (46 << 10)
             case .handlerForgetful: return limit + (6 << 10)
             default: return limit
             }

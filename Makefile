@@ -106,7 +106,7 @@ test-network: dependencies ## test lost links and changed addresses between two 
 
 test-plugins: programs = protoc:protobuf-compiler
 test-plugins: dependencies ## build and run a package that uses the SwiftPM plugins
-	sh Scripts/test-plugins $(SWIFTFLAGS)
+	sh Scripts/test-plugins $(common_options)
 
 test-activemq: build-tests ## test STOMP against a separate ActiveMQ, which needs Java and Debian's package activemq, or ACTIVEMQ_HOME
 	$(if $(ACTIVEMQ_HOME),,@$(MAKE) --silent dependencies programs='java:default-jre-headless activemq')
@@ -136,7 +136,7 @@ test-tutorials: build-tests ## compile every step of the tutorials, and run thei
 	@Scripts/test-tutorials $(built) $(common_options)
 
 test-app: dependencies ## build Examples/App, and run the tests of its model
-	sh Scripts/test-app $(SWIFTFLAGS)
+	sh Scripts/test-app $(common_options)
 
 check-apple: build-tests ## compile the sources with the branches of Apple's platforms, against stubs of Apple's modules, without linking
 	$(needs_python)

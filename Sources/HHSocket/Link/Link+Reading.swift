@@ -163,12 +163,12 @@ extension Link {
     /// - Returns: Whether there is one.
     package func leaveWork(in turn: inout Turn) -> Bool { self.mayLeaveUnits && self.yield(in: &turn) }
 
-    /// Reads nothing from the network for some time if memory is short.
-    private func readSlowly(in turn: inout Turn) {
-        guard self.phase == .open, !self.hasLeftUnits, let time = self.hot.charge.account?.pauseInLongUnits,
-            self.beginYielding()
-        else { return }
-        self.yieldTimer = self.loop.pause(for: time) { self.goOnAfterYielding(in: &$0) }
+    /// Reads nothing from the network while memory is short, except once after so many pauses that it may stay short.
+    private func readSlowly(after pauses: Int = 0, in turn: inout Turn) {
+        guard self.phase == .open, !self.hasLeftUnits, pauses < LinkChannel.pausesInLongUnits,
+            let time = self.hot.charge.account?.pauseInLongUnits, pauses > 0 || self.beginYielding()
+        else { return pauses > 0 ? self.goOnAfterYielding(in: &turn) : () }
+        self.yieldTimer = self.loop.pause(for: time) { self.readSlowly(after: pauses + 1, in: &$0) }
     }
 
     private func beginYielding() -> Bool {

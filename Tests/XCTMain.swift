@@ -9,8 +9,9 @@ import Testing
 @main
 enum TestRunner {
     static func main() async {
-        // `swift test` runs the program twice, the first time for XCTest.
-        if CommandLine.arguments.contains("xctest") { return }
+        // `swift test` also runs the program without naming a library, for XCTest.
+        let names = CommandLine.arguments.drop { $0 != "--testing-library" }.dropFirst()
+        guard names.first == "swift-testing" else { return }
         await Testing.__swiftPMEntryPoint() as Never
     }
 }

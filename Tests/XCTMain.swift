@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import Foundation
 import Testing
 
 /// The entry point of the tests on Linux.
@@ -10,12 +11,12 @@ import Testing
 enum TestRunner {
     static func main() async {
         let arguments = CommandLine.arguments
-        if arguments.contains("--dump-tests-json") {
-            // `swift test --filter` looks for tests of XCTest, too.
-            print(#"{"tests": []}"#)
-        } else if arguments.drop(while: { $0 != "--testing-library" }).dropFirst().first == "swift-testing" {
+        if arguments.drop(while: { $0 != "--testing-library" }).dropFirst().first == "swift-testing" {
             await Testing.__swiftPMEntryPoint() as Never
         }
-        // `swift test` also runs the program without naming a library, for XCTest.
+        // With an entry point, `swift test` runs tests of XCTest, and others only if told to.
+        let advice = "There are no tests of XCTest: swift test --disable-xctest --enable-swift-testing, or make test.\n"
+        FileHandle.standardError.write(Data(advice.utf8))
+        exit(64)
     }
 }

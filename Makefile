@@ -6,7 +6,8 @@ DESTDIR ?=
 SWIFTFLAGS ?=
 
 # SwiftPM must not cache the build plan: with a cached plan, a build of the tests after one of a product would compile
-# the protoc that swift-protobuf contains, which takes ten minutes.
+# the protoc that swift-protobuf contains, which takes ten minutes. The compiler's index takes a tenth of the time, and
+# nothing reads it. Fuzz/run and Scripts/test-sanitized have these options, too.
 common_options = --disable-build-manifest-caching --disable-index-store $(SWIFTFLAGS)
 # One configuration for all targets, because other traits cause a full rebuild.
 swift_options = --traits Development $(common_options)

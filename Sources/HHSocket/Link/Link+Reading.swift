@@ -163,7 +163,7 @@ extension Link {
     /// - Returns: Whether there is one.
     package func leaveWork(in turn: inout Turn) -> Bool { self.mayLeaveUnits && self.yield(in: &turn) }
 
-    /// Reads nothing from the network while memory is short, except once after so many pauses that it may stay short.
+    /// Reads nothing from the network while memory is short, but once after ``LinkChannel/pausesInLongUnits`` pauses.
     private func readSlowly(after pauses: Int = 0, in turn: inout Turn) {
         guard self.phase == .open, !self.hasLeftUnits, pauses < LinkChannel.pausesInLongUnits,
             let time = self.hot.charge.account?.pauseInLongUnits, pauses > 0 || self.beginYielding()

@@ -11,7 +11,8 @@ package enum LinkChannel {
     package static let uncheckedBytes = 64 << 10
     /// The number of bytes of an incomplete unit from which it is read slowly while memory is short.
     package static let longUnitBytes = 64 << 10
-    /// The number of pauses, of an account's length, after which it is read once although memory is still short.
+    /// The number of consecutive pauses after which such a unit is read once although memory is still short: 2 s with
+    /// the pauses of a server.
     static let pausesInLongUnits = 40
     /// The time for which units are still taken that arrived before the connection was lost.
     static let lastUnitsTime = TimeAmount.milliseconds(10)

@@ -18,7 +18,7 @@ final class LedgerAccount: LinkAccount, Sendable {
     /// The number of bytes by which the sums of principals and of the server may be wrong for one connection. Less than
     /// a connection costs by itself.
     private static let step = 4 << 10
-    /// The time for which nothing more is read of a long unit, up to 40 times in a row.
+    /// The time for which nothing more is read of a long unit before it is decided again.
     private static let pauseWhenNearlyFull = TimeAmount.milliseconds(50)
 
     private struct State {

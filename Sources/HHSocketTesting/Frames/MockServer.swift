@@ -64,7 +64,7 @@ extension MockPeer where Wire == FrameWire {
         let openings = try path.map {
             try MockOpenings($0, subprotocol.map { [$0] } ?? [], takesAnySubprotocol: subprotocol == nil)
         }
-        let mock = MockPort(seed: seed) { try await clock.sleep(for: $0) }
+        let mock = MockPort(seed: seed, clock: clock)
         try await self.init(FrameWire(format: format), openings: openings, on: mock, port: port, other: reaction) {
             FrameSession(core: $0, port: $1)
         }

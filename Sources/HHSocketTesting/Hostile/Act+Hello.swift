@@ -17,22 +17,12 @@ extension HostileClient.Act {
     ///   - features: The features that are offered; none by default.
     ///   - token: The session token; empty, the default, for none.
     public static func hello(_ features: ProtocolFeature..., token: [UInt8] = []) -> Self {
-        .frame(.hello(offering: features, token: token))
-    }
-}
-
-extension Frame {
-    /// A hello of version 1, whose features and token may exceed what a server accepts.
-    package static func hello(offering features: [ProtocolFeature], token: [UInt8]) -> Frame {
         var hello = WireHello()
         hello.version = 1
         hello.sessionToken = Data(token)
         hello.features = features.map(\.rawValue)
-        return Frame(
-            type: FrameType.hello,
-            serial: FrameSerial.hello,
-            // Text and numbers can always be written.
-            payload: (try? ByteBuffer(message: hello)) ?? ByteBuffer()
-        )
+        // Text and numbers can always be written.
+        let payload = (try? ByteBuffer(message: hello)) ?? ByteBuffer()
+        return .frame(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: payload))
     }
 }

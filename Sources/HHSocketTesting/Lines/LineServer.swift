@@ -41,7 +41,7 @@ extension MockPeer where Wire == LineWire {
         seed: UInt64 = 0,
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
-        let mock = MockPort(seed: seed) { try await clock.sleep(for: $0) }
+        let mock = MockPort(seed: seed, clock: clock)
         try await self.init(LineWire(delimiter: delimiter), on: mock, port: port, other: reaction) {
             LineSession(core: $0, port: $1)
         }

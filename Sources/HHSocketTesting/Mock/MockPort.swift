@@ -44,11 +44,11 @@ final class MockPort: Sendable {
     private let address = NIOLockedValueBox(Endpoint(host: "127.0.0.1", port: 0))
 
     /// - Parameter tls: TLS for all connections; nil, the default, for none.
-    init(seed: UInt64, tls: NIOSSLContext? = nil, sleep: @escaping @Sendable (Duration) async throws -> Void) {
+    init(seed: UInt64, tls: NIOSSLContext? = nil, clock: some Clock<Duration>) {
         self.tls = tls
         self.loop = MultiThreadedEventLoopGroup.singleton.next()
         self.generator = NIOLockedValueBox(SplitMix(seed: seed))
-        self.sleep = sleep
+        self.sleep = { try await clock.sleep(for: $0) }
         self.state = .makeBoxSendingValue(LoopState(), eventLoop: self.loop)
     }
 

@@ -68,7 +68,7 @@ extension MockPeer where Wire == STOMPWire {
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
         let tls = try identity.map { try Self.context($0) }
-        let mock = MockPort(seed: seed, tls: tls) { try await clock.sleep(for: $0) }
+        let mock = MockPort(seed: seed, tls: tls, clock: clock)
         let subprotocols = configuration.versions.sorted(by: >).map(\.webSocketSubprotocol)
         let openings = try webSocket.map {
             try MockOpenings($0.path, subprotocols, mode: .unlimitedMessages, sendsText: $0.sendsText)

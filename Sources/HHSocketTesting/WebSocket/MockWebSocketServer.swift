@@ -62,7 +62,7 @@ extension MockPeer where Wire == MessageWire {
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
         let openings = try MockOpenings(path, subprotocols, compression: compression, mode: .unlimitedMessages)
-        let mock = MockPort(seed: seed) { try await clock.sleep(for: $0) }
+        let mock = MockPort(seed: seed, clock: clock)
         try await self.init(MessageWire(compression), openings: openings, on: mock, port: port, other: reaction) {
             MessageSession(core: $0, port: $1)
         }

@@ -10,7 +10,7 @@ import Testing
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ClientModelTests {
     @Test func clientDoesWhatTheModelDoes() async {
         let broken = await onItsOwnThread { () -> String? in
-            for seed in 0..<UInt64(historyCount / 2) {
+            for seed in 0..<UInt64(scaled(1_000)) {
                 let script = ClientHistory.script(seed: seed)
                 guard let broken = ClientHistory.run(script, seed: seed) else { continue }
                 let (short, promise) = shortened(script, broken) { ClientHistory.run($0, seed: seed, patience: 2) }

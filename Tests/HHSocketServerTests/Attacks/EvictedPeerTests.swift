@@ -59,7 +59,7 @@ import Testing
         try await withServer(configuration, Self.router) { server in
             let ledger = try #require(server.core?.books.ledger)
             let client = try await HostileClient(to: try #require(server.address))
-            await client.perform(.frame(HostileClient.Attack.hello(.streams, .metadata)))
+            await client.perform(.hello(.streams, .metadata))
             _ = try await client.response()
             await client.perform(.glued(place.acts))
             try await eventually("what is held") { server.bufferedBytes >= 190_000 }

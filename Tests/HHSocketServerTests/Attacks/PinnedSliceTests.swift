@@ -115,7 +115,7 @@ import Testing
         if place == .messages { return try await Self.attackWithMessages(address) }
         let reads = !place.isUnread
         let client = try await HostileClient(to: address, receiveBuffer: reads ? nil : 4_096)
-        await client.perform(.frame(HostileClient.Attack.hello(.streams, .metadata)))
+        await client.perform(.hello(.streams, .metadata))
         _ = try await client.response()
         // The server uses its largest buffers for a client that fills them.
         await client.perform(Self.filler.times(12))

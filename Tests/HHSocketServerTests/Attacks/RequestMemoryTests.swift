@@ -43,7 +43,7 @@ import Testing
             let address = try #require(server.address)
             func client() async throws -> HostileClient {
                 let client = try await HostileClient(to: address)
-                await client.perform(.frame(HostileClient.Attack.hello(.metadata, .idempotency)))
+                await client.perform(.hello(.metadata, .idempotency))
                 _ = try await client.response()
                 return client
             }

@@ -122,13 +122,13 @@ import Testing
         return .messages(limits)
     }
 
-    /// Messages of all kinds: those that refer to earlier ones, far and near, those that cannot be compressed, and
-    /// uncompressed ones.
     /// The messages, in random order.
     private static func samples(_ random: inout SplitMix) -> [[UInt8]] {
         self.messages.shuffled(using: &random)
     }
 
+    /// Messages of all kinds: those that refer to earlier ones, far and near, those that cannot be compressed, and
+    /// uncompressed ones.
     private static let messages: [[UInt8]] = {
         var random = SplitMix(seed: 7_692)
         var messages: [[UInt8]] = [[], Self.hello]

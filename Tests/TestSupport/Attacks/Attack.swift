@@ -366,11 +366,6 @@ extension HostileClient {
             return Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: payload)
         }
 
-        /// Returns a hello that offers these features.
-        package static func hello(_ features: ProtocolFeature..., token: [UInt8] = []) -> Frame {
-            .hello(offering: features, token: token)
-        }
-
         /// Returns compressed zeros.
         private static func bombs(of lengths: [Int], type: UInt32) throws -> [Envelope.Sealed] {
             try lengths.map { length in

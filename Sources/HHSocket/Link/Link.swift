@@ -217,9 +217,10 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
 
     package func handlerRemoved(context: ChannelHandlerContext) {
         self.hot.context = nil
-        self.hot.phase = .ended
         self.parting.promise?.succeed()
         self.loop.enter { turn in
+            // Not before: its end may wait for this turn, and must be reported first.
+            self.hot.phase = .ended
             self.removeTimers()
             self.setYielding(false)
             for case let timer? in [self.parting.timer, self.yieldTimer] { self.loop.removeTimer(timer) }

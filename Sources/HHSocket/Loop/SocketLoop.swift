@@ -337,10 +337,12 @@ package final class SocketLoop: @unchecked Sendable {
         self.hot.taskTurns.channelWasRead()
     }
 
-    /// Runs `body` in a new turn, or within the current one once that is free.
+    /// Runs `body` in a new turn, or within the current one once that is free; always after the bodies before it.
     package func enter(_ body: @escaping (inout Turn) -> Void) {
         guard var turn = self.begin() else { return self.hot.later.append(body) }
-        body(&turn)
+        // They wait where a read's own turn has closed its channel: that turn stays paused, since NIO reports no end of
+        // the read.
+        if self.hot.later.isEmpty { body(&turn) } else { self.hot.later.append(body) }
         self.end(turn)
     }
 

@@ -3,18 +3,18 @@ import NIOCore
 
 /// Events of attempts, and of the handshake of the attempt that won.
 extension ConnectionMachine {
-    mutating func connected(_ id: ConnectionID, now: NIODeadline) -> ConnectedAction {
+    mutating func connected(_ id: ConnectionID, now: NIODeadline) -> [Action] {
         guard var making = self.making, case .racing(let race) = making.stage,
             let winner = race.attempts.first(where: { $0.id == id })
-        else { return .close(id) }
-        let losers = race.attempts.map(\.id).filter { $0 != id }
+        else { return [.close(id)] }
+        let losers = race.attempts.filter { $0.id != id }.map { Action.close($0.id) }
         guard let timeout = self.settings.handshake?.timeout else {
-            return .ready(self.becomeReady(winner, now: now), losers: losers)
+            return losers + self.becomeReady(winner, now: now)
         }
         let until = now.advanced(clamping: TimeAmount(clamping: timeout))
         making.stage = .handshaking(Handshake(attempt: winner, until: until))
         self.proceed(making)
-        return .handshake(id, winner.endpoint, attempt: self.attempts, losers: losers)
+        return losers + [.report(.handshaking(winner.endpoint)), .handshake(id, attempt: self.attempts)]
     }
 
     /// - Parameter blame: The party at fault.
@@ -23,7 +23,7 @@ extension ConnectionMachine {
         _ error: SocketError,
         _ blame: AttemptFailure.Blame = .server,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         guard var making = self.making, case .racing(var race) = making.stage,
             let index = race.attempts.firstIndex(where: { $0.id == id })
         else { return [] }
@@ -42,7 +42,7 @@ extension ConnectionMachine {
                 return self.attemptFailed(making, attempt.endpoint, error, isFault: false, now: now)
             }
             // The others would meet the same.
-            let others = race.attempts.map { ConnectAction.close($0.id) }
+            let others = race.attempts.map { Action.close($0.id) }
             making.stage = .racing(Race())
             self.proceed(making)
             return others + self.refused(making, attempt.endpoint, error, remedy, now: now)
@@ -57,9 +57,8 @@ extension ConnectionMachine {
         self.proceed(making)
     }
 
-    /// - Returns: Nil for a connection that is no longer wanted.
-    mutating func handshakeSucceeded(_ id: ConnectionID, now: NIODeadline) -> Readiness? {
-        guard let (_, attempt) = self.handshake(of: id) else { return nil }
+    mutating func handshakeSucceeded(_ id: ConnectionID, now: NIODeadline) -> [Action] {
+        guard let (_, attempt) = self.handshake(of: id) else { return [] }
         return self.becomeReady(attempt, now: now)
     }
 
@@ -68,7 +67,7 @@ extension ConnectionMachine {
         _ error: SocketError,
         _ remedy: HandshakeRefusal.Remedy,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         guard case (var making, let attempt)? = self.handshake(of: id) else { return [] }
         making.stage = .racing(Race())
         self.proceed(making)
@@ -81,7 +80,7 @@ extension ConnectionMachine {
         _ error: SocketError,
         _ remedy: HandshakeRefusal.Remedy,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         switch remedy.kind {
         case .tryAnotherServer:
             return self.attemptFailed(making, endpoint, error, now: now)
@@ -113,7 +112,7 @@ extension ConnectionMachine {
         )
     }
 
-    private mutating func becomeReady(_ attempt: Attempt, now: NIODeadline) -> Readiness {
+    private mutating func becomeReady(_ attempt: Attempt, now: NIODeadline) -> [Action] {
         let predecessor = self.ready
         self.phase = .ready(
             Ready(connection: Connection(id: attempt.id, endpoint: attempt.endpoint, since: now))
@@ -126,11 +125,13 @@ extension ConnectionMachine {
         self.lastErrors = [:]
         // Earlier errors are unrelated to those from now on.
         self.lastError = nil
-        if let predecessor {
-            // A departing connection was judged at its departure.
-            if predecessor.departure == nil { self.judge(predecessor.connection, now: now) }
-            self.draining.insert(predecessor.connection.id)
-        }
-        return Readiness(id: attempt.id, endpoint: attempt.endpoint, predecessor: predecessor?.connection)
+        let (id, endpoint) = (attempt.id, attempt.endpoint)
+        guard let predecessor else { return [.ready(id, endpoint), .report(.connected(endpoint))] }
+        let previous = predecessor.connection
+        // A departing connection was judged at its departure.
+        if predecessor.departure == nil { self.judge(previous, now: now) }
+        self.draining.insert(previous.id)
+        let report = SocketEvent.switched(from: previous.endpoint, to: endpoint)
+        return [.ready(id, endpoint), .drain(previous.id), .report(report)]
     }
 }

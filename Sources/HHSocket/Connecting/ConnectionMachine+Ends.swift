@@ -11,12 +11,11 @@ extension ConnectionMachine {
         _ error: SocketError,
         _ verdict: EndVerdict = EndVerdict(),
         now: NIODeadline
-    ) -> [LossAction] {
+    ) -> [Action] {
         if self.draining.remove(id) != nil { return [.lost(id, error)] }
         if case (var making, let attempt)? = self.handshake(of: id) {
             making.stage = .racing(Race())
-            let next = self.attemptFailed(making, attempt.endpoint, error, now: now)
-            return [.connect(.close(id))] + next.map(LossAction.connect)
+            return [.close(id)] + self.attemptFailed(making, attempt.endpoint, error, now: now)
         }
         guard let ready = self.ready, ready.connection.id == id else { return [] }
         self.lastError = error
@@ -27,7 +26,7 @@ extension ConnectionMachine {
             } else {
                 self.lost(ready, error, verdict, now: now)
             }
-        return [.lost(id, error), .connect(.report(.disconnected(error)))] + next.map(LossAction.connect)
+        return [.lost(id, error), .report(.disconnected(error))] + next
     }
 
     private mutating func lost(
@@ -35,7 +34,7 @@ extension ConnectionMachine {
         _ error: SocketError,
         _ verdict: EndVerdict,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         let connection = ready.connection
         self.judge(connection, now: now)
         // Failures caused by the network or by a suspension do not affect the server's score.
@@ -62,7 +61,7 @@ extension ConnectionMachine {
         _ departure: PendingDeparture,
         _ error: SocketError,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         // A server that accepts connections only to send them away is not tried sooner than it requested.
         if !departure.wasStable { self.servers.forbidEarlyRetry(ready.connection.endpoint) }
         // Rounds that failed while the server was shutting down do not concern its successor.
@@ -74,7 +73,7 @@ extension ConnectionMachine {
     }
 
     /// Makes the planned successor the next connection.
-    private mutating func replaceLost(with successor: Making) -> [ConnectAction] {
+    private mutating func replaceLost(with successor: Making) -> [Action] {
         self.phase = .making(successor)
         return [.beingMade]
     }
@@ -90,7 +89,7 @@ extension ConnectionMachine {
 
     /// The connection has been of use, however short it was ready: when it ends the back-off starts over. That may be
     /// found out when it has just been lost.
-    mutating func connectionIsProved(_ id: ConnectionID, now: NIODeadline) -> [ConnectAction] {
+    mutating func connectionIsProved(_ id: ConnectionID, now: NIODeadline) -> [Action] {
         switch self.phase {
         case .ready(var ready) where ready.connection.id == id:
             ready.connection.isProved = true
@@ -110,7 +109,7 @@ extension ConnectionMachine {
         self.draining.remove(id)
     }
 
-    /// The connection has proved that it lives, after a ``NetworkAction/probe(_:)``.
+    /// The connection has proved that it lives, after a ``Action/probe(_:)``.
     mutating func connectionIsAlive(_ id: ConnectionID) {
         guard case .ready(var ready) = self.phase, ready.connection.id == id, ready.connection.isSuspect else { return }
         ready.connection.isSuspect = false

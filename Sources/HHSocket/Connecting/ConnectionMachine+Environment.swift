@@ -6,27 +6,27 @@ extension ConnectionMachine {
     // MARK: The network
 
     /// Records the initial state of the network. It is not a change, so no connection is probed.
-    mutating func networkIsKnown(isReachable: Bool, now: NIODeadline) -> [ConnectAction] {
+    mutating func networkIsKnown(isReachable: Bool, now: NIODeadline) -> [Action] {
         guard !isReachable, self.isReachable else { return [] }
         self.isReachable = false
         guard self.needsNetwork else { return [] }
-        let report = ConnectAction.report(.networkChanged(isReachable: false))
+        let report = Action.report(.networkChanged(isReachable: false))
         // If the user has requested a connection, one round is tried nevertheless.
         guard let reason = self.reasonToHold else { return [report] }
         return [report] + self.stopAttempts(reason)
     }
 
     /// The network was lost, has returned, or has another path.
-    mutating func networkChanged(isReachable: Bool, now: NIODeadline) -> [NetworkAction] {
+    mutating func networkChanged(isReachable: Bool, now: NIODeadline) -> [Action] {
         guard isReachable || self.isReachable else { return [] }
         self.isReachable = isReachable
         self.insists = false
-        let report = NetworkAction.connect(.report(.networkChanged(isReachable: isReachable)))
-        if let reason = self.reasonToHold { return [report] + self.stopAttempts(reason).map(NetworkAction.connect) }
+        let report = Action.report(.networkChanged(isReachable: isReachable))
+        if let reason = self.reasonToHold { return [report] + self.stopAttempts(reason) }
         // The loss of the network does not affect a server on this machine.
         guard isReachable else { return [report] }
-        let probed = self.doubtConnection().map { [NetworkAction.probe($0)] } ?? []
-        return [report] + probed + self.makeAnew(isSpread: true, now: now).map(NetworkAction.connect)
+        let probed = self.doubtConnection().map { [Action.probe($0)] } ?? []
+        return [report] + probed + self.makeAnew(isSpread: true, now: now)
     }
 
     /// Whether only the server itself can be the reason why it does not answer.
@@ -39,16 +39,16 @@ extension ConnectionMachine {
 
     // MARK: The app's life
 
-    mutating func didEnterBackground(now: NIODeadline) -> [BackgroundAction] {
+    mutating func didEnterBackground(now: NIODeadline) -> [Action] {
         guard !self.isInBackground else { return [] }
         self.isInBackground = true
-        var actions: [BackgroundAction] = [.connect(.report(.enteredBackground)), .applicationIsInactive]
+        var actions: [Action] = [.report(.enteredBackground), .application(isActive: false)]
         guard let reason = self.reasonToHold else { return actions }
-        guard let connection = self.current else {
-            return actions + self.stopAttempts(reason).map(BackgroundAction.connect)
+        guard let connection = self.current else { return actions + self.stopAttempts(reason) }
+        actions += self.abandonMaking()
+        guard self.settings.background == .failTasks else {
+            return actions + [.paceHeartbeat(connection.id, isPaused: true)]
         }
-        actions += self.abandonMaking().map(BackgroundAction.connect)
-        guard self.settings.background == .failTasks else { return actions + [.pauseHeartbeat(connection.id)] }
         self.judge(connection, now: now)
         self.alternates = []
         var error = reason
@@ -57,17 +57,17 @@ extension ConnectionMachine {
         self.lastError = error
         // Its own cause is the previous error, and the chain would grow with each trip to the background.
         self.lastError?.underlying = nil
-        actions += [.lose(connection.id, error), .connect(.report(.disconnected(error)))]
-        return actions + self.hold(reason).map(BackgroundAction.connect)
+        actions += [.lost(connection.id, error), .close(connection.id), .report(.disconnected(error))]
+        return actions + self.hold(reason)
     }
 
-    mutating func willEnterForeground(now: NIODeadline) -> [ForegroundAction] {
+    mutating func willEnterForeground(now: NIODeadline) -> [Action] {
         guard self.isInBackground else { return [] }
         self.isInBackground = false
-        var actions: [ForegroundAction] = [.connect(.report(.willEnterForeground)), .applicationIsActive]
+        var actions: [Action] = [.report(.willEnterForeground), .application(isActive: true)]
         guard self.reasonToHold == nil else { return actions }
-        if let id = self.doubtConnection() { actions += [.resumeHeartbeat(id), .probe(id)] }
-        return actions + self.makeAnew(isSpread: false, now: now).map(ForegroundAction.connect)
+        if let id = self.doubtConnection() { actions += [.paceHeartbeat(id, isPaused: false), .probe(id)] }
+        return actions + self.makeAnew(isSpread: false, now: now)
     }
 
     // MARK: Pieces
@@ -95,14 +95,14 @@ extension ConnectionMachine {
     }
 
     /// Nothing is attempted until something changes.
-    mutating func hold(_ reason: SocketError) -> [ConnectAction] {
+    mutating func hold(_ reason: SocketError) -> [Action] {
         self.insists = false
         self.phase = .held(reason)
         return [.offline(reason)]
     }
 
     /// Stops attempts. A ready connection is not affected.
-    mutating func stopAttempts(_ reason: SocketError) -> [ConnectAction] {
+    mutating func stopAttempts(_ reason: SocketError) -> [Action] {
         switch self.phase {
         case .idle, .closed:
             return []
@@ -131,7 +131,7 @@ extension ConnectionMachine {
     /// Handles an improvement of the network or the app's return: connects, and does not trust earlier attempts.
     ///
     /// - Parameter isSpread: Whether many other clients may do the same now.
-    private mutating func makeAnew(isSpread: Bool, now: NIODeadline) -> [ConnectAction] {
+    private mutating func makeAnew(isSpread: Bool, now: NIODeadline) -> [Action] {
         if let making = self.making {
             let isOfUser = making.target != nil || making.avoided != nil
             guard isSpread, !isOfUser, self.ready == nil || self.ready?.departure != nil else {
@@ -170,7 +170,7 @@ extension ConnectionMachine {
     /// Connects at a random time within the next second; at once if a call waits, or when one comes.
     ///
     /// When a network returns or changes, all of its clients notice it in the same moment.
-    mutating func makeSoon(instead reason: SocketError, now: NIODeadline) -> [ConnectAction] {
+    mutating func makeSoon(instead reason: SocketError, now: NIODeadline) -> [Action] {
         guard self.servers.isEmpty || self.servers.hasPresent(now: now) else { return self.startMaking(now: now) }
         let time = self.soonest(isCall: false, now: now)
         self.phase = .waiting(Wait(until: time, reason: reason, isForReturn: true, isSpread: true))

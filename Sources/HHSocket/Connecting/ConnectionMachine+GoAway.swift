@@ -15,7 +15,7 @@ extension ConnectionMachine {
         _ news: GoAway,
         isAnnounced: Bool,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         if let (making, attempt) = self.handshake(of: id) { return self.refused(making, attempt, news, now: now) }
         guard let ready = self.ready, ready.connection.id == id else { return [] }
         let connection = ready.connection
@@ -34,7 +34,7 @@ extension ConnectionMachine {
         if ready.successor == nil { self.addAlternates(self.alternates) }
         self.servers.passOver(connection.endpoint)
         let departure = self.noteDeparture(isAnnounced: isAnnounced, now: now)
-        var actions: [ConnectAction] = [
+        var actions: [Action] = [
             .report(.goAway(connection.endpoint, reason: news.reason, retryAfter: span))
         ]
         if !isKnown { actions.append(.goAway(id)) }
@@ -67,7 +67,7 @@ extension ConnectionMachine {
         _ attempt: Attempt,
         _ news: GoAway,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         let span = self.servers.recordGoAway(
             attempt.endpoint,
             for: news.retryAfter,
@@ -87,7 +87,7 @@ extension ConnectionMachine {
             message: "cannot use the connection to \(attempt.endpoint): the server goes away\(reason)",
             endpoint: attempt.endpoint
         )
-        let actions: [ConnectAction] = [
+        let actions: [Action] = [
             .close(attempt.id), .report(.goAway(attempt.endpoint, reason: news.reason, retryAfter: span)),
         ]
         // Whether to try without a network depends on the list.
@@ -130,7 +130,7 @@ extension ConnectionMachine {
     }
 
     /// Sets when the next round begins for the successor, unless a call wants it sooner.
-    private mutating func departAt(_ time: NIODeadline) -> [ConnectAction] {
+    private mutating func departAt(_ time: NIODeadline) -> [Action] {
         self.changeDeparture {
             $0.starts = time
             $0.isPulledForward = false
@@ -138,7 +138,7 @@ extension ConnectionMachine {
         return [.reconnectDeferred]
     }
 
-    private mutating func scheduleDeparture(within span: Duration, now: NIODeadline) -> [ConnectAction] {
+    private mutating func scheduleDeparture(within span: Duration, now: NIODeadline) -> [Action] {
         guard self.servers.hasPresent(now: now) else {
             return self.departAt(self.servers.nextReturn(now: now) ?? .distantFuture)
         }
@@ -147,14 +147,14 @@ extension ConnectionMachine {
     }
 
     /// Makes the successor at once, if there is a server for it, because the reason for waiting no longer holds.
-    mutating func departNow(now: NIODeadline) -> [ConnectAction] {
+    mutating func departNow(now: NIODeadline) -> [Action] {
         guard self.ready?.departure != nil, self.reasonToHold == nil else { return [] }
         guard !self.servers.hasPresent(now: now) else { return self.startMaking(now: now) }
         return self.departAt(self.servers.nextReturn(now: now) ?? .distantFuture)
     }
 
     /// Makes the successor at a random time within the next second; at once if something is in flight.
-    mutating func departSoon(now: NIODeadline) -> [ConnectAction] {
+    mutating func departSoon(now: NIODeadline) -> [Action] {
         guard self.ready?.departure != nil, self.reasonToHold == nil, self.servers.hasPresent(now: now) else {
             return self.departNow(now: now)
         }
@@ -162,7 +162,7 @@ extension ConnectionMachine {
     }
 
     /// A call waits for the successor of the departing connection.
-    mutating func departSooner(now: NIODeadline) -> [ConnectAction] {
+    mutating func departSooner(now: NIODeadline) -> [Action] {
         guard let ready = self.ready, ready.successor == nil, let departure = ready.departure,
             !departure.isPulledForward, self.departureDeadline != nil
         else { return [] }
@@ -192,7 +192,7 @@ extension ConnectionMachine {
     // MARK: Rounds that fail
 
     /// No successor could be made; the departing connection still exists.
-    mutating func departureRoundFailed(now: NIODeadline) -> [ConnectAction] {
+    mutating func departureRoundFailed(now: NIODeadline) -> [Action] {
         guard self.ready?.departure != nil else { return [] }
         let moment = now.advanced(clamping: TimeAmount(clamping: self.nextDelay()))
         self.changeDeparture { $0.failedRounds += 1 }
@@ -200,7 +200,7 @@ extension ConnectionMachine {
     }
 
     /// All servers are away: the round begins when the first of them may be tried.
-    mutating func awaitReturn(until time: NIODeadline) -> [ConnectAction] {
+    mutating func awaitReturn(until time: NIODeadline) -> [Action] {
         self.stopMaking()
         guard let ready = self.ready else {
             return self.waitForReturn(until: time, reason: self.lastError ?? Self.allAway(nil))
@@ -210,7 +210,7 @@ extension ConnectionMachine {
     }
 
     /// A round has failed in which servers that are away were not tried.
-    mutating func await(_ time: NIODeadline, after error: SocketError, now: NIODeadline) -> [ConnectAction] {
+    mutating func await(_ time: NIODeadline, after error: SocketError, now: NIODeadline) -> [Action] {
         let delay = self.nextDelay()
         let moment = min(time, now.advanced(clamping: TimeAmount(clamping: delay)))
         return [.report(.waiting(delay: Duration(moment - now), reason: error))]
@@ -218,7 +218,7 @@ extension ConnectionMachine {
     }
 
     /// Waits without being offline: calls that wait for a connection are not notified.
-    private mutating func waitForReturn(until time: NIODeadline, reason: SocketError) -> [ConnectAction] {
+    private mutating func waitForReturn(until time: NIODeadline, reason: SocketError) -> [Action] {
         self.phase = .waiting(Wait(until: time, reason: reason, isForReturn: true))
         return [.reconnectDeferred]
     }

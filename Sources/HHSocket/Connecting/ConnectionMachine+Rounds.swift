@@ -8,7 +8,7 @@ extension ConnectionMachine {
         target: Endpoint? = nil,
         avoiding avoided: Endpoint? = nil,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         var isNews = true
         if case .making = self.phase { isNews = false }
         var actions = self.abandonMaking()
@@ -25,7 +25,7 @@ extension ConnectionMachine {
     }
 
     /// Gives up the ready connection before another is made.
-    private mutating func part(with ready: Ready, now: NIODeadline) -> [ConnectAction] {
+    private mutating func part(with ready: Ready, now: NIODeadline) -> [Action] {
         let connection = ready.connection
         if ready.departure == nil { self.judge(connection, now: now) }
         self.phase = .idle
@@ -40,14 +40,14 @@ extension ConnectionMachine {
     }
 
     /// Closes the connection being made.
-    mutating func abandonMaking() -> [ConnectAction] {
+    mutating func abandonMaking() -> [Action] {
         guard let making = self.making else { return [] }
         self.stopMaking()
         return making.attempts.map { .close($0.id) }
     }
 
     /// The list changed while a connection is being made: attempts to removed servers are abandoned.
-    mutating func adjust(_ making: Making, now: NIODeadline) -> [ConnectAction] {
+    mutating func adjust(_ making: Making, now: NIODeadline) -> [Action] {
         if case .resolving = making.stage { return [] }
         guard making.attempts.allSatisfy({ self.servers.contains($0.endpoint) }) else {
             return self.startMaking(avoiding: making.avoided, now: now)
@@ -67,7 +67,7 @@ extension ConnectionMachine {
         _ id: ConnectionID,
         _ result: Result<[Endpoint], SocketError>,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         guard let making = self.making, case .resolving(id, _) = making.stage else { return [] }
         let families = self.settings.addressFamilies
         let error: SocketError
@@ -83,12 +83,12 @@ extension ConnectionMachine {
             error = failure
         }
         self.lastError = error
-        let report = ConnectAction.report(.connectFailed(error))
+        let report = Action.report(.connectFailed(error))
         guard !self.servers.isEmpty else { return [report] + self.roundFailed(making, error, now: now) }
         return [report] + self.beginRound(making, now: now)
     }
 
-    private mutating func beginRound(_ making: Making, now: NIODeadline) -> [ConnectAction] {
+    private mutating func beginRound(_ making: Making, now: NIODeadline) -> [Action] {
         var making = making
         making.stage = .racing(Race())
         self.proceed(making)
@@ -130,7 +130,7 @@ extension ConnectionMachine {
         )
     }
 
-    private mutating func openNext(_ making: Making, now: NIODeadline) -> [ConnectAction] {
+    private mutating func openNext(_ making: Making, now: NIODeadline) -> [Action] {
         var making = making
         guard case .racing(var race) = making.stage, let endpoint = making.candidates.popFirst() else {
             self.scheduleNextStart(&making, now: now)
@@ -156,7 +156,7 @@ extension ConnectionMachine {
         making.stage = .racing(race)
     }
 
-    mutating func timerFired(now: NIODeadline) -> [ConnectAction] {
+    mutating func timerFired(now: NIODeadline) -> [Action] {
         guard let deadline = self.nextDeadline, now >= deadline else { return [] }
         // Without one that is being made, the deadline is a wait's or a departure's.
         guard let making = self.making else { return self.startMaking(now: now) }
@@ -187,11 +187,11 @@ extension ConnectionMachine {
         _ error: SocketError,
         isFault: Bool = true,
         now: NIODeadline
-    ) -> [ConnectAction] {
+    ) -> [Action] {
         self.note(error, of: endpoint)
         if isFault, self.canBeReached(endpoint) { self.servers.failed(endpoint, now: now, using: &self.generator) }
         self.proceed(making)
-        let report = ConnectAction.report(.connectFailed(error))
+        let report = Action.report(.connectFailed(error))
         if !making.candidates.isEmpty { return [report] + self.openNext(making, now: now) }
         if !making.attempts.isEmpty { return [report] }
         return [report] + self.roundFailed(making, error, now: now)
@@ -202,7 +202,7 @@ extension ConnectionMachine {
         self.lastErrors[endpoint] = error
     }
 
-    mutating func roundFailed(_ making: Making, _ error: SocketError, now: NIODeadline) -> [ConnectAction] {
+    mutating func roundFailed(_ making: Making, _ error: SocketError, now: NIODeadline) -> [Action] {
         self.stopMaking()
         self.insists = false
         guard !self.isReady else {
@@ -223,7 +223,7 @@ extension ConnectionMachine {
     /// Stops. `reason` is the error for waiting calls.
     ///
     /// - Parameter isVerdict: Whether the reason alone explains why there is no longer a connection.
-    mutating func giveUp(_ reason: SocketError, isVerdict: Bool = false) -> [ConnectAction] {
+    mutating func giveUp(_ reason: SocketError, isVerdict: Bool = false) -> [Action] {
         self.stopMaking()
         self.insists = false
         self.lastError = reason
@@ -254,7 +254,7 @@ extension ConnectionMachine {
     }
 
     /// No connection is ready or being made.
-    mutating func wait(for error: SocketError, now: NIODeadline) -> [ConnectAction] {
+    mutating func wait(for error: SocketError, now: NIODeadline) -> [Action] {
         if let reason = self.reasonToHold { return self.hold(reason) }
         let delay = self.nextDelay()
         self.phase = .waiting(Wait(until: now.advanced(clamping: TimeAmount(clamping: delay)), reason: error))

@@ -5,7 +5,7 @@ import NIOCore
 extension ConnectionMachine {
     /// - Parameter attempts: The number of rounds without a ready connection after which attempts stop; nil for the
     ///   back-off's.
-    mutating func connect(attempts: Int? = nil, now: NIODeadline) -> [ConnectAction] {
+    mutating func connect(attempts: Int? = nil, now: NIODeadline) -> [Action] {
         switch self.phase {
         case .making, .ready:
             return []
@@ -28,15 +28,15 @@ extension ConnectionMachine {
 
     /// Starts again, with an immediate first attempt and the same number of rounds, if attempts stopped because all
     /// rounds failed.
-    mutating func connectAgain(now: NIODeadline) -> [ConnectAction] {
+    mutating func connectAgain(now: NIODeadline) -> [Action] {
         self.hasRunOut ? self.connect(attempts: self.allowedRounds, now: now) : []
     }
 
-    mutating func disconnect(now: NIODeadline) -> [DisconnectAction] {
+    mutating func disconnect(now: NIODeadline) -> [Action] {
         self.alternates = []
         self.insists = false
         self.hasRunOut = false
-        var actions: [DisconnectAction] = self.making?.attempts.map { .close($0.id) } ?? []
+        var actions: [Action] = self.making?.attempts.map { .close($0.id) } ?? []
         switch self.phase {
         case .closed:
             return self.closeDraining()
@@ -54,14 +54,14 @@ extension ConnectionMachine {
         return actions + self.closeDraining() + [.report(.closed)]
     }
 
-    private mutating func closeDraining() -> [DisconnectAction] {
+    private mutating func closeDraining() -> [Action] {
         let ids = self.draining.sorted { $0.number < $1.number }
         self.draining = []
-        return ids.flatMap { id -> [DisconnectAction] in [.lost(id, Self.closedByUser(nil)), .close(id)] }
+        return ids.flatMap { id -> [Action] in [.lost(id, Self.closedByUser(nil)), .close(id)] }
     }
 
     /// Fails over to `endpoint`, or to the next best server, once the new connection is ready.
-    mutating func switchServer(to endpoint: Endpoint?, now: NIODeadline) -> [ConnectAction] {
+    mutating func switchServer(to endpoint: Endpoint?, now: NIODeadline) -> [Action] {
         if let endpoint { self.servers.prefer(endpoint) }
         switch self.phase {
         case .idle, .closed:
@@ -86,7 +86,7 @@ extension ConnectionMachine {
     }
 
     /// Too many calls to the current server fail: like ``switchServer(to:now:)``, but never to the same server.
-    mutating func failOver(now: NIODeadline) -> [ConnectAction] {
+    mutating func failOver(now: NIODeadline) -> [Action] {
         guard let ready = self.ready, ready.successor == nil,
             self.servers.hasPresent(besides: ready.connection.endpoint, now: now)
         else { return [] }
@@ -95,7 +95,7 @@ extension ConnectionMachine {
 
     /// There is no progress on this connection, although it is alive: replaces it once a new one is ready. The current
     /// server is tried too, as the last one, since the path may be at fault.
-    mutating func leave(_ id: ConnectionID, now: NIODeadline) -> [ConnectAction] {
+    mutating func leave(_ id: ConnectionID, now: NIODeadline) -> [Action] {
         guard let ready = self.ready, ready.connection.id == id, ready.successor == nil, self.reasonToHold == nil
         else { return [] }
         guard ready.departure == nil else { return self.departSooner(now: now) }
@@ -104,7 +104,7 @@ extension ConnectionMachine {
     }
 
     /// Replaces the list. Scores of servers that stay are kept; a connection to a removed server is replaced.
-    mutating func replaceServers(with endpoints: [Endpoint], now: NIODeadline) -> [ConnectAction] {
+    mutating func replaceServers(with endpoints: [Endpoint], now: NIODeadline) -> [Action] {
         self.setServers(endpoints)
         // Without a network, whether to try depends on the list.
         if let reason = self.reasonToHold { return self.stopAttempts(reason) }
@@ -136,7 +136,7 @@ extension ConnectionMachine {
     /// network has changed, it connects at once.
     ///
     /// - Parameter isCall: False if there is no call: then servers that went away are not tried sooner.
-    mutating func reconnectSooner(isCall: Bool = true, now: NIODeadline) -> [ConnectAction] {
+    mutating func reconnectSooner(isCall: Bool = true, now: NIODeadline) -> [Action] {
         if self.isReady { return self.departSooner(now: now) }
         guard case .waiting(var wait) = self.phase, !wait.isPulledForward else { return [] }
         if isCall, wait.isSpread { return self.startMaking(now: now) }

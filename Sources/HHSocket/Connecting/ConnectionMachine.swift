@@ -4,8 +4,8 @@ import NIOCore
 /// Decides when to connect, where, and when to stop. Takes events and the time, and returns actions; it has no clock,
 /// randomness or I/O, so every race can be tested in virtual time.
 ///
-/// Its ``phase`` is one of six, each of which holds the values that exist only in it. An event returns actions of a
-/// type that has only the cases to which the event may lead.
+/// Its ``phase`` is one of six, each of which holds the values that exist only in it. An event returns actions, which
+/// the driver performs.
 ///
 /// Being offline by the user's choice (`closed`) and by a loss (`waiting`) are different: only after a loss does it
 /// reconnect. Events of any connection but the current ones are stale and have no effect.

@@ -1,124 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// An action of ``ConnectionMachine``, which the driver performs.
-protocol DriverAction: Sendable {
-    func perform(on driver: Driver, in turn: inout Turn)
-}
-
-extension ConnectionMachine.ConnectAction: DriverAction {
-    func perform(on driver: Driver, in turn: inout Turn) {
-        switch self {
-        case .resolve(let id): driver.resolve(id)
-        case .open(let id, let endpoint): driver.open(id, endpoint, in: &turn)
-        case .close(let id): driver.close(id, in: &turn)
-        case .goAway(let id): driver.notifyHost(.goingAway(id), in: &turn)
-        case .part(let id, let error): driver.part(id, error, in: &turn)
-        case .beingMade: driver.notifyHost(.beingMade, in: &turn)
-        case .reconnectDeferred: driver.notifyHost(.reconnectDeferred, in: &turn)
-        case .offline(let error): driver.notifyHost(.offline(error), in: &turn)
-        case .report(let event): driver.report(event, in: &turn)
-        }
-    }
-}
-
-extension ConnectionMachine.DisconnectAction: DriverAction {
-    func perform(on driver: Driver, in turn: inout Turn) {
-        switch self {
-        case .close(let id): driver.close(id, in: &turn)
-        case .lost(let id, let error): driver.notifyHost(.lost(id, error), in: &turn)
-        case .offline(let error): driver.notifyHost(.offline(error), in: &turn)
-        case .report(let event): driver.report(event, in: &turn)
-        }
-    }
-}
-
-extension ConnectionMachine.ConnectedAction: DriverAction {
-    func perform(on driver: Driver, in turn: inout Turn) {
-        switch self {
-        case .close(let id):
-            driver.close(id, in: &turn)
-        case .handshake(let id, let endpoint, let attempt, let losers):
-            for loser in losers { driver.close(loser, in: &turn) }
-            driver.report(.handshaking(endpoint), in: &turn)
-            driver.maker.shakeHands(id, attempt: attempt, in: &turn)
-        case .ready(let readiness, let losers):
-            for loser in losers { driver.close(loser, in: &turn) }
-            readiness.perform(on: driver, in: &turn)
-        }
-    }
-}
-
-extension ConnectionMachine.Readiness: DriverAction {
-    func perform(on driver: Driver, in turn: inout Turn) {
-        driver.becomeReady(self.id, self.endpoint, in: &turn)
-        guard let predecessor = self.predecessor else {
-            return driver.report(.connected(self.endpoint), in: &turn)
-        }
-        driver.notifyHost(.draining(predecessor.id), in: &turn)
-        driver.report(.switched(from: predecessor.endpoint, to: self.endpoint), in: &turn)
-    }
-}
-
-extension ConnectionMachine.LossAction: DriverAction {
-    func perform(on driver: Driver, in turn: inout Turn) {
-        switch self {
-        case .lost(let id, let error): driver.notifyHost(.lost(id, error), in: &turn)
-        case .connect(let action): action.perform(on: driver, in: &turn)
-        }
-    }
-}
-
-extension ConnectionMachine.NetworkAction: DriverAction {
-    func perform(on driver: Driver, in turn: inout Turn) {
-        switch self {
-        case .probe(let id): driver.links.ready(id)?.probe(isUrgent: true, in: &turn)
-        case .connect(let action): action.perform(on: driver, in: &turn)
-        }
-    }
-}
-
-extension ConnectionMachine.BackgroundAction: DriverAction {
-    func perform(on driver: Driver, in turn: inout Turn) {
-        switch self {
-        case .applicationIsInactive:
-            driver.applicationChanged(isActive: false, in: &turn)
-        case .pauseHeartbeat(let id):
-            driver.links.ready(id)?.changeBeats(.pause, in: &turn)
-        case .lose(let id, let error):
-            driver.notifyHost(.lost(id, error), in: &turn)
-            driver.close(id, in: &turn)
-        case .connect(let action):
-            action.perform(on: driver, in: &turn)
-        }
-    }
-}
-
-extension ConnectionMachine.ForegroundAction: DriverAction {
-    func perform(on driver: Driver, in turn: inout Turn) {
-        switch self {
-        case .applicationIsActive: driver.applicationChanged(isActive: true, in: &turn)
-        case .resumeHeartbeat(let id): driver.links.ready(id)?.changeBeats(.resume, in: &turn)
-        case .probe(let id): driver.links.ready(id)?.probe(isUrgent: true, in: &turn)
-        case .connect(let action): action.perform(on: driver, in: &turn)
-        }
-    }
-}
-
-/// Performing actions.
+/// Performing the machine's actions.
 extension Driver {
+    func perform(_ action: Machine.Action, in turn: inout Turn) {
+        switch action {
+        case .resolve(let id): self.resolve(id)
+        case .open(let id, let endpoint): self.open(id, endpoint, in: &turn)
+        case .handshake(let id, let attempt): self.maker.shakeHands(id, attempt: attempt, in: &turn)
+        case .ready(let id, let endpoint): self.becomeReady(id, endpoint, in: &turn)
+        case .drain(let id): self.notifyHost(.draining(id), in: &turn)
+        case .close(let id): self.close(id, in: &turn)
+        case .goAway(let id): self.notifyHost(.goingAway(id), in: &turn)
+        case .part(let id, let error): self.part(id, error, in: &turn)
+        case .lost(let id, let error): self.notifyHost(.lost(id, error), in: &turn)
+        case .beingMade: self.notifyHost(.beingMade, in: &turn)
+        case .reconnectDeferred: self.notifyHost(.reconnectDeferred, in: &turn)
+        case .offline(let error): self.notifyHost(.offline(error), in: &turn)
+        case .probe(let id): self.links.ready(id)?.probe(isUrgent: true, in: &turn)
+        case .paceHeartbeat(let id, let isPaused):
+            self.links.ready(id)?.changeBeats(isPaused ? .pause : .resume, in: &turn)
+        case .application(let isActive): self.applicationChanged(isActive: isActive, in: &turn)
+        case .report(let event): self.report(event, in: &turn)
+        }
+    }
+
     func notifyHost(_ change: ConnectionChange, in turn: inout Turn) {
         self.host?.connectionChanged(change, in: &turn)
     }
 
-    func report(_ event: SocketEvent, in turn: inout Turn) {
+    private func report(_ event: SocketEvent, in turn: inout Turn) {
         self.record(event, now: turn.now)
         self.log?.happened(event)
         self.metrics?.happened(event, now: turn.now)
         self.notifyHost(.happened(event), in: &turn)
     }
 
-    func applicationChanged(isActive: Bool, in turn: inout Turn) {
+    private func applicationChanged(isActive: Bool, in turn: inout Turn) {
         self.tuner?.applicationChanged(isActive: isActive)
         self.updateHeartbeatInterval(in: &turn)
     }
@@ -129,7 +47,7 @@ extension Driver {
 
     // MARK: Attempts
 
-    func resolve(_ id: ConnectionID) {
+    private func resolve(_ id: ConnectionID) {
         guard let resolver = self.configuration.resolver else { return }
         let families = self.configuration.serverAddressFamilies
         self.network.search?.cancel()
@@ -148,7 +66,7 @@ extension Driver {
         }
     }
 
-    func open(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
+    private func open(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
         guard !self.maker.linksMayOverlap else { return self.dial(id, endpoint) }
         self.links.waiting.append((id, endpoint))
         // A link that has just ended closes its channel when this has returned.
@@ -177,7 +95,7 @@ extension Driver {
                 switch result {
                 case .success(let link):
                     self.links.pending = DriverLinks.Entry(link: link, endpoint: endpoint)
-                    self.apply(in: &turn) { [$0.connected(id, now: $1)] }
+                    self.apply(in: &turn) { $0.connected(id, now: $1) }
                 case .failure(let failure):
                     self.apply(in: &turn) { $0.connectFailed(id, failure.error, failure.blame, now: $1) }
                 }
@@ -187,7 +105,7 @@ extension Driver {
 
     // MARK: Ready connections
 
-    func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
+    private func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
         guard let entry = self.links.pending, entry.link.id == id else { return }
         self.links.pending = nil
         if let predecessor = self.links.ready { self.limitDraining(predecessor, in: &turn) }
@@ -250,7 +168,7 @@ extension Driver {
     }
 
     /// Closes a departing connection, and reports its loss when it is closed.
-    func part(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
+    private func part(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
         self.links.parting[id] = error
         self.close(id, in: &turn)
         // It may be closed already.

@@ -228,7 +228,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
             if let refusal {
                 self.apply(in: &turn) { $0.handshakeFailed(id, refusal.error, refusal.remedy, now: $1) }
             } else {
-                self.apply(in: &turn) { $0.handshakeSucceeded(id, now: $1).map { [$0] } ?? [] }
+                self.apply(in: &turn) { $0.handshakeSucceeded(id, now: $1) }
             }
         }
     }
@@ -319,11 +319,11 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     // MARK: The machine
 
     /// Notifies the machine of an event, and performs its actions.
-    func apply(in turn: inout Turn, _ event: (inout Machine, NIODeadline) -> [some DriverAction]) {
+    func apply(in turn: inout Turn, _ event: (inout Machine, NIODeadline) -> [Machine.Action]) {
         let actions = event(&self.machine, turn.now)
         let state = self.machine.state
         self.shared.withLockedValue { $0.state = state }
-        for action in actions { action.perform(on: self, in: &turn) }
+        for action in actions { self.perform(action, in: &turn) }
         if !self.machine.isResolving { self.network.search.take()?.cancel() }
         self.armTimer()
     }

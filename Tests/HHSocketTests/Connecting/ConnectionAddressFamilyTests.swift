@@ -29,14 +29,14 @@ import Testing
     /// The servers of a round in which all fail.
     private func round(_ machine: inout Machine) -> [String] {
         var opened: [String] = []
-        var deeds = machine.connect(now: self.start).all
+        var deeds = machine.connect(now: self.start)
         while true {
             let next = deeds.compactMap { deed -> (ConnectionID, Endpoint)? in
                 if case .open(let id, let endpoint) = deed { (id, endpoint) } else { nil }
             }
             guard let (id, endpoint) = next.first else { return opened }
             opened.append(endpoint.host)
-            deeds = machine.connectFailed(id, refused(endpoint), now: self.start).all
+            deeds = machine.connectFailed(id, refused(endpoint), now: self.start)
         }
     }
 

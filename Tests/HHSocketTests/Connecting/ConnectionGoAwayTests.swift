@@ -38,7 +38,7 @@ import Testing
         others: [Endpoint] = [],
         isAnnounced: Bool = true,
         at now: NIODeadline? = nil
-    ) -> [Machine.ConnectAction] {
+    ) -> [Machine.Action] {
         machine.goAway(
             self.id(number),
             GoAway(reason: "restart", retryAfter: time, endpoints: others),
@@ -159,10 +159,10 @@ import Testing
             let timer = try #require(machine.nextDeadline)
             guard timer - self.start < .seconds(40) else { break }
             now = timer
-            let actions = machine.timerFired(now: now).all
+            let actions = machine.timerFired(now: now)
             attempts += actions.count { if case .open = $0 { true } else { false } }
             guard let endpoint = machine.endpointBeingTried else { continue }
-            let events = machine.connectFailed(self.id(machine.nextID - 1), refused(endpoint), now: now).all
+            let events = machine.connectFailed(self.id(machine.nextID - 1), refused(endpoint), now: now)
             failures += events.count { if case .report(.connectFailed) = $0 { true } else { false } }
         }
         #expect((3...6).contains(attempts), "\(attempts) attempts in 40 s")

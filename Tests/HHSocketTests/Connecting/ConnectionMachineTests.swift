@@ -132,7 +132,7 @@ import Testing
         var machine = self.machine(backoff: Backoff(maximumRounds: 2))
         _ = machine.connect(now: self.start)
         var now = self.start
-        var last: [Machine.ConnectAction] = []
+        var last: [Machine.Action] = []
         while let endpoint = machine.endpointBeingTried {
             last = machine.connectFailed(ConnectionID(number: machine.nextID - 1), refused(endpoint), now: now)
             if let timer = machine.nextDeadline {
@@ -262,7 +262,7 @@ import Testing
         var machine = self.ready()
         let actions = machine.connectionLost(ConnectionID(number: 1), lostError, EndVerdict(.atOnce), now: self.now)
         #expect(actions.deeds.prefix(2) == ["lost 1 connectionLost", "being made"])
-        #expect(actions.contains { if case .connect(.open) = $0 { true } else { false } })
+        #expect(actions.contains { if case .open = $0 { true } else { false } })
     }
 
     @Test func connectionThatMayNeverBeMadeAgainIsGivenUp() {

@@ -226,7 +226,7 @@ private struct World {
     }
 
     mutating func take(_ step: History.Step) -> String? {
-        let actions: [Deed]
+        let actions: [Machine.Action]
         switch step {
         case .connect(let attempts):
             self.wantsConnection = true
@@ -236,48 +236,48 @@ private struct World {
                 self.insists = true
             default: break
             }
-            actions = self.machine.connect(attempts: attempts, now: self.now).all
+            actions = self.machine.connect(attempts: attempts, now: self.now)
         case .disconnect:
             self.insists = false
             self.wantsConnection = false
-            actions = self.machine.disconnect(now: self.now).all
+            actions = self.machine.disconnect(now: self.now)
         case .switchServer(let endpoint):
             if let endpoint { self.away[endpoint] = nil }
-            actions = self.machine.switchServer(to: endpoint, now: self.now).all
+            actions = self.machine.switchServer(to: endpoint, now: self.now)
         case .setServers(let servers):
             self.away = self.away.filter { servers.contains($0.key) }
-            actions = self.machine.replaceServers(with: servers, now: self.now).all
+            actions = self.machine.replaceServers(with: servers, now: self.now)
         case .reconnectSooner:
             // Then they may be tried sooner.
             self.away = [:]
-            actions = self.machine.reconnectSooner(now: self.now).all
+            actions = self.machine.reconnectSooner(now: self.now)
         case .network(let isReachable, isFirst: false):
             if isReachable || self.isReachable { self.insists = false }
             self.isReachable = isReachable
-            actions = self.machine.networkChanged(isReachable: isReachable, now: self.now).all
+            actions = self.machine.networkChanged(isReachable: isReachable, now: self.now)
         case .network(let isReachable, isFirst: true):
             if !isReachable { self.isReachable = false }
-            actions = self.machine.networkIsKnown(isReachable: isReachable, now: self.now).all
+            actions = self.machine.networkIsKnown(isReachable: isReachable, now: self.now)
             if isReachable, !actions.isEmpty { return "a network that is there at first has changed something" }
         case .background:
             self.isInBackground = true
-            actions = self.machine.didEnterBackground(now: self.now).all
+            actions = self.machine.didEnterBackground(now: self.now)
         case .foreground:
             self.isInBackground = false
-            actions = self.machine.willEnterForeground(now: self.now).all
+            actions = self.machine.willEnterForeground(now: self.now)
         case .connected(let choice):
             guard let id = self.attempts.element(choice) else { return nil }
             self.attempts.removeAll { $0 == id }
             self.handshaking = id  // made, and nothing else yet
-            actions = self.machine.connected(id, now: self.now).all
+            actions = self.machine.connected(id, now: self.now)
         case .failed(let choice):
             guard let id = self.attempts.element(choice) else { return nil }
             self.attempts.removeAll { $0 == id }
-            actions = self.machine.connectFailed(id, lostError, now: self.now).all
+            actions = self.machine.connectFailed(id, lostError, now: self.now)
         case .lost(let choice):
             let live = ([self.ready, self.handshaking].compactMap { $0 }) + self.draining
             guard let id = live.element(choice) else { return nil }
-            actions = self.machine.connectionLost(id, lostError, now: self.now).all
+            actions = self.machine.connectionLost(id, lostError, now: self.now)
             if id == self.ready, !actions.contains(where: { $0.text == "lost \(id) connectionLost" }) {
                 return "a connection was lost and nobody was told"
             }
@@ -288,20 +288,16 @@ private struct World {
             let error = SocketError(.handshakeRefused, message: "refused")
             actions =
                 if let remedy {
-                    self.machine.handshakeFailed(id, error, remedy, now: self.now).all
+                    self.machine.handshakeFailed(id, error, remedy, now: self.now)
                 } else {
-                    self.machine.handshakeSucceeded(id, now: self.now).all
+                    self.machine.handshakeSucceeded(id, now: self.now)
                 }
         case .resolved(let servers):
             guard let id = self.search else { return nil }
             self.search = nil
             if let servers, !servers.isEmpty { self.away = self.away.filter { servers.contains($0.key) } }
-            actions =
-                self.machine.resolved(
-                    id,
-                    servers.map { .success($0) } ?? .failure(lostError),
-                    now: self.now
-                ).all
+            let result: Result<[Endpoint], SocketError> = servers.map { .success($0) } ?? .failure(lostError)
+            actions = self.machine.resolved(id, result, now: self.now)
         case .drained(let choice):
             guard let id = self.draining.element(choice) else { return nil }
             self.forget(id)
@@ -310,13 +306,8 @@ private struct World {
         case .goAway(let choice, let time, let others, let isAnnounced):
             guard let id = [self.ready, self.handshaking].compactMap({ $0 }).element(choice) else { return nil }
             let isNew = !self.left.contains(id)
-            actions =
-                self.machine.goAway(
-                    id,
-                    GoAway(reason: "restart", retryAfter: time, endpoints: others),
-                    isAnnounced: isAnnounced,
-                    now: self.now
-                ).all
+            let news = GoAway(reason: "restart", retryAfter: time, endpoints: others)
+            actions = self.machine.goAway(id, news, isAnnounced: isAnnounced, now: self.now)
             if id == self.ready, isNew != actions.contains(where: { $0.text == "leave \(id)" }) {
                 return "a connection is left, and those above are told \(isNew ? "nothing" : "again")"
             }
@@ -327,10 +318,10 @@ private struct World {
             guard let id = self.ready else { return nil }
             // A server that is about to end is left as for a call.
             self.away = [:]
-            actions = self.machine.leave(id, now: self.now).all
+            actions = self.machine.leave(id, now: self.now)
         case .proved:
             guard let id = self.ready ?? self.machine.lastLost else { return nil }
-            actions = self.machine.connectionIsProved(id, now: self.now).all
+            actions = self.machine.connectionIsProved(id, now: self.now)
         case .time(let amount):
             // The timer is late by at most the history's delay.
             self.now = self.now + amount
@@ -338,7 +329,7 @@ private struct World {
         case .timer:
             guard let deadline = self.machine.nextDeadline else { return nil }
             self.now = max(self.now, deadline)
-            actions = self.machine.timerFired(now: self.now).all
+            actions = self.machine.timerFired(now: self.now)
             if self.machine.nextDeadline.map({ $0 <= deadline }) == true { return "the timer spins" }
         }
         return self.perform(actions) ?? self.check()
@@ -351,7 +342,7 @@ private struct World {
         self.attempts.removeAll { $0 == id }
     }
 
-    private mutating func perform(_ actions: [Deed]) -> String? {
+    private mutating func perform(_ actions: [Machine.Action]) -> String? {
         for action in actions {
             switch action {
             case .resolve(let id):
@@ -368,7 +359,7 @@ private struct World {
                 }
                 self.attempts.append(id)
                 if self.attempts.count > 3 { return "more attempts at once than the race allows" }
-            case .handshake(let id, _, _):
+            case .handshake(let id, _):
                 if self.handshaking != id { return "a handshake on a connection that is not made" }
             case .close(let id):
                 self.forget(id)
@@ -413,7 +404,7 @@ private struct World {
                 if delay < .zero || delay > self.longestWait { return "a wait of \(delay)" }
             case .report(.gaveUp):
                 self.wantsConnection = false
-            case .probe, .pauseHeartbeat, .resumeHeartbeat, .applicationIsActive, .report:
+            case .probe, .paceHeartbeat, .application, .report:
                 break
             }
         }

@@ -133,7 +133,7 @@ import Testing
         _ = machine.connect(now: now)
         _ = machine.connected(ConnectionID(number: 1), now: now)
         let actions = machine.didEnterBackground(now: now)
-        let isPaused = actions.contains { if case .pauseHeartbeat = $0 { true } else { false } }
+        let isPaused = actions.contains { if case .paceHeartbeat(_, isPaused: true) = $0 { true } else { false } }
         #expect(isPaused == (policy == .finishTasks))
     }
 

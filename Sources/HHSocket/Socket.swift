@@ -17,9 +17,8 @@ public final class Socket: ConnectionControl {
         let rules = FrameRules(configuration)
         let connector = FrameConnector(rules)
         self.driver = Driver(configuration: configuration, maker: connector, refusal: rules.refusal)
-        self.session = RawSession(driver: self.driver, connector: connector)
-        // The contents of a go-away are ignored; the client only fails over.
-        connector.attach(to: self.driver) { _, _, _ in GoAway() }
+        self.session = RawSession(driver: self.driver, rules: rules)
+        connector.attach(to: self.driver, self.session)
         self.driver.setHost(self.session)
         self.session.setSocket(self)
     }

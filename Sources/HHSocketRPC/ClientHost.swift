@@ -17,17 +17,15 @@ final class ClientHost: @unchecked Sendable {
     let reporter: CallReporter
     let events = EventStreams()
     private let bodies: BodyWork
-    private let connector: FrameConnector
     private let audience: any ClientAudience
     private var followers = ConnectionFollowers()
 
     /// - Parameters:
-    ///   - connector: Makes the driver's links.
     ///   - driver: Makes connections, and must notify this object of their changes.
     ///   - audience: Receives events and pushes that belong to no call.
     init(
         configuration: ClientConfiguration,
-        connector: FrameConnector,
+        rules: FrameRules,
         driver: any ConnectionDriver,
         loop: SocketLoop,
         audience: any ClientAudience
@@ -35,9 +33,7 @@ final class ClientHost: @unchecked Sendable {
         self.configuration = configuration
         self.loop = loop
         self.driver = driver
-        self.connector = connector
         self.audience = audience
-        let rules = connector.rules
         let reporter = CallReporter(configuration)
         let bodies = BodyWork(loop, maximumPayloadLength: configuration.socket.maximumPayloadLength)
         let links = ClientLinks(driver, reporter: reporter)
@@ -105,14 +101,12 @@ extension ClientHost: TurnHost {
     func turnEnded() { self.engine.turnEnded() }
 }
 
-extension ClientHost: DriverHost {
+extension ClientHost: DriverHost, FrameHost {
     func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
         case .beingMade:
             self.links.reconnectBegins()
             self.engine.linkIsConnecting()
-        case .ready(let id, let endpoint):
-            self.connectionIsReady(id, endpoint, in: &turn)
         case .goingAway(let id):
             self.connectionGoesAway(id, in: &turn)
         case .reconnectDeferred:
@@ -131,9 +125,8 @@ extension ClientHost: DriverHost {
         }
     }
 
-    private func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
-        guard let pending = self.connector.takePending(id) else { return }
-        let origin = SocketResponse.Origin(endpoint: endpoint, agreement: pending.agreement)
+    func connectionIsReady(_ pending: PendingConnection, in turn: inout Turn) {
+        let origin = SocketResponse.Origin(endpoint: pending.endpoint, agreement: pending.agreement)
         let connection = ClientConnection(
             link: pending.link,
             origin: origin,
@@ -148,8 +141,12 @@ extension ClientHost: DriverHost {
         self.engine.adopt(connection)
         pending.link.receiver = connection
         let unread = pending.finish(in: &turn)
-        self.engine.linkIsReady(id, in: &turn)
+        self.engine.linkIsReady(connection.id, in: &turn)
         connection.received(unread, in: &turn)
+    }
+
+    func receivedGoAway(_ frame: Frame, on id: ConnectionID, in turn: inout Turn) {
+        self.links.receivedGoAway(frame, on: id, in: &turn)
     }
 
     private func connectionGoesAway(_ id: ConnectionID, in turn: inout Turn) {

@@ -43,14 +43,12 @@ public final class SocketClient: ConnectionControl {
         self.driver = Driver(configuration: socketConfiguration, maker: connector, refusal: rules.refusal)
         let host = ClientHost(
             configuration: configuration,
-            connector: connector,
+            rules: rules,
             driver: self.driver,
             loop: self.driver.loop,
             audience: self.audience
         )
-        connector.attach(to: self.driver) { [unowned links = host.links] frame, id, _ in
-            links.readGoAway(frame, on: id)
-        }
+        connector.attach(to: self.driver, host)
         self.driver.setHost(host)
         self.host = host
         self.engine = host.engine

@@ -63,8 +63,13 @@ extension Dialer {
         }
     }
 
+    private func offer() throws(SocketError) -> WebSocketOffer {
+        if let offer = try self.maker.webSocketOffer() { return offer }
+        throw SocketError(.invalidArgument, message: "this language is not spoken on WebSockets; use a host and a port")
+    }
+
     private func request(_ request: WebSocketRequest, _ target: WebSocketTarget) throws -> OpeningRequest {
-        let offer = try self.maker.webSocketOffer()
+        let offer = try self.offer()
         var generator = DriverGenerator(self.world)
         return try OpeningRequest(
             target: target.requesting(request.path),
@@ -118,7 +123,7 @@ extension Dialer {
     }
 
     private func accept(_ agreement: OpeningAgreement, _ channel: any Channel, _ id: ConnectionID) throws {
-        let offer = try self.maker.webSocketOffer()
+        let offer = try self.offer()
         guard agreement.subprotocol != nil || !offer.requiresSubprotocol else {
             throw OpeningError.subprotocolMissing(offer.subprotocols)
         }

@@ -22,9 +22,6 @@ final class Dialer: @unchecked Sendable {
     private var unfinished = 0
     private var finishedPromise: EventLoopPromise<Void>?
 
-    /// Makes the link's handler, given the agreement on a WebSocket if there is one.
-    typealias MakeLink = (OpeningAgreement?) throws(SocketError) -> any ChannelHandler & DrivenLink
-
     struct Attempt {
         var endpoint: Endpoint
         /// Name resolution may lead to several.
@@ -73,14 +70,14 @@ final class Dialer: @unchecked Sendable {
     /// Opens a connection, including proxy, TLS and WebSocket.
     ///
     /// - Parameters:
-    ///   - makeLink: Makes the last handler of the pipeline of a connected channel.
+    ///   - makeLink: Makes the last handler of the pipeline of a connected channel, given the agreement on a WebSocket.
     ///   - completion: Called once, on the socket thread and after this method has returned; never once the attempt is
     ///     abandoned.
     func dial(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
-        makeLink: @escaping MakeLink,
-        completion: @escaping (Result<any DrivenLink, AttemptFailure>) -> Void
+        makeLink: @escaping (OpeningAgreement?) throws(SocketError) -> any MadeLink,
+        completion: @escaping (Result<any MadeLink, AttemptFailure>) -> Void
     ) {
         // Both are called on the event loop, which this is.
         let makeLink = NIOLoopBound(makeLink, eventLoop: self.eventLoop)
@@ -108,9 +105,9 @@ final class Dialer: @unchecked Sendable {
                     channel.close(promise: nil)
                     throw CancellationError()
                 }
-                let link = try makeLink.value(attempt.agreement)
-                try channel.pipeline.syncOperations.addHandler(link)
-                return NIOLoopBound(link as any DrivenLink, eventLoop: self.eventLoop)
+                let made = try makeLink.value(attempt.agreement)
+                try channel.pipeline.syncOperations.addHandler(made.link)
+                return NIOLoopBound(made, eventLoop: self.eventLoop)
             }
             .whenComplete { result in
                 timer.cancel()
@@ -120,8 +117,8 @@ final class Dialer: @unchecked Sendable {
                     // The channel may still be open, for example if the TLS handler could not be made.
                     if case .failure = result { attempt.end() }
                     completion.value(result.map { $0.value }.mapError { self.failure(plan, attempt.stage, $0) })
-                } else if case .success(let link) = result {
-                    link.value.kill()
+                } else if case .success(let made) = result {
+                    made.value.link.kill()
                 }
                 if self.unfinished == 0 { self.finishedPromise?.succeed() }
             }
@@ -337,7 +334,7 @@ final class Dialer: @unchecked Sendable {
 
     private func timedOut(
         _ id: ConnectionID,
-        _ completion: (Result<any DrivenLink, AttemptFailure>) -> Void
+        _ completion: (Result<any MadeLink, AttemptFailure>) -> Void
     ) {
         // A server that has refused has answered, although its reasons do not end.
         if self.attempts[id]?.opening?.endBody() == true { return }

@@ -63,8 +63,6 @@ package protocol DriverHost: AnyObject {
 package enum ConnectionChange {
     /// Nothing is ready, and a connection is being made.
     case beingMade
-    /// Calls are sent on this connection from now on. If another one was ready, ``draining(_:)`` comes next.
-    case ready(ConnectionID, Endpoint)
     /// The server of the ready connection is shutting down: nothing new should be sent on it, and a successor will be
     /// made. Calls in flight on it may still be answered.
     case goingAway(ConnectionID)
@@ -124,17 +122,18 @@ package struct LinkHandshake: Sendable {
     }
 }
 
-/// Makes links for a driver, which does not know their language, and gets them ready.
+/// Makes links for a driver, which does not know their language.
 package protocol LinkMaker: AnyObject {
     /// Whether a connection may be made while another one drains. Only a language that matches answers to requests by
     /// serial supports two.
     var linksMayOverlap: Bool { get }
     /// The exchange on each connection before it is used; nil, the default, for none.
     var handshake: LinkHandshake? { get }
-    /// The offer by which WebSockets are opened, where an address is a URL.
+    /// The offer by which WebSockets are opened, where an address is a URL; nil, the default, if the language is not
+    /// spoken on them.
     ///
     /// - Throws: ``SocketError`` with code `invalidArgument` if the configuration cannot work.
-    func webSocketOffer() throws(SocketError) -> WebSocketOffer
+    func webSocketOffer() throws(SocketError) -> WebSocketOffer?
     /// - Parameter agreement: The agreement with the server, on a WebSocket.
     /// - Throws: ``SocketError`` if the configuration cannot work.
     func makeLink(
@@ -143,13 +142,23 @@ package protocol LinkMaker: AnyObject {
         _ agreement: OpeningAgreement?,
         _ loop: SocketLoop,
         _ host: any LinkHost
-    ) throws(SocketError) -> any ChannelHandler & DrivenLink
-    /// Runs the handshake on a connection that is made; ``DriverRequest/gateReturned(_:_:)`` ends that.
-    func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn)
-    /// The connection ended before it was ready.
-    func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn)
+    ) throws(SocketError) -> any MadeLink
 }
 
 extension LinkMaker {
     package var handshake: LinkHandshake? { nil }
+    package func webSocketOffer() throws(SocketError) -> WebSocketOffer? { nil }
+}
+
+/// A link that is not ready yet, for the driver to guide: either ``isReady(in:)`` or ``ended(_:in:)`` is called, once.
+package protocol MadeLink: AnyObject {
+    associatedtype Driven: ChannelHandler & DrivenLink
+
+    var link: Driven { get }
+    /// Runs the handshake; ``DriverRequest/gateReturned(_:_:)`` ends it.
+    func shakeHands(attempt: Int, in turn: inout Turn)
+    /// Units are sent on this link from now on. If another one was ready, ``ConnectionChange/draining(_:)`` comes next.
+    func isReady(in turn: inout Turn)
+    /// The link has ended, or is about to be closed, before it was ready.
+    func ended(_ error: SocketError, in turn: inout Turn)
 }

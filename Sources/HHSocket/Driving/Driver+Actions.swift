@@ -7,7 +7,7 @@ extension Driver {
         switch action {
         case .resolve(let id): self.resolve(id)
         case .open(let id, let endpoint): self.open(id, endpoint, in: &turn)
-        case .handshake(let id, let attempt): self.maker.shakeHands(id, attempt: attempt, in: &turn)
+        case .handshake(let id, let attempt): self.links.made(id)?.shakeHands(attempt: attempt, in: &turn)
         case .ready(let id, let endpoint): self.becomeReady(id, endpoint, in: &turn)
         case .drain(let id): self.notifyHost(.draining(id), in: &turn)
         case .close(let id): self.close(id, in: &turn)
@@ -93,8 +93,8 @@ extension Driver {
         } completion: { result in
             self.loop.enter { turn in
                 switch result {
-                case .success(let link):
-                    self.links.pending = DriverLinks.Entry(link: link, endpoint: endpoint)
+                case .success(let made):
+                    self.links.pending = DriverLinks.Entry(link: made.link, endpoint: endpoint, made: made)
                     self.apply(in: &turn) { $0.connected(id, now: $1) }
                 case .failure(let failure):
                     self.apply(in: &turn) { $0.connectFailed(id, failure.error, failure.blame, now: $1) }
@@ -106,22 +106,24 @@ extension Driver {
     // MARK: Ready connections
 
     private func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
-        guard let entry = self.links.pending, entry.link.id == id else { return }
+        guard let made = self.links.made(id) else { return }
+        let link: any DrivenLink = made.link
         self.links.pending = nil
         if let predecessor = self.links.ready { self.limitDraining(predecessor, in: &turn) }
-        self.links.ready = entry
+        self.links.ready = DriverLinks.Entry(link: link, endpoint: endpoint)
         // The first beat may be the first unit that is sent.
-        entry.link.startBeats(interval: self.tuner?.interval, in: &turn)
-        self.notifyHost(.ready(id, endpoint), in: &turn)
-        if self.isReadingSuspended { entry.link.setReading(isSuspended: true, in: &turn) }
+        link.startBeats(interval: self.tuner?.interval, in: &turn)
+        made.isReady(in: &turn)
+        if self.isReadingSuspended { link.setReading(isSuspended: true, in: &turn) }
     }
 
     /// Limits the time for which the connection that has just been replaced drains.
     private func limitDraining(_ entry: DriverLinks.Entry, in turn: inout Turn) {
+        var entry = entry
         let id = entry.link.id
         let timeout = TimeAmount(clamping: self.configuration.drainTimeout)
-        let timer = self.loop.setTimer(turn.now.advanced(clamping: timeout)) { self.drainTimedOut(id, in: &$0) }
-        self.links.draining[id] = DriverLinks.Draining(entry: entry, timer: timer)
+        entry.timer = self.loop.setTimer(turn.now.advanced(clamping: timeout)) { self.drainTimedOut(id, in: &$0) }
+        self.links.draining[id] = entry
     }
 
     func finishDraining(_ id: ConnectionID, in turn: inout Turn) {
@@ -131,7 +133,7 @@ extension Driver {
     }
 
     private func drainTimedOut(_ id: ConnectionID, in turn: inout Turn) {
-        guard let endpoint = self.links.draining[id]?.entry.endpoint else { return }
+        guard let endpoint = self.links.draining[id]?.endpoint else { return }
         let error = SocketError(
             .connectionLost,
             message: """
@@ -149,22 +151,21 @@ extension Driver {
     func close(_ id: ConnectionID, in turn: inout Turn) {
         if self.dialer.abandon(id) { return }
         self.links.waiting.removeAll { $0.id == id }
-        if let pending = self.links.pending, pending.link.id == id {
-            self.links.pending = nil
-            self.maker.pendingEnded(id, self.reasonToEnd(pending.endpoint), in: &turn)
+        guard let entry = self.take(id) else { return }
+        entry.made?.ended(self.reasonToEnd(entry.endpoint), in: &turn)
+        if entry.made != nil, self.maker.linksMayOverlap {
+            entry.link.close(.done, in: &turn)
+        } else {
             // If links must not overlap, the next one waits until this one is closed.
-            if self.maker.linksMayOverlap {
-                pending.link.close(.done, in: &turn)
-            } else {
-                self.close(pending.link, in: &turn)
-            }
-        } else if let ready = self.links.ready, ready.link.id == id {
-            self.links.ready = nil
-            self.close(ready.link, in: &turn)
-        } else if let draining = self.links.draining.removeValue(forKey: id) {
-            self.loop.removeTimer(draining.timer)
-            self.close(draining.entry.link, in: &turn)
+            self.close(entry.link, in: &turn)
         }
+    }
+
+    /// Removes a link that is not closing yet, with its timer.
+    func take(_ id: ConnectionID) -> DriverLinks.Entry? {
+        let entry = self.links.take(id)
+        if let timer = entry?.timer { self.loop.removeTimer(timer) }
+        return entry
     }
 
     /// Closes a departing connection, and reports its loss when it is closed.

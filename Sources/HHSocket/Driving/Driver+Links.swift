@@ -24,27 +24,12 @@ extension Driver: LinkHost {
     }
 
     private func linkEnded(_ end: LinkEnd, _ id: ConnectionID, in turn: inout Turn) {
-        let error: SocketError
-        let link: any DrivenLink
-        if let ready = self.links.ready, ready.link.id == id {
-            self.links.ready = nil
-            link = ready.link
-            error = self.error(end, ready.endpoint)
-        } else if let pending = self.links.pending, pending.link.id == id {
-            self.links.pending = nil
-            link = pending.link
-            error = self.error(end, pending.endpoint)
-            self.maker.pendingEnded(id, error, in: &turn)
-        } else if let draining = self.links.draining.removeValue(forKey: id) {
-            self.loop.removeTimer(draining.timer)
-            link = draining.entry.link
-            error = self.error(end, draining.entry.endpoint)
-        } else {
-            return
-        }
-        self.measure(link)
+        guard let entry = self.take(id) else { return }
+        let error = self.error(end, entry.endpoint)
+        entry.made?.ended(error, in: &turn)
+        self.measure(entry.link)
         // Its last frame may still have to be sent.
-        self.close(link, in: &turn)
+        self.close(entry.link, in: &turn)
         self.apply(in: &turn) { $0.connectionLost(id, error, end.verdict, now: $1) }
     }
 

@@ -224,12 +224,10 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
             self.setReading(isSuspended: isSuspended, in: &turn)
         case .awaitHello(let awaits):
             self.machine.handshakeAwaitsHello(awaits)
-        case .gateReturned(let id, let refusal):
-            if let refusal {
-                self.apply(in: &turn) { $0.handshakeFailed(id, refusal.error, refusal.remedy, now: $1) }
-            } else {
-                self.apply(in: &turn) { $0.handshakeSucceeded(id, now: $1) }
-            }
+        case .gateReturned(let id, nil):
+            self.apply(in: &turn) { $0.handshakeSucceeded(id, now: $1) }
+        case .gateReturned(let id, let refusal?):
+            self.apply(in: &turn) { $0.handshakeFailed(id, refusal.error, refusal.remedy, now: $1) }
         }
     }
 

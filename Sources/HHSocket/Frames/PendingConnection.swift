@@ -2,7 +2,8 @@
 import NIOCore
 
 /// A connection that is made and not ready yet, with the gate that decides on it.
-package final class PendingConnection: LinkReceiver {
+package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendable {
+    // Proof of Sendable: other threads only have references to it; everything is accessed on the socket thread.
     package typealias Language = FrameLanguage
 
     /// The number of pings received during the handshake that are answered after it.
@@ -10,12 +11,14 @@ package final class PendingConnection: LinkReceiver {
 
     package let link: Link<FrameLanguage>
     package let endpoint: Endpoint
-    /// Whether the transport of the frames compresses them.
-    private let isCompressed: Bool
-    /// Whether a redirect has led to a server of another origin.
-    private let isOfAnotherOrigin: Bool
-    private unowned let connector: FrameConnector
-    private let format: WireFormat
+    /// The agreement with the server on the WebSocket that carries the frames, if one does.
+    private let opening: OpeningAgreement?
+    private let rules: FrameRules
+    /// Weak: a gate may return just after the driver was released.
+    private weak var driver: (any ConnectionDriver)?
+    /// The floor above, until this connection is ready or has ended.
+    private unowned let host: (any FrameHost)?
+    /// The gate's view of this connection, until it is over.
     private var handshake: Handshake?
     private var task: Task<Void, Never>?
     /// Answers to pings, which wait for the end of the handshake: until then only its own frames are sent.
@@ -24,67 +27,90 @@ package final class PendingConnection: LinkReceiver {
     init(
         link: Link<FrameLanguage>,
         endpoint: Endpoint,
-        isCompressed: Bool = false,
-        isOfAnotherOrigin: Bool = false,
-        connector: FrameConnector
+        agreement: OpeningAgreement?,
+        rules: FrameRules,
+        driver: (any ConnectionDriver)?,
+        host: (any FrameHost)?
     ) {
         self.link = link
         self.endpoint = endpoint
-        self.isCompressed = isCompressed
-        self.isOfAnotherOrigin = isOfAnotherOrigin
-        self.connector = connector
-        self.format = connector.rules.format
+        self.opening = agreement
+        self.rules = rules
+        self.driver = driver
+        self.host = host
+    }
+
+    // MARK: The driver
+
+    package func shakeHands(attempt: Int, in turn: inout Turn) {
+        guard let gate = self.rules.configuration.gate else { return }
+        let (loop, endpoint) = (self.link.loop, self.endpoint)
+        let handshake = self.begin(attempt: attempt) { [weak self] frame, completion in
+            let send = Submission.closure { [weak self] turn in
+                guard let self else { return completion(.failure(Self.isOver(endpoint))) }
+                self.send(frame, in: &turn, completion)
+            }
+            if !loop.submit(send) { completion(.failure(Self.isOver(endpoint))) }
+        }
+        self.task = Task { [weak self] in
+            let refusal: GateRefusal?
+            do {
+                try await gate.run(handshake)
+                refusal = nil
+            } catch {
+                refusal = Self.refusal(error, endpoint)
+            }
+            loop.submit(.closure { [weak self] turn in self?.gateReturned(refusal, in: &turn) })
+        }
+    }
+
+    package func isReady(in turn: inout Turn) { self.host?.connectionIsReady(self, in: &turn) }
+
+    package func ended(_ error: SocketError, in turn: inout Turn) {
+        self.link.releaseReceiver(in: &turn)
+        self.end(error)
     }
 
     // MARK: The gate
 
-    /// Runs the gate.
-    ///
-    /// - Parameters:
-    ///   - transmit: Sends a frame of the gate and reports the outcome; called on any thread.
-    ///   - completion: Called once the gate has returned, on any thread; nil means that it accepts the connection.
-    func run(
-        _ gate: HandshakeGate,
-        attempt: Int,
-        lastSerial: UInt32,
-        transmit: @escaping @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void,
-        completion: @escaping @Sendable (GateRefusal?) -> Void
-    ) {
-        let handshake = self.begin(attempt: attempt, lastSerial: lastSerial, transmit: transmit)
-        self.task = Self.task(gate, handshake, completion)
-    }
-
     /// Begins a handshake, for its owner to end.
+    ///
+    /// - Parameter transmit: Sends a frame of the gate and reports the outcome; called on any thread.
     package func begin(
         attempt: Int,
-        lastSerial: UInt32,
         transmit: @escaping @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void
     ) -> Handshake {
         let handshake = Handshake(
             endpoint: self.endpoint,
             attempt: attempt,
-            isCompressed: self.isCompressed,
-            isOfAnotherOrigin: self.isOfAnotherOrigin,
-            lastSerial: lastSerial,
+            isCompressed: self.opening?.deflate != nil,
+            isOfAnotherOrigin: self.opening?.isOfAnotherOrigin ?? false,
+            lastSerial: self.rules.format.layout.requestSerials.upperBound,
             transmit: transmit
         )
         self.handshake = handshake
         return handshake
     }
 
-    private static func task(
-        _ gate: HandshakeGate,
-        _ handshake: Handshake,
-        _ completion: @escaping @Sendable (GateRefusal?) -> Void
-    ) -> Task<Void, Never> {
-        Task {
-            do {
-                try await gate.run(handshake)
-                completion(nil)
-            } catch {
-                completion(Self.refusal(error, handshake.endpoint))
+    /// Sends a frame of the gate.
+    private func send(_ frame: Frame, in turn: inout Turn, _ completion: (Result<Void, SocketError>) -> Void) {
+        guard self.handshake != nil else { return completion(.failure(Self.isOver(self.endpoint))) }
+        do throws(SocketError) {
+            try self.rules.check(frame)
+            if frame.type == FrameType.hello, self.awaitsHello {
+                // Its answer may be right before frames that have them.
+                self.link.expectFlags(FrameType.allFlags)
+                self.driver?.perform(.awaitHello(true), in: &turn)
             }
+            _ = try self.rules.send(frame, .default, on: self.link, self.endpoint, in: &turn)
+            completion(.success(()))
+        } catch {
+            completion(.failure(error))
         }
+    }
+
+    private func gateReturned(_ refusal: GateRefusal?, in turn: inout Turn) {
+        self.driver?.perform(.gateReturned(self.link.id, refusal), in: &turn)
     }
 
     private static func refusal(_ error: any Error, _ endpoint: Endpoint) -> GateRefusal {
@@ -100,7 +126,7 @@ package final class PendingConnection: LinkReceiver {
     }
 
     /// Whether the gate waits for the answer to hello.
-    var awaitsHello: Bool { self.handshake?.awaitsHello ?? false }
+    private var awaitsHello: Bool { self.handshake?.awaitsHello ?? false }
     /// The agreement that hello has led to so far.
     package var agreement: Agreement? { self.handshake?.agreement }
 
@@ -108,9 +134,9 @@ package final class PendingConnection: LinkReceiver {
     ///
     /// - Returns: The frames that the gate did not take.
     @discardableResult
-    func end(_ error: SocketError) -> [Frame] {
+    private func end(_ error: SocketError) -> [Frame] {
         // First, so that the gate's waits fail with this reason.
-        let unread = self.handshake?.end(error) ?? []
+        let unread = self.handshake.take()?.end(error) ?? []
         self.task?.cancel()
         return unread
     }
@@ -126,7 +152,7 @@ package final class PendingConnection: LinkReceiver {
     }
 
     /// The error of a gate that continues after its connection is no longer its own.
-    static func isOver(_ endpoint: Endpoint) -> SocketError {
+    private static func isOver(_ endpoint: Endpoint) -> SocketError {
         SocketError(.notConnected, message: "the handshake with \(endpoint) is over", endpoint: endpoint)
     }
 
@@ -146,21 +172,22 @@ package final class PendingConnection: LinkReceiver {
     }
 
     private func received(_ frame: Frame, in turn: inout Turn) {
-        guard self.format.isControlType(frame.type) else { return self.deliver(frame, in: &turn) }
+        guard self.rules.format.isControlType(frame.type) else { return self.deliver(frame, in: &turn) }
         if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, self.awaitsHello {
-            self.connector.helloCame(in: &turn)
+            self.driver?.perform(.awaitHello(false), in: &turn)
             // At once, because the server closes the connection next, which would be taken for the reason.
-            if frame.status == .noPermission, let refusal = self.connector.tokenWasRefused() {
-                let refusal = Self.refusal(refusal, self.endpoint)
-                return self.connector.handshakeFailed(self.link.id, refusal.error, refusal.remedy, in: &turn)
+            if frame.status == .noPermission,
+                let refusal = self.rules.configuration.gate?.admission?.tokenWasRefused()
+            {
+                return self.gateReturned(Self.refusal(refusal, self.endpoint), in: &turn)
             }
             self.handshake?.endHello(.success(frame))
-        } else if self.format.isGoAway(frame) {
-            self.connector.goAwayCame(frame, self.link.id, in: &turn)
-        } else if self.format.isServerPing(frame), self.heldAnswers.count < Self.maximumHeldAnswers {
+        } else if self.rules.format.isGoAway(frame) {
+            self.host?.receivedGoAway(frame, on: self.link.id, in: &turn)
+        } else if self.rules.format.isServerPing(frame), self.heldAnswers.count < Self.maximumHeldAnswers {
             var ping = frame
             ping.payload = frame.payload.detached
-            self.heldAnswers.append(self.format.heartbeatAnswer(to: ping))
+            self.heldAnswers.append(self.rules.format.heartbeatAnswer(to: ping))
         }
     }
 
@@ -175,7 +202,7 @@ package final class PendingConnection: LinkReceiver {
                 """,
             endpoint: self.endpoint
         )
-        self.connector.handshakeFailed(self.link.id, error, in: &turn)
+        self.gateReturned(GateRefusal(error: error, remedy: .tryAnotherServer), in: &turn)
     }
 
     /// During the handshake it is ignored: the gate's time limit applies. No further answer to hello can arrive, and

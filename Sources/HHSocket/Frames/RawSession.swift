@@ -3,7 +3,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// The part of a ``Socket`` on its thread: sends frames, and notifies the delegate of received ones.
-final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
+final class RawSession: DriverHost, FrameHost, TurnHost, @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable or locked; the rest is accessed only on the socket thread.
     private struct State {
         weak var socket: Socket?
@@ -16,7 +16,6 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     let rules: FrameRules
     /// Holds this object until it is invalidated.
     private unowned let driver: Driver
-    private let connector: FrameConnector
     private let encoder: FrameEncoder
     /// The connection that is ready.
     private var connection: RawConnection?
@@ -25,11 +24,10 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     /// Whether attempts to connect begin later unless they are requested.
     private var isReconnectDeferred = false
 
-    init(driver: Driver, connector: FrameConnector) {
+    init(driver: Driver, rules: FrameRules) {
         self.driver = driver
-        self.connector = connector
-        self.rules = connector.rules
-        self.encoder = FrameEncoder(direction: .request, format: connector.rules.format)
+        self.rules = rules
+        self.encoder = FrameEncoder(direction: .request, format: rules.format)
     }
 
     func setSocket(_ socket: Socket) {
@@ -45,8 +43,6 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
 
     func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
-        case .ready(let id, let endpoint):
-            self.becomeReady(id, endpoint, in: &turn)
         case .draining(let id):
             // Only the user of raw frames knows what is in flight: draining waits only until the sent bytes have been
             // flushed.
@@ -66,10 +62,9 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         }
     }
 
-    private func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
-        guard let pending = self.connector.takePending(id) else { return }
+    func connectionIsReady(_ pending: PendingConnection, in turn: inout Turn) {
         self.isReconnectDeferred = false
-        let connection = RawConnection(link: pending.link, endpoint: endpoint, session: self)
+        let connection = RawConnection(link: pending.link, endpoint: pending.endpoint, session: self)
         self.connection = connection
         pending.link.receiver = connection
         let unread = pending.finish(in: &turn)
@@ -185,7 +180,8 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         self.notifyDelegate(in: &turn) { $0.socket($1, didReceiveMalformed: error) }
     }
 
-    func receivedGoAway(on id: ConnectionID, in turn: inout Turn) {
+    /// The contents of a go-away are ignored; the client only fails over.
+    func receivedGoAway(_ frame: Frame, on id: ConnectionID, in turn: inout Turn) {
         self.driver.perform(.goAway(id, GoAway(), isAnnounced: true), in: &turn)
     }
 
@@ -284,7 +280,7 @@ final class RawConnection: LinkReceiver {
 
     private func received(_ frame: Frame, in turn: inout Turn) {
         guard self.format.isControlType(frame.type) else { return self.session.received(frame, in: &turn) }
-        if self.format.isGoAway(frame) { self.session.receivedGoAway(on: self.link.id, in: &turn) }
+        if self.format.isGoAway(frame) { self.session.receivedGoAway(frame, on: self.link.id, in: &turn) }
         if self.format.isServerPing(frame) { self.link.answer(ping: frame, self.format, in: &turn) }
     }
 

@@ -30,8 +30,6 @@ struct LineDialect: MessageDialect {
         }
     }
 
-    func webSocketOffer() -> WebSocketOffer { WebSocketOffer() }
-
     // MARK: Links
 
     func makePeer(on connection: MessageConnection<Self>) -> LinePeer {

@@ -68,8 +68,8 @@ package protocol MessageDialect: Sendable {
     /// The exchange on each connection before it is used; nil, the default, for none.
     var handshake: LinkHandshake? { get }
 
-    /// The offer by which WebSockets are opened.
-    func webSocketOffer() -> WebSocketOffer
+    /// The offer by which WebSockets are opened; nil, the default, if this language is not spoken on them.
+    func webSocketOffer() -> WebSocketOffer?
     /// The receiver of a connection's units, with its link.
     func makePeer(on connection: MessageConnection<Self>) -> Peer
     /// The reason why a message cannot be sent on any connection; nil if it can.
@@ -111,6 +111,8 @@ package protocol MessageDialect: Sendable {
 
 extension MessageDialect {
     package var handshake: LinkHandshake? { nil }
+
+    package func webSocketOffer() -> WebSocketOffer? { nil }
 
     package func shakeHands(
         on peer: Peer,

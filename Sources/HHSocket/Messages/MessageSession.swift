@@ -10,10 +10,36 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     package typealias Unit = Dialect.Language.Unit
     package typealias Peer = Dialect.Peer
 
-    package struct Ready {
-        package var peer: Peer
-        package var agreement: OpeningAgreement?
-        package var endpoint: Endpoint
+    /// A connection, from when it is made.
+    package final class Connection: MadeLink {
+        let peer: Peer
+        fileprivate let agreement: OpeningAgreement?
+        let endpoint: Endpoint
+        /// Outlives this object, which only the session and its driver retain.
+        private unowned let session: MessageSession
+
+        fileprivate init(peer: Peer, endpoint: Endpoint, agreement: OpeningAgreement?, session: MessageSession) {
+            self.peer = peer
+            self.agreement = agreement
+            self.endpoint = endpoint
+            self.session = session
+        }
+
+        package var link: Link<Dialect.Language> { self.peer.link }
+
+        package func shakeHands(attempt: Int, in turn: inout Turn) {
+            let id = self.link.id
+            self.session.dialect.shakeHands(on: self.peer, attempt: attempt, in: &turn) {
+                [weak driver = self.session.driver] refusal, turn in
+                driver?.perform(.gateReturned(id, refusal), in: &turn)
+            }
+        }
+
+        package func isReady(in turn: inout Turn) { self.session.becomeReady(self, in: &turn) }
+
+        package func ended(_ error: SocketError, in turn: inout Turn) {
+            self.session.dialect.handshakeEnded(on: self.peer)
+        }
     }
 
     private let configuration: SocketConfiguration
@@ -25,8 +51,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     private let handler = NIOLockedValueBox<(@Sendable (Dialect.Message) -> Void)?>(nil)
     /// Holds this object until it is invalidated.
     package private(set) weak var driver: Driver?
-    private var pending: Ready?
-    package private(set) var ready: Ready?
+    package private(set) var ready: Connection?
     /// Whether the server is going away, so that no new messages are sent to it.
     private var isLeaving = false
     private var waiting: WaitingLine<Unit>
@@ -82,7 +107,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     package var linksMayOverlap: Bool { false }
     package var handshake: LinkHandshake? { self.dialect.handshake }
 
-    package func webSocketOffer() throws(SocketError) -> WebSocketOffer { self.dialect.webSocketOffer() }
+    package func webSocketOffer() throws(SocketError) -> WebSocketOffer? { self.dialect.webSocketOffer() }
 
     package func makeLink(
         _ id: ConnectionID,
@@ -90,7 +115,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         _ agreement: OpeningAgreement?,
         _ loop: SocketLoop,
         _ host: any LinkHost
-    ) throws(SocketError) -> any ChannelHandler & DrivenLink {
+    ) throws(SocketError) -> any MadeLink {
         let peer = self.dialect.makePeer(
             on: MessageConnection(
                 id: id,
@@ -105,27 +130,13 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
             }
         )
         peer.link.receiver = peer
-        self.pending = Ready(peer: peer, agreement: agreement, endpoint: endpoint)
-        return peer.link
+        return Connection(peer: peer, endpoint: endpoint, agreement: agreement, session: self)
     }
 
     /// The receiver of the messages of the next connection.
     private var delivery: MessageDelivery<Dialect.Message> {
         if let handler = self.handler.withLockedValue({ $0 }) { return .handler(handler) }
         return self.delegation.delegate == nil ? .inbox(self.inbox) : .delegate(self.delegation)
-    }
-
-    package func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {
-        guard let pending = self.pending, pending.peer.link.id == id else { return }
-        self.dialect.shakeHands(on: pending.peer, attempt: attempt, in: &turn) { [weak self] refusal, turn in
-            self?.driver?.perform(.gateReturned(id, refusal), in: &turn)
-        }
-    }
-
-    package func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
-        guard let pending = self.pending, pending.peer.link.id == id else { return }
-        self.pending = nil
-        self.dialect.handshakeEnded(on: pending.peer)
     }
 
     private func linkEnded(_ id: ConnectionID, _ units: [Unit]) {
@@ -158,15 +169,6 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
 
     package func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
-        case .ready(let id, _):
-            guard let pending = self.pending, pending.peer.link.id == id else { return }
-            self.pending = nil
-            self.ready = pending
-            self.isLeaving = false
-            self.isReconnectDeferred = false
-            self.report(self.dialect.opened(pending.endpoint, pending.agreement))
-            self.dialect.restore(on: pending.peer, in: &turn)
-            self.sendWaiting(in: &turn)
         case .goingAway:
             self.isLeaving = true
         case .lost(let id, let error):
@@ -187,6 +189,15 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         case .beingMade, .offline:
             break
         }
+    }
+
+    private func becomeReady(_ connection: Connection, in turn: inout Turn) {
+        self.ready = connection
+        self.isLeaving = false
+        self.isReconnectDeferred = false
+        self.report(self.dialect.opened(connection.endpoint, connection.agreement))
+        self.dialect.restore(on: connection.peer, in: &turn)
+        self.sendWaiting(in: &turn)
     }
 
     private func lose(_ id: ConnectionID, _ error: SocketError) {

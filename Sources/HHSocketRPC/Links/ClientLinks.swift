@@ -96,12 +96,16 @@ final class ClientLinks {
 
     // MARK: Go-away
 
-    /// Reads a go-away; nil if it must be ignored. Only a connection's first go-away is parsed, so that a flood of them
-    /// costs only the counting.
-    func readGoAway(_ frame: Frame, on id: ConnectionID) -> GoAway? {
+    /// Receives a go-away: the driver fails over, and no call is sent on the connection. Only a connection's first
+    /// go-away is parsed, so that a flood of them costs only the counting.
+    func receivedGoAway(_ frame: Frame, on id: ConnectionID, in turn: inout Turn) {
         self.reporter.count(\.goAways)
-        guard id != self.goneAway, self.leaving[id] == nil else { return nil }
+        guard id != self.goneAway, self.leaving[id] == nil else { return }
         self.goneAway = id
+        self.driver.perform(.goAway(id, self.goAway(in: frame), isAnnounced: true), in: &turn)
+    }
+
+    private func goAway(in frame: Frame) -> GoAway {
         guard frame.payload.readableBytes <= Self.maximumGoAwayLength,
             let message = try? frame.payload.message(as: WireGoAway.self)
         else {
@@ -109,11 +113,5 @@ final class ClientLinks {
             return GoAway()
         }
         return GoAway(message)
-    }
-
-    /// Receives a go-away: the driver fails over, and no call is sent on the connection.
-    func receivedGoAway(_ frame: Frame, on id: ConnectionID, in turn: inout Turn) {
-        guard let departure = self.readGoAway(frame, on: id) else { return }
-        self.driver.perform(.goAway(id, departure, isAnnounced: true), in: &turn)
     }
 }

@@ -39,7 +39,7 @@ package struct STOMPDialect: MessageDialect {
         )
     }
 
-    package func webSocketOffer() -> WebSocketOffer {
+    package func webSocketOffer() -> WebSocketOffer? {
         var offer = WebSocketOffer()
         offer.subprotocols = self.configuration.versions.sorted(by: >).map(\.webSocketSubprotocol)
         offer.isCarriage = true

@@ -225,8 +225,12 @@ extension AsyncSequence where Self: Sendable, Element: Sendable, Failure == Neve
         }
     }
 
-    @Test func urlOfAWebSocketIsRefused() async throws {
-        let link = LineLinks.link(to: try Endpoint(url: "ws://127.0.0.1:1/"))
+    @Test(arguments: [false, true]) func urlOfAWebSocketIsRefused(isResolved: Bool) async throws {
+        let server = try await LineServer(.echo)
+        let target = try Endpoint(url: "ws://127.0.0.1:\(server.endpoint.port)/")
+        let link = LineLinks.link(to: isResolved ? server.endpoint : target) {
+            if isResolved { $0.socket.resolver = ServerResolver { [target] in [target] } }
+        }
         let events = link.events
         link.connect()
         let event = try await first(of: events, "a failure") {

@@ -97,14 +97,12 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
                 submitted: submitted
             )
         )
-        self.connector.attach(to: self) { [unowned self] frame, id, _ in
-            self.client?.links.readGoAway(frame, on: id)
-        }
     }
 
     /// Sets the client to notify.
     func setClient(_ client: ClientHost) {
         self.client = client
+        self.connector.attach(to: self, client)
         self.loop.setHost(client)
     }
 
@@ -118,7 +116,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         let connection = SimulatedConnection(&configuration, submitted: submitted)
         let client = ClientHost(
             configuration: configuration,
-            connector: connection.connector,
+            rules: connection.connector.rules,
             driver: connection,
             loop: connection.loop,
             audience: audience
@@ -271,22 +269,21 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         if let predecessor { self.draining.append(predecessor) }
         self.link = .ready(id)
         self.isLeft = false
-        guard self.connect(id) else { return self.broken = "no link can be made" }
+        guard let made = self.connect(id) else { return self.broken = "no link can be made" }
         self.turn { turn in
-            self.client?.connectionChanged(.ready(id, Self.endpoint), in: &turn)
+            made.isReady(in: &turn)
             if self.isReadingSuspended { self.peers[id]?.link.setReading(isSuspended: true, in: &turn) }
             if let predecessor { self.client?.connectionChanged(.draining(predecessor), in: &turn) }
         }
     }
 
     /// Makes a connection that has completed its handshake.
-    private func connect(_ id: ConnectionID) -> Bool {
-        guard let link = try? self.connector.makeLink(id, Self.endpoint, nil, self.loop, self),
-            let link = link as? HHSocket.Link<FrameLanguage>
-        else { return false }
-        if let agreement = self.agreement {
-            self.connector.pending(id)?.begin(attempt: 1, lastSerial: .max) { _, _ in }.agree(agreement) { $0 }
-        }
+    private func connect(_ id: ConnectionID) -> PendingConnection? {
+        guard let made = try? self.connector.makeLink(id, Self.endpoint, nil, self.loop, self),
+            let made = made as? PendingConnection
+        else { return nil }
+        if let agreement = self.agreement { made.begin(attempt: 1) { _, _ in }.agree(agreement) { $0 } }
+        let link = made.link
         let channel = EmbeddedChannel(handler: link, loop: self.eventLoop)
         channel.isWritable = self.isPeerReading
         if !self.isPeerReading { channel.pipeline.fireChannelWritabilityChanged() }
@@ -295,7 +292,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
             link: link,
             decoder: FrameDecoder(direction: .request, format: self.format)
         )
-        return true
+        return made
     }
 
     /// Loses the ready connection; the history determines the next steps.

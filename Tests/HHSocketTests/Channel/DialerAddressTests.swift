@@ -40,7 +40,7 @@ import Testing
         private(set) var lookedUp: [String] = []
         private(set) var connections: [Connection] = []
         private var dialer: Dialer!
-        private(set) var results: [Result<any DrivenLink, AttemptFailure>] = []
+        private(set) var results: [Result<any MadeLink, AttemptFailure>] = []
         /// The hosts whose channels were open when one of them became the link's.
         private(set) var openAtTheEnd: [String]?
 
@@ -95,7 +95,7 @@ import Testing
             self.dialer.dial(
                 ConnectionID(number: 1),
                 endpoint,
-                makeLink: { (_: OpeningAgreement?) throws(SocketError) -> any ChannelHandler & DrivenLink in
+                makeLink: { (_: OpeningAgreement?) throws(SocketError) -> any MadeLink in
                     self.openAtTheEnd = self.openHosts
                     // A link would begin here, which this test does not have.
                     throw SocketError(.noData, message: "won")
@@ -144,16 +144,13 @@ import Testing
         var linksMayOverlap: Bool { true }
         private let error = SocketError(.invalidArgument, message: "there are no links")
 
-        func webSocketOffer() throws(SocketError) -> WebSocketOffer { throw self.error }
         func makeLink(
             _ id: ConnectionID,
             _ endpoint: Endpoint,
             _ agreement: OpeningAgreement?,
             _ loop: SocketLoop,
             _ host: any LinkHost
-        ) throws(SocketError) -> any ChannelHandler & DrivenLink { throw self.error }
-        func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {}
-        func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {}
+        ) throws(SocketError) -> any MadeLink { throw self.error }
     }
 
     @Test func systemsOrderBeginsWithItsFirstFamilyAndTheNameIsLookedUpHere() throws {

@@ -19,8 +19,10 @@ import Testing
         func measure() {}
     }
 
-    private final class IdleHost: LinkHost {
+    private final class IdleHost: LinkHost, FrameHost {
         func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn) {}
+        func connectionIsReady(_ connection: PendingConnection, in turn: inout Turn) {}
+        func receivedGoAway(_ frame: Frame, on id: ConnectionID, in turn: inout Turn) {}
     }
 
     /// A thread that runs its wake-ups when the test requests it.
@@ -60,17 +62,18 @@ import Testing
         let loop = SocketLoop(eventLoop: MultiThreadedEventLoopGroup.singleton.any(), thread: thread.loopThread)
         var driver: IdleDriver? = IdleDriver()
         let requests = driver?.requests
-        if let driver { connector.attach(to: driver) { _, _, _ in nil } }
-        let id = ConnectionID(number: 1)
-        let link = try connector.makeLink(id, endpoint, nil, loop, IdleHost())
-        loop.submit(.closure { connector.shakeHands(id, attempt: 1, in: &$0) })
+        let host = IdleHost()
+        if let driver { connector.attach(to: driver, host) }
+        let made = try connector.makeLink(ConnectionID(number: 1), endpoint, nil, loop, host)
+        let connection = try #require(made as? PendingConnection)
+        loop.submit(.closure { connection.shakeHands(attempt: 1, in: &$0) })
         thread.run()
         gatekeeper.yield()
         // The gate has returned, and its result waits for the thread.
         try await eventually("the gate's return") { thread.count == 1 }
         if driverGoes { driver = nil }
         thread.run()
-        withExtendedLifetime((connector, link, driver)) {}
+        withExtendedLifetime((connector, connection, driver, host)) {}
         return requests?.withLockedValue { $0 } ?? 0
     }
 

@@ -24,7 +24,6 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
     private let log = NIOLockedValueBox(Log())
     private let settings: LinkSettings<Note>
     private let configuration: SocketConfiguration
-    private var pending: NoteConnection?
     private var connection: NoteConnection?
     /// Whether the server is being left, and gets no new notes.
     private var isLeaving = false
@@ -106,12 +105,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
 
     // MARK: The driver
 
-    fileprivate func makeLink(
-        _ id: ConnectionID,
-        _ endpoint: Endpoint,
-        _ loop: SocketLoop,
-        _ host: any LinkHost
-    ) -> any ChannelHandler & DrivenLink {
+    fileprivate func makeLink(_ id: ConnectionID, _ loop: SocketLoop, _ host: any LinkHost) -> NoteConnection {
         let link = Link(
             id: id,
             loop: loop,
@@ -123,19 +117,17 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
         self.made.append(link)
         let connection = NoteConnection(link, self)
         link.receiver = connection
-        self.pending = connection
-        return link
+        return connection
     }
 
-    fileprivate func pendingEnded() { self.pending = nil }
+    fileprivate func isReady(_ connection: NoteConnection, in turn: inout Turn) {
+        self.connection = connection
+        self.isLeaving = false
+        self.sendWaiting(in: &turn)
+    }
 
     func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
-        case .ready:
-            self.connection = self.pending
-            self.pending = nil
-            self.isLeaving = false
-            self.sendWaiting(in: &turn)
         case .goingAway:
             self.isLeaving = true
         case .lost(_, let error):
@@ -173,25 +165,20 @@ private final class NoteMaker: LinkMaker {
 
     var linksMayOverlap: Bool { false }
 
-    func webSocketOffer() throws(SocketError) -> WebSocketOffer { WebSocketOffer() }
-
     func makeLink(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
         _ agreement: OpeningAgreement?,
         _ loop: SocketLoop,
         _ host: any LinkHost
-    ) throws(SocketError) -> any ChannelHandler & DrivenLink {
+    ) throws(SocketError) -> any MadeLink {
         guard let client = self.client else { throw SocketError(.cancelled, message: "the client has gone") }
-        return client.makeLink(id, endpoint, loop, host)
+        return client.makeLink(id, loop, host)
     }
-
-    func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {}
-    func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) { self.client?.pendingEnded() }
 }
 
 /// One connection of a ``NoteClient``.
-final class NoteConnection: LinkReceiver {
+final class NoteConnection: LinkReceiver, MadeLink {
     typealias Language = NoteLanguage
 
     let link: Link<NoteLanguage>
@@ -201,6 +188,10 @@ final class NoteConnection: LinkReceiver {
         self.link = link
         self.client = client
     }
+
+    func shakeHands(attempt: Int, in turn: inout Turn) {}
+    func isReady(in turn: inout Turn) { self.client?.isReady(self, in: &turn) }
+    func ended(_ error: SocketError, in turn: inout Turn) {}
 
     func received(_ batch: inout Batch<NoteLanguage>, in turn: inout Turn) throws(LinkError) {
         while let note = try batch.next() {

@@ -32,7 +32,7 @@ struct WebSocketDialect: MessageDialect {
         }
     }
 
-    func webSocketOffer() -> WebSocketOffer {
+    func webSocketOffer() -> WebSocketOffer? {
         var offer = WebSocketOffer()
         offer.subprotocols = self.configuration.subprotocols
         offer.compression = self.configuration.compression

@@ -36,7 +36,8 @@ import Testing
                 var decoder = WebSocketDecoder(
                     role: role,
                     mode: isStream ? .stream : .messages(limits),
-                    deflate: deflate
+                    deflate: deflate,
+                    account: nil
                 )
                 let read = EmptyUnitTests.read(count, unit, first: first)
                 return {
@@ -130,7 +131,7 @@ import Testing
         deflate: DeflateAgreement? = nil
     ) -> Case {
         Case(testDescription: "carriage: \(name)") { count in
-            let channel = EmbeddedChannel(handler: WebSocketCarriage(role: role, deflate: deflate))
+            let channel = EmbeddedChannel(handler: WebSocketCarriage(role: role, deflate: deflate, account: nil))
             try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
             let read = Self.read(count, unit)
             return {
@@ -476,7 +477,8 @@ import Testing
             limits: WebSocketLimits(),
             deflate: nil,
             compression: nil,
-            buffers: BufferPool()
+            buffers: BufferPool(),
+            account: nil
         )
         var out = SendBuffer<WebSocketLanguage>(maximumBytes: .max)
         return {

@@ -135,7 +135,8 @@ extension Dialer {
                 acceptsText: offer.acceptsText,
                 deflate: agreement.deflate,
                 compression: offer.compression,
-                time: self.configuration.time
+                time: self.configuration.time,
+                account: nil
             )
         )
     }

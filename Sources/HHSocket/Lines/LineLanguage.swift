@@ -46,6 +46,8 @@ package struct LineLanguage: LinkLanguage {
 
     package var heldBytes: Int { self.decoder.heldBytes }
 
+    package mutating func releaseRest() {}
+
     package static func payload(of unit: LineUnit) -> ByteBuffer { unit.payload }
 
     package static func detach(_ unit: inout LineUnit) { unit.payload = unit.payload.detached }

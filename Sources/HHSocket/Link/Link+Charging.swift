@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// An account that is charged for a link's memory.
+/// The account of a peer, which is charged for what is held for it: for a link's memory, and for each ``Hold``.
 package protocol LinkAccount: AnyObject, Sendable {
-    /// Changes the number of bytes that the link holds. Called on the link's thread.
+    /// Changes the number of bytes that are held. Any thread.
     func held(_ change: Int)
+    /// Changes the number of resources that are counted. Any thread.
+    func counts(_ change: Int, of resource: Resource)
     /// Whether this number of bytes more may be kept of a link that ends, whose closing frees nothing. Any thread.
     func hasRoom(forLast bytes: Int) -> Bool
     /// The time for which nothing more is read of a link that has ``LinkChannel/longUnitBytes`` of an incomplete unit;

@@ -18,10 +18,10 @@ package protocol LinkLanguage: Sendable {
     mutating func next() throws(LinkError) -> Incoming?
     /// The number of bytes held of an incomplete unit.
     var unfinishedBytes: Int { get }
-    /// The memory held for the peer, in bytes: for received bytes, and for what the language needs to read and write.
-    /// No default, so that none of it is forgotten.
+    /// The memory held for the peer, in bytes, except for what has a ``Hold``. No default, so that none of it is
+    /// forgotten.
     var heldBytes: Int { mutating get }
-    /// Frees memory that is reserved for future bytes. Does nothing by default.
+    /// Frees memory that is reserved for future bytes. No default either.
     mutating func releaseRest()
     /// Frees all received bytes, since nothing more is read. No default, so that none of them are forgotten.
     mutating func dropInput()
@@ -42,10 +42,6 @@ package protocol LinkLanguage: Sendable {
 
     /// Writes the unit at the end of a connection.
     mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing
-}
-
-extension LinkLanguage {
-    package mutating func releaseRest() {}
 }
 
 /// A unit that is sent piece by piece.

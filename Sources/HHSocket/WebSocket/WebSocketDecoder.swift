@@ -87,6 +87,8 @@ package struct WebSocketDecoder: Sendable {
     private let acceptsText: Bool
     /// Memory for unmasked bytes.
     private let buffers: BufferPool
+    /// The account that is charged for zlib's memory.
+    private let account: (any LinkAccount)?
     /// Nil before the first compressed message.
     private var inflater: WebSocketInflater?
     private var input = ByteBuffer()
@@ -115,14 +117,17 @@ package struct WebSocketDecoder: Sendable {
     ///   - buffers: Memory for unmasked bytes; by default its own.
     ///   - inflatedBudget: The number of bytes that may be inflated from one ``resumeWork()`` to the next; no limit by
     ///     default.
+    ///   - account: The account that is charged for the memory of decompression; nil at a client.
     package init(
         role: WebSocketRole,
         mode: Mode,
         acceptsText: Bool = false,
         deflate: DeflateAgreement? = nil,
         buffers: BufferPool = BufferPool(),
-        inflatedBudget: Int = .max
+        inflatedBudget: Int = .max,
+        account: (any LinkAccount)?
     ) {
+        self.account = account
         self.inflatedBudget = max(inflatedBudget, 1)
         self.inflatedLeft = self.inflatedBudget
         self.isMasked = role == .server
@@ -150,9 +155,6 @@ package struct WebSocketDecoder: Sendable {
 
     /// Whether memory is allocated for the decompression of messages.
     var holdsContext: Bool { self.inflater?.isAllocated == true }
-
-    /// That memory, in bytes.
-    var contextBytes: Int { self.inflater?.allocatedBytes ?? 0 }
 
     /// Frees the memory for decompression between messages, unless it was used since the last call.
     mutating func releaseContextUnlessUsed() { self.inflater?.releaseUnlessUsed() }
@@ -594,7 +596,7 @@ package struct WebSocketDecoder: Sendable {
         let start = message.body.readableBytes
         defer { self.inflatedLeft -= message.body.readableBytes - start }
         guard let compression = self.compression, let isFinal = self.frame?.isFinal else { return .input }
-        let inflater = self.inflater ?? WebSocketInflater(compression)
+        let inflater = self.inflater ?? WebSocketInflater(compression, account: self.account)
         self.inflater = inflater
         let end = start + min(Self.inflatedSlice, self.inflatedLeft)
         while true {

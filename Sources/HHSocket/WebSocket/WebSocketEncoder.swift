@@ -15,14 +15,17 @@ package struct WebSocketEncoder: Sendable {
     /// The length of the shortest message that is compressed, in bytes; with 0 all are, also those that get longer by
     /// it. Not changed once something was encoded.
     var minimumCompressedLength = WebSocketDeflater.defaultMinimumLength
+    /// The account that is charged for zlib's memory.
+    private let account: (any LinkAccount)?
     /// Nil before the first message that is long enough.
     private var deflater: WebSocketDeflater?
 
     /// - Parameters:
     ///   - role: Our side.
     ///   - deflate: The agreement on compression, if there is one.
-    package init(role: WebSocketRole, deflate: DeflateAgreement? = nil) {
-        self.init(role, role == .client ? MaskSource() : nil, deflate)
+    ///   - account: The account that is charged for the memory of compression; nil at a client.
+    package init(role: WebSocketRole, deflate: DeflateAgreement? = nil, account: (any LinkAccount)?) {
+        self.init(role, role == .client ? MaskSource() : nil, deflate, account)
     }
 
     /// - Parameters:
@@ -30,11 +33,17 @@ package struct WebSocketEncoder: Sendable {
     ///   - secret: The source of masking keys; 32 bytes.
     ///   - deflate: The agreement on compression, if there is one.
     package init(role: WebSocketRole, secret: [UInt8], deflate: DeflateAgreement? = nil) {
-        self.init(role, role == .client ? MaskSource(secret: secret) : nil, deflate)
+        self.init(role, role == .client ? MaskSource(secret: secret) : nil, deflate, nil)
     }
 
-    private init(_ role: WebSocketRole, _ masks: MaskSource?, _ deflate: DeflateAgreement?) {
+    private init(
+        _ role: WebSocketRole,
+        _ masks: MaskSource?,
+        _ deflate: DeflateAgreement?,
+        _ account: (any LinkAccount)?
+    ) {
         self.masks = masks
+        self.account = account
         let direction = deflate?.direction(from: role)
         self.compression = direction?.canDeflate == true ? direction : nil
     }
@@ -42,11 +51,11 @@ package struct WebSocketEncoder: Sendable {
     /// Whether memory is allocated for the compression of messages.
     var holdsContext: Bool { self.deflater?.isAllocated == true }
 
-    /// That memory, in bytes.
-    var contextBytes: Int { self.deflater?.allocatedBytes ?? 0 }
-
     /// Frees the memory for compression, unless it was used since the last call.
     mutating func releaseContextUnlessUsed() { self.deflater?.releaseUnlessUsed() }
+
+    /// Frees it, since nothing more is sent.
+    mutating func dropContext() { self.deflater = nil }
 
     /// Writes a message in one frame, compressed if that was agreed on and makes it shorter.
     package mutating func encode(_ kind: WebSocketMessageKind, _ payload: ByteBuffer, into out: inout ByteBuffer) {
@@ -61,7 +70,11 @@ package struct WebSocketEncoder: Sendable {
     mutating func compress(_ payload: ByteBuffer) -> ByteBuffer? {
         guard let compression = self.compression, self.mayCompress(length: payload.readableBytes) else { return nil }
         if self.deflater == nil {
-            self.deflater = WebSocketDeflater(compression, minimumLength: self.minimumCompressedLength)
+            self.deflater = WebSocketDeflater(
+                compression,
+                account: self.account,
+                minimumLength: self.minimumCompressedLength
+            )
         }
         return self.deflater?.compress(payload)
     }

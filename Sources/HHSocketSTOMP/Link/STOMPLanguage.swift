@@ -37,6 +37,8 @@ package struct STOMPLanguage: LinkLanguage {
 
     package var heldBytes: Int { self.decoder.heldBytes }
 
+    package mutating func releaseRest() {}
+
     package static func payload(of unit: STOMPUnit) -> ByteBuffer { unit.payload }
 
     package static func detach(_ unit: inout STOMPUnit) {

@@ -11,14 +11,9 @@ enum ConnectionCost {
     static let tlsContent = 320 << 10
     /// A connection from which a proxy's header, or the beginning of a TLS handshake, is awaited.
     static let waitingHandshake = 4 << 10
-    /// A TLS handshake that is under way.
-    static let handshake = 24 << 10
     /// A request whose handler is a task, without its body and its metadata: the task, the frames of middleware, its
     /// place in the tables, the answer's frame.
     static let request = 8 << 10
-    /// A string of a request's metadata, in addition to its bytes: the header of its allocation, and its place in a
-    /// table that is half empty.
-    static let metadataString = 64
     /// A request with an idempotency key while it runs, in addition to the key: its place in the window, and its
     /// fingerprint.
     static let runningKey = 512

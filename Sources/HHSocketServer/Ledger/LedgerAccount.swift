@@ -93,6 +93,7 @@ final class LedgerAccount: LinkAccount, Sendable {
         }
         self.setAddress(address)
         self.ledger.opened(self, shard: self.shard, baseCost: baseCost)
+        self.counts(1, of: .descriptor)
         self.held(baseCost)
     }
 
@@ -116,6 +117,7 @@ final class LedgerAccount: LinkAccount, Sendable {
         }
         guard let baseCost else { return }
         self.ledger.closed(self, shard: self.shard, baseCost: baseCost)
+        self.counts(-1, of: .descriptor)
         self.held(-baseCost)
         self.settle()
     }
@@ -138,6 +140,8 @@ final class LedgerAccount: LinkAccount, Sendable {
     func hasRoom(forLast bytes: Int) -> Bool {
         self.bytes + bytes <= self.ledger.maximumBytesPerConnection && !self.ledger.isNearlyFull
     }
+
+    func counts(_ change: Int, of resource: Resource) { self.ledger.counts(change, of: resource, shard: self.shard) }
 
     /// Charges this number of bytes more, or fewer if negative.
     func held(_ change: Int) {

@@ -137,6 +137,7 @@ struct Acceptor: Sendable {
         let handlers = tls.handlers(
             peer,
             number: number,
+            hold: Hold(.handshake, of: peer.account),
             address: arrival.address,
             log: { self.logFailure($0, of: arrival) }
         ) { context, handler in

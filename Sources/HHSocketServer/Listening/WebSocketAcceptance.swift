@@ -30,8 +30,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private var frames: FrameSession?
     private var state: State
     private var reader = OpeningRequestReader()
-    /// The number of bytes that are charged for it.
-    private var charged = 0
+    /// The charge for the bytes that the client has sent and that are not passed on.
+    private var hold: Hold
     /// Output of the link, until the WebSocket is open.
     private var held: [ByteBuffer] = []
     private var context: ChannelHandlerContext?
@@ -39,6 +39,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     init(_ settings: OpeningSettings, _ peer: ServerPeer, _ arrival: Arrival) {
         self.settings = settings
+        self.hold = Hold(.memory(0), of: peer.account)
         self.peer = peer
         self.arrival = arrival
         self.state = settings.sharesPort ? .undecided : .request
@@ -69,7 +70,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.context = nil
         self.frames = nil
         self.state = .done
-        self.charge(0)
+        self.hold.change(to: 0)
         self.authentication?.cancel()
     }
 
@@ -101,7 +102,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             // A client must not send before it has the answer: bytes that arrive earlier are read after it. These came
             // with the request.
             self.reader.append(bytes)
-            self.charge(self.reader.heldBytes)
+            self.hold.change(to: self.reader.heldBytes)
         case .rejecting:
             break
         case .done:
@@ -149,18 +150,11 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ = context.channel.setOption(.autoRead, value: isOn)
     }
 
-    /// Charges the client for the bytes that it has sent and that are not passed on.
-    private func charge(_ bytes: Int) {
-        guard bytes != self.charged else { return }
-        self.peer.account.held(bytes - self.charged)
-        self.charged = bytes
-    }
-
     private func read(_ bytes: ByteBuffer, _ context: ChannelHandlerContext) {
         self.reader.append(bytes)
         do throws(OpeningRejection) {
             let head = try self.reader.next()
-            self.charge(self.reader.heldBytes)
+            self.hold.change(to: self.reader.heldBytes)
             if let head { self.decide(head, context) }
         } catch {
             self.reject(error, context)
@@ -272,7 +266,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             compression: compression,
             buffers: self.loop.socketLoop.buffers,
             receiveBuffers: self.loop.socketLoop.receiveBuffers,
-            time: self.loop.time
+            time: self.loop.time,
+            account: self.peer.account
         )
         try operations.addHandler(carriage, position: .after(self))
         let frames = self.frames ?? FrameSession(self.peer, self.arrival)
@@ -299,9 +294,9 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         let operations = context.pipeline.syncOperations
         if let frames = self.frames {
             // It has sent nothing, and another peer begins on its channel.
-            self.charge(0)
             self.peer.leave(frames.link, operations)
             self.peer = ServerPeer(on: context.channel, self.loop, core: self.core, listener: self.peer.listener)
+            self.hold = Hold(.memory(0), of: self.peer.account)
             self.peer.arrived(from: self.arrival.address, refusal: nil)
         }
         try WebSocketSession(self.peer, route, opening: head, agreement)
@@ -313,7 +308,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private func end(_ context: ChannelHandlerContext) {
         context.flush()
         let rest = self.reader.takeRest()
-        self.charge(0)
+        self.hold.change(to: 0)
         if rest.readableBytes > 0 {
             context.fireChannelRead(NIOAny(rest))
             context.fireChannelReadComplete()
@@ -325,7 +320,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.state = .rejecting
         self.held = []
         self.reader = OpeningRequestReader()
-        self.charge(0)
+        self.hold.change(to: 0)
         context.writeAndFlush(self.wrapOutboundOut(rejection.encode()), promise: nil)
         // Closing at once could reset the connection before the client has read the reason.
         context.close(mode: .output, promise: nil)

@@ -108,8 +108,8 @@ final class ServerPeer: LinkHost {
 
     private func cost(of stage: PeerStage) -> Int {
         switch stage {
-        case .header, .handshakeWait: ConnectionCost.waitingHandshake
-        case .handshake: ConnectionCost.handshake
+        // A handshake has a hold of its own.
+        case .header, .handshakeWait, .handshake: ConnectionCost.waitingHandshake
         case .opening: self.listener.connectionCost
         }
     }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
 public import Logging
 import NIOConcurrencyHelpers
 public import NIOCore
@@ -25,11 +26,9 @@ public struct ServerContext: Sendable {
 
         /// The memory of what the client sent beside the body, in bytes.
         var memory: Int {
-            var memory = self.idempotencyKey.map { ConnectionCost.runningKey + $0.utf8.count } ?? 0
-            for (name, value) in self.metadata {
-                memory += name.utf8.count + value.utf8.count + 2 * ConnectionCost.metadataString
-            }
-            return memory
+            let length = self.metadata.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+            let metadata = Resource.metadata(bytes: length, strings: 2 * self.metadata.count)
+            return metadata.bytes + (self.idempotencyKey.map { ConnectionCost.runningKey + $0.utf8.count } ?? 0)
         }
 
         var answerMetadata: [String: String] {

@@ -34,14 +34,15 @@ final class AnswerWriter {
     /// The memory of the payloads that wait in it, in bytes.
     private var orderedBytes = 0
     private var pushes: PushQueue
-    /// The number of bytes that are charged for what waits here.
-    private var charged = 0
+    /// The charge for what waits here.
+    private var hold: Hold
     /// The number of bytes sent by the time the client's backlog was last measured.
     private var bytesSent = 0
 
     init(_ link: Link<FrameLanguage>, _ peer: ServerPeer) {
         self.link = link
         self.peer = peer
+        self.hold = Hold(.memory(0), of: peer.account)
         self.order = peer.core.rules.answersInOrder ? AnswerOrder() : nil
         let limits = peer.core.rules.limits
         self.pushes = PushQueue(
@@ -212,10 +213,5 @@ final class AnswerWriter {
     }
 
     /// Charges the answers in order and the pushes that wait here. The link charges what is being sent.
-    private func settle() {
-        let held = self.orderCost + self.pushes.cost
-        guard held != self.charged else { return }
-        self.peer.account.held(held - self.charged)
-        self.charged = held
-    }
+    private func settle() { self.hold.change(to: self.orderCost + self.pushes.cost) }
 }

@@ -22,22 +22,30 @@ enum ChargedInflation {
         }
     }
 
+    /// A decompressed body with its charge.
+    final class Body: Sendable {
+        let bytes: ByteBuffer
+        private let hold: Hold
+
+        fileprivate init(_ bytes: ByteBuffer, _ hold: consuming Hold) {
+            self.bytes = bytes
+            self.hold = hold
+        }
+    }
+
     /// The number of bytes that are decompressed before other tasks may use the thread.
     static let bytesAtOnce = 256 << 10
 
     /// Decompresses a body.
     ///
     /// - Parameter limit: The largest size of the result, in bytes.
-    /// - Returns: The body. Its storage's capacity is charged, and the caller's to give back.
     static func inflate(
         _ body: ByteBuffer,
         limit: Int,
         chargedTo load: LedgerAccount
-    ) async throws(Failure) -> ByteBuffer {
+    ) async throws(Failure) -> Body {
         var inflater = BodyInflater(body, limit: limit)
-        var held = 0
-        var isReady = false
-        defer { if !isReady { load.held(-held) } }
+        var hold = Hold(.memory(0), of: load)
         while true {
             guard !Task.isCancelled else { throw .cancelled }
             guard !load.isFull else { throw .overload }
@@ -47,14 +55,10 @@ enum ChargedInflation {
             } catch {
                 throw error.isTooLarge ? Failure.tooLong : Failure.malformed
             }
-            load.held(inflater.length - held)
-            held = inflater.length
+            hold.change(to: whole?.storageCapacity ?? inflater.length)
             if let whole {
-                load.held(whole.storageCapacity - held)
-                held = whole.storageCapacity
                 guard !load.isFull else { throw .overload }
-                isReady = true
-                return whole
+                return Body(whole, hold)
             }
             await Task.yield()
         }

@@ -26,8 +26,7 @@ final class CompletionQueue: Sendable {
         var answer: Frame
         /// The handler's run that produced the result.
         var run: UInt64
-        /// The number of bytes that are charged for the request.
-        var requestCost: Int
+        var requestCost: RequestCost
         /// The number of bytes that are charged for the answer until it is taken.
         var answerCost = 0
         var kind = Kind.ordinary

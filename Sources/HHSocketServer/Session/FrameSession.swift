@@ -110,8 +110,6 @@ final class FrameSession: LinkReceiver {
 
     /// A WebSocket carries the frames.
     func use(_ carriage: WebSocketCarriage, isCompressed: Bool) {
-        let account = self.peer.account
-        carriage.memoryChanged = { account.held($0) }
         self.carriage = carriage
         if isCompressed { self.greeting = ClientGreeting(self.link, self.peer, isCompressed: true) }
     }
@@ -342,12 +340,12 @@ final class FrameSession: LinkReceiver {
             self.counts.count(.unknownTypes)
             self.hot.machine.receivedUnproductive()
         }
-        var (arrival, cost) = (arrival, 0)
+        var (arrival, cost) = (arrival, RequestCost.none)
         if admission.isAsynchronous, refusal == nil {
             arrival.frame.payload = arrival.frame.payload.detached
             cost = arrival.cost
         }
-        switch self.hot.machine.admit(admission, bytes: cost, refusal: refusal) {
+        switch self.hot.machine.admit(admission, bytes: cost.bytes, refusal: refusal) {
         case .answer(let status, let number):
             self.refused(arrival, route.rules, with: status)
             self.writer.answer(self.gate.emptyAnswer(to: arrival.frame, status), number, in: &turn)
@@ -403,7 +401,7 @@ final class FrameSession: LinkReceiver {
         _ handling: Router.Route.Handling,
         for arrival: ReceivedRequest,
         in place: RequestPlace,
-        cost: Int,
+        cost: RequestCost,
         run: UInt64,
         now: NIODeadline
     ) {
@@ -467,7 +465,7 @@ final class FrameSession: LinkReceiver {
             let action = self.hot.machine.finished(
                 serial: completion.answer.serial,
                 run: completion.run,
-                bytes: completion.requestCost
+                bytes: completion.requestCost.bytes
             )
             guard action == .send else { continue }
             switch completion.kind {
@@ -505,7 +503,7 @@ final class FrameSession: LinkReceiver {
             _ = self.hot.machine.finished(
                 serial: completion.answer.serial,
                 run: completion.run,
-                bytes: completion.requestCost
+                bytes: completion.requestCost.bytes
             )
         }
     }

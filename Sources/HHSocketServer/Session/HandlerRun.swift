@@ -15,8 +15,7 @@ struct HandlerRun: Sendable {
     let executor: HandlerExecutor
     /// The request as received: with a compressed body if ``isCompressed`` is set.
     let request: ServerRequest
-    /// The number of bytes that are charged for it.
-    let requestCost: Int
+    let requestCost: RequestCost
     let isCompressed: Bool
     /// Whether a handler has its type.
     let hasHandler: Bool
@@ -35,7 +34,6 @@ struct HandlerRun: Sendable {
     /// - Parameters:
     ///   - handling: The handler of the route.
     ///   - answer: An empty answer.
-    ///   - cost: The number of bytes that are charged for the request.
     init(
         _ handling: Router.Route.Handling,
         for request: ServerRequest,
@@ -43,7 +41,7 @@ struct HandlerRun: Sendable {
         of session: ServerSession,
         answer: Frame,
         number: UInt64,
-        cost: Int,
+        cost: RequestCost,
         agreement: Agreement?,
         peer: ServerPeer,
         place: RequestPlace,
@@ -80,9 +78,12 @@ struct HandlerRun: Sendable {
         var isRun = false
         let kept: KeptAnswer
         do throws(Refusal) {
-            let request = try await self.readableRequest()
+            let inflated = try await self.inflatedBody()
+            var request = self.request
+            if let inflated { request.body = inflated.bytes }
             kept = await self.answer(request, &kind, &isRun)
-            if self.isCompressed { self.load.held(-request.body.storageCapacity) }
+            // It is charged until here.
+            withExtendedLifetime(inflated) {}
         } catch {
             kept = KeptAnswer(status: error.status, body: ByteBuffer(), metadata: [:])
             kind = error.kind
@@ -141,20 +142,17 @@ struct HandlerRun: Sendable {
         self.place.rules.refused(header, status, self.context.session)
     }
 
-    /// The request as its handler gets it, if it should.
-    private func readableRequest() async throws(Refusal) -> ServerRequest {
+    /// The body as the handler gets it, if it was compressed.
+    private func inflatedBody() async throws(Refusal) -> ChargedInflation.Body? {
         if let deadline = self.context.deadline, deadline <= self.core.books.time.now() {
             throw Refusal(status: .deadlineExceeded, kind: .late)
         }
-        guard self.isCompressed else { return self.request }
-        return try await self.executor.elsewhere(self.decompressedRequest)
-    }
-
-    private func decompressedRequest() async throws(Refusal) -> ServerRequest {
+        guard self.isCompressed else { return nil }
         let limit = min(self.core.rules.limits.maximumPayloadLength, self.place.rules.maximumBodyLength ?? .max)
-        var request = self.request
         do throws(ChargedInflation.Failure) {
-            request.body = try await ChargedInflation.inflate(request.body, limit: limit, chargedTo: self.load)
+            return try await self.executor.elsewhere { () async throws(ChargedInflation.Failure) in
+                try await ChargedInflation.inflate(self.request.body, limit: limit, chargedTo: self.load)
+            }
         } catch {
             let kind: CompletionQueue.Kind =
                 switch error {
@@ -163,7 +161,6 @@ struct HandlerRun: Sendable {
                 }
             throw Refusal(status: error.status, kind: kind)
         }
-        return request
     }
 
     /// Returns the handler's answer, or the one that was kept for the key.

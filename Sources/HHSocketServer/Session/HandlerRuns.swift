@@ -32,7 +32,7 @@ struct HandlerRuns {
         let operation: @Sendable () async -> Void = {
             let completion = await work.run()
             // The result will not be taken.
-            if !completions.append(completion) { work.load.held(-completion.requestCost - completion.answerCost) }
+            if !completions.append(completion) { work.load.held(-completion.requestCost.bytes - completion.answerCost) }
         }
         if work.executor == .connection, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) {
             return Task(executorPreference: loop.executor, operation: operation)

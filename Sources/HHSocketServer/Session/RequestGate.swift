@@ -13,8 +13,7 @@ struct ReceivedRequest {
     /// Whether a handler has its type.
     var hasHandler = false
 
-    /// The memory of a request in flight, in bytes.
-    var cost: Int { ConnectionCost.request + self.frame.payload.storageCapacity + (self.extras?.memory ?? 0) }
+    var cost: RequestCost { RequestCost(payload: self.frame.payload, self.extras) }
 }
 
 /// Decides whether a client's request is begun, and reads what it brings beside its body.

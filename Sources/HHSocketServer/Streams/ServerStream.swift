@@ -53,8 +53,8 @@ public struct ServerStream: Sendable {
     /// ``/HHSocket/TransferPart/window`` before the handler has taken it. The connection's window still applies.
     func carryContent() { self.exchange.carryContent(window: TransferPart.window) }
 
-    /// Charges the client for memory that the handler holds for it, such as items that it will send; or releases it.
-    func hold(_ change: Int) { self.exchange.hold(change) }
+    /// The charge for memory that the handler holds for the client, such as items that it will send, in bytes.
+    func hold(_ bytes: Int) -> Hold { self.exchange.hold(bytes) }
 
     /// Whether an item can be taken without waiting.
     var hasItem: Bool { self.exchange.hasItem }

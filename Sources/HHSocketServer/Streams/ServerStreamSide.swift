@@ -48,10 +48,10 @@ final class ServerStreamSide {
     private var pushIsUnderWay = false
     /// Whether reading is suspended because the client does not take its answers.
     private var suspendsReading = false
-    /// The cost that was charged last.
-    private var charged = 0
-    /// The charge for the larger buffers of a connection that carries files, in bytes.
-    private var contentCost = 0
+    /// The charge for what streams hold.
+    private var hold: Hold
+    /// The charge for the larger buffers of a connection that carries files.
+    private var content: Hold?
     /// Ends streams that do not move.
     private var alarm: SocketLoop.TimerID?
     /// The number of bytes of received pieces.
@@ -74,6 +74,7 @@ final class ServerStreamSide {
     ) {
         self.link = link
         self.peer = peer
+        self.hold = Hold(.memory(0), of: peer.account)
         self.writer = writer
         self.counts = peer.loop.sessionCounts
         self.agreement = agreement
@@ -112,7 +113,8 @@ final class ServerStreamSide {
 
     /// Whether nothing would change if they were tended.
     var isQuiet: Bool {
-        self.machine.isQuiet && self.pending.isEmpty && self.charged == 0 && !self.waitsForRoom && !self.suspendsReading
+        self.machine.isQuiet && self.pending.isEmpty && self.hold.bytes == 0 && !self.waitsForRoom
+            && !self.suspendsReading
     }
 
     /// Whether reading is suspended because the client does not take its answers.
@@ -392,7 +394,7 @@ final class ServerStreamSide {
     private func settle(in turn: inout Turn) {
         // Not after each turn: a client that reads takes them soon.
         if self.waitsForRoom, !self.link.isWritable || self.link.knownChannelBytes > 0 { self.machine.detachWaiting() }
-        self.charge(self.cost)
+        self.hold.change(to: self.cost)
         // The client should take its answers before it sends more requests.
         let isBehind = self.machine.waitingPlainBytes >= Self.maximumPlainBytes
         guard self.isOpen, isBehind != self.suspendsReading else { return }
@@ -402,11 +404,6 @@ final class ServerStreamSide {
 
     /// The memory that is held for streams, in bytes.
     private var cost: Int { Int(clamping: self.machine.heldMemory) + self.machine.waitingBytes }
-
-    private func charge(_ cost: Int) {
-        if cost != self.charged { self.peer.account.held(cost - self.charged) }
-        self.charged = cost
-    }
 
     // MARK: Time
 
@@ -460,16 +457,15 @@ final class ServerStreamSide {
         for party in parties { party.ended(StatusError(.cancelledByServer)) }
         self.machine.takeActions(into: &self.pending)
         self.pending = []
-        self.charge(self.cost)
+        self.hold.change(to: self.cost)
     }
 
     /// The connection has ended.
     func end() {
         self.lose()
         if let alarm = self.alarm.take() { self.peer.loop.socketLoop.removeTimer(alarm) }
-        self.charge(0)
-        self.peer.account.held(-self.contentCost)
-        self.contentCost = 0
+        self.hold.change(to: 0)
+        self.content = nil
         self.host = nil
     }
 }
@@ -493,7 +489,7 @@ extension ServerStreamSide: PieceSender {
         self.pushIsUnderWay = true
         self.machine.sendPlain(type: push.type, serial: push.serial, status: push.status, payload: push.payload)
         self.sendFrames(in: &turn)
-        self.charge(self.cost)
+        self.hold.change(to: self.cost)
     }
 
     func hasRoom(in turn: inout Turn) -> Bool {
@@ -535,11 +531,10 @@ extension ServerStreamSide: StreamHost {
 
     /// Makes TLS read and write more at once from now on: its buffers never shrink.
     private func useLargeBuffersOfTLS() {
-        guard self.contentCost == 0, let channel = self.link.context?.channel,
+        guard self.content == nil, let channel = self.link.context?.channel,
             let pieces = try? channel.pipeline.syncOperations.handler(type: TLSPieces.self)
         else { return }
-        self.contentCost = ConnectionCost.tlsContent
-        self.peer.account.held(self.contentCost)
+        self.content = Hold(.memory(ConnectionCost.tlsContent), of: self.peer.account)
         pieces.carryContent()
         try? channel.syncOptions?.setOption(.recvAllocator, value: TLSReadAllocator(carriesContent: true))
     }

@@ -221,13 +221,12 @@ final class StreamExchange: StreamParty, Sendable {
     private func inflated(_ body: ByteBuffer) async throws(StatusError) -> ByteBuffer {
         let (limit, load) = (self.rules.limits.maximumPayloadLength, self.load)
         do throws(ChargedInflation.Failure) {
-            let item = try await self.executor.elsewhere { () async throws(ChargedInflation.Failure) in
+            let body = try await self.executor.elsewhere { () async throws(ChargedInflation.Failure) in
                 try await ChargedInflation.inflate(body, limit: limit, chargedTo: load)
             }
-            // It was charged while it grew.
-            let change = self.state.withLockedValue { Self.setCharge(item.storageCapacity, &$0) }
-            if change != item.storageCapacity { load.held(change - item.storageCapacity) }
-            return item
+            // Besides its own charge, which ends here.
+            load.held(self.state.withLockedValue { Self.setCharge(body.bytes.storageCapacity, &$0) })
+            return body.bytes
         } catch {
             if error == .cancelled {
                 throw self.state.withLockedValue { $0.end } ?? StatusError(.cancelledByServer)
@@ -441,6 +440,6 @@ final class StreamExchange: StreamParty, Sendable {
         for item in outbox { item.sender?.continuation.resume(returning: false) }
     }
 
-    /// Charges memory that the handler holds for the stream, or releases it.
-    func hold(_ change: Int) { self.load.held(change) }
+    /// The charge for memory that the handler holds for the stream, in bytes.
+    func hold(_ bytes: Int) -> Hold { Hold(.memory(bytes), of: self.load) }
 }

@@ -28,8 +28,7 @@ struct KeptRequest: Sendable {
         self.text = text
     }
 
-    /// The memory that it keeps, in bytes.
-    var memory: Int { self.text.utf8.count + ConnectionCost.metadataString }
+    var resource: Resource { .keptRequest(self.text.utf8.count) }
 
     var request: WebSocketListening.Request {
         let lines = self.text.utf8.split(separator: Self.end, omittingEmptySubsequences: false)

@@ -28,6 +28,8 @@ public final class WebSocketConnection: Sendable {
     /// The subprotocol that was selected; nil for none.
     public let subprotocol: String?
     let kept: KeptRequest
+    /// The charge for the request.
+    private let hold: Hold
     private let inbox: WebSocketInbox
     private let port: PeerPort
     private let sender: NIOLoopBound<any WebSocketSender>
@@ -36,6 +38,7 @@ public final class WebSocketConnection: Sendable {
         id: UInt64,
         _ remoteAddress: SocketAddress?,
         _ request: KeptRequest,
+        _ hold: consuming Hold,
         subprotocol: String?,
         _ inbox: WebSocketInbox,
         _ port: PeerPort,
@@ -44,6 +47,7 @@ public final class WebSocketConnection: Sendable {
         self.id = id
         self.remoteAddress = remoteAddress
         self.kept = request
+        self.hold = hold
         self.subprotocol = subprotocol
         self.inbox = inbox
         self.port = port

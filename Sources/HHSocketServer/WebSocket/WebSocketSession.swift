@@ -39,7 +39,8 @@ final class WebSocketSession {
                 limits: limits,
                 deflate: agreement.deflate,
                 compression: route.options.compression,
-                buffers: loop.buffers
+                buffers: loop.buffers,
+                account: peer.account
             ),
             Self.settings(route.options, peer.core.rules.limits)
         )
@@ -172,13 +173,13 @@ extension WebSocketSession: PeerSession {
             id: self.link.id.number,
             self.peer.address,
             self.request,
+            Hold(self.request.resource, of: self.peer.account),
             subprotocol: self.subprotocol,
             self.inbox,
             port,
             self
         )
         self.connection = connection
-        self.peer.account.held(self.request.memory)
         if let identity { port.identify(as: identity, connection) }
         let delivery: WebSocketPeer.Delivery
         switch self.route.handler {
@@ -214,7 +215,6 @@ extension WebSocketSession: PeerSession {
         self.task?.cancel()
         if let connection = self.connection {
             let core = self.peer.core
-            self.peer.account.held(-self.request.memory)
             core.books.webSockets.remove(connection.id)
             core.rules.connections.onWebSocketClose?(connection, reason)
         }

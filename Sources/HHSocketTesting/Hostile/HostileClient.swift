@@ -534,7 +534,8 @@ public final class HostileClient: Sendable {
             var decoder = WebSocketDecoder(
                 role: .client,
                 mode: .messages(limits),
-                deflate: isCompressed ? DeflateAgreement() : nil
+                deflate: isCompressed ? DeflateAgreement() : nil,
+                account: nil
             )
             decoder.append(self.head.slice())
             self.head = ByteBuffer()

@@ -39,6 +39,7 @@ extension WebSocketFrame {
 enum DeflateForge {
     /// Compresses a message that refers to none before it; nil for an empty one.
     static func compress(_ message: ByteBuffer) -> ByteBuffer? {
-        WebSocketDeflater(DeflateDirection(windowBits: 15, keepsWindow: false), minimumLength: 0)?.compress(message)
+        WebSocketDeflater(DeflateDirection(windowBits: 15, keepsWindow: false), account: nil, minimumLength: 0)?
+            .compress(message)
     }
 }

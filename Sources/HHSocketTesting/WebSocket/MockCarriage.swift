@@ -9,7 +9,7 @@ final class MockCarriage {
     private var upgrade: MockUpgrade?
     /// Nil until the WebSocket is open, and after it has been closed.
     private var decoder: WebSocketDecoder?
-    private var encoder = WebSocketEncoder(role: .server)
+    private var encoder = WebSocketEncoder(role: .server, account: nil)
     private let sendsText: Bool
     private let closed: (WebSocketContent) -> Void
     private var hasSentClose = false
@@ -30,7 +30,7 @@ final class MockCarriage {
         self.sendsText = openings.sendsText
         self.closed = closed
         self.upgrade = MockUpgrade(openings, on: line) { [unowned self] agreement in
-            var decoder = WebSocketDecoder(role: .server, mode: openings.mode, deflate: agreement.deflate)
+            var decoder = WebSocketDecoder(role: .server, mode: openings.mode, deflate: agreement.deflate, account: nil)
             if let rest = self.upgrade?.takeRest() { decoder.append(rest) }
             self.decoder = decoder
             opened(agreement)

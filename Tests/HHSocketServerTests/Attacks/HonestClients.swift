@@ -309,7 +309,7 @@ private final class HonestWebSocketHandler: ChannelDuplexHandler {
 
     private let path: String
     private let subprotocol: String?
-    private var encoder = WebSocketEncoder(role: .client)
+    private var encoder = WebSocketEncoder(role: .client, account: nil)
     /// Nil until the WebSocket is open.
     private var decoder: WebSocketDecoder?
     /// The beginning of the server's answer, until it is complete.
@@ -357,7 +357,7 @@ private final class HonestWebSocketHandler: ChannelDuplexHandler {
             context.fireErrorCaught(Unexpected(description: answer))
             return
         }
-        var decoder = WebSocketDecoder(role: .client, mode: .messages(WebSocketLimits()))
+        var decoder = WebSocketDecoder(role: .client, mode: .messages(WebSocketLimits()), account: nil)
         decoder.append(self.head.slice())
         self.decoder = decoder
         context.fireChannelActive()

@@ -23,7 +23,8 @@ import Testing
             try await eventually("a silent client") { server.heldBytes == before + ConnectionCost.waitingHandshake }
             // The beginning of a record with a ClientHello.
             await client.perform(.raw([22, 3, 1, 1, 0, 1, 0]))
-            try await eventually("its handshake") { server.heldBytes == before + ConnectionCost.handshake }
+            let charge = ConnectionCost.waitingHandshake + Resource.handshake.bytes
+            try await eventually("its handshake") { server.heldBytes == before + charge }
             await client.perform(.close)
             try await eventually("its end") { server.heldBytes == before }
         }
@@ -39,7 +40,7 @@ import Testing
             let begun = try await HostileClient.connect(to: server.address)
             await begun.perform(.raw([22, 3, 1, 1, 0, 1, 0]))
             try await eventually("its handshake") {
-                server.heldBytes == 50 * ConnectionCost.waitingHandshake + ConnectionCost.handshake
+                server.heldBytes == 51 * ConnectionCost.waitingHandshake + Resource.handshake.bytes
             }
             withExtendedLifetime((silent, begun)) {}
         }

@@ -98,7 +98,7 @@ import Testing
         }
         let client = try BlockingClient(port: ports.webSocket)
         try client.open(kind)
-        var encoder = WebSocketEncoder(role: .client, deflate: kind.agreement)
+        var encoder = WebSocketEncoder(role: .client, deflate: kind.agreement, account: nil)
         var bytes = ByteBuffer()
         if kind == .frames {
             encoder.encode(.binary, ByteBuffer(bytes: self.heartbeat), into: &bytes)

@@ -28,6 +28,6 @@ import Testing
 
     @Test func itsMemoryIsThatOfItsText() throws {
         let head = try self.head("/a?b", ["Cookie: " + String(repeating: "c", count: 10_000)])
-        #expect((10_000..<10_200).contains(KeptRequest(head).memory))
+        #expect((10_000..<10_200).contains(KeptRequest(head).resource.bytes))
     }
 }

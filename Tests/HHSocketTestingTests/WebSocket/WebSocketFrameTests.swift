@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 7, 8, 9, 15, 16, 1_000, 70_000]) func ourDecoderReadsThem(length: Int) throws {
-        var decoder = WebSocketDecoder(role: .server, mode: .messages(WebSocketLimits()))
+        var decoder = WebSocketDecoder(role: .server, mode: .messages(WebSocketLimits()), account: nil)
         let payload = ByteBuffer(bytes: (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 31) })
         let frames = [WebSocketFrame.binary(payload)] + WebSocketFrame.binary(payload).fragmented(length: 3)
         for frame in frames { decoder.append(ByteBuffer(bytes: self.bytes(frame, masks: true))) }
@@ -50,7 +50,12 @@ import Testing
         limits.maximumMessageLength = length
         for isAllowed in [true, false] {
             if !isAllowed { limits.maximumMessageLength -= 1 }
-            var decoder = WebSocketDecoder(role: .server, mode: .messages(limits), deflate: DeflateAgreement())
+            var decoder = WebSocketDecoder(
+                role: .server,
+                mode: .messages(limits),
+                deflate: DeflateAgreement(),
+                account: nil
+            )
             decoder.append(ByteBuffer(bytes: self.bytes(bomb, masks: true)))
             if isAllowed {
                 #expect(try decoder.next() == .message(.binary, ByteBuffer(repeating: 0, count: length)))

@@ -101,6 +101,8 @@ struct NoteLanguage: LinkLanguage {
 
     var heldBytes: Int { self.unfinishedBytes }
 
+    mutating func releaseRest() {}
+
     static func payload(of note: Note) -> ByteBuffer { note.body }
 
     static func detach(_ note: inout Note) { note.body = note.body.detached }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocket
@@ -262,7 +262,8 @@ import Testing
             limits: WebSocketLimits(),
             deflate: nil,
             compression: nil,
-            buffers: BufferPool()
+            buffers: BufferPool(),
+            account: nil
         )
         let small = WebSocketDecoderTests.frame(0x82, [1], key: key)
         let read = self.read(
@@ -285,7 +286,8 @@ import Testing
             limits: WebSocketLimits(),
             deflate: nil,
             compression: nil,
-            buffers: BufferPool()
+            buffers: BufferPool(),
+            account: nil
         )
         let frame = WebSocketDecoderTests.frame(0x82, Array(repeating: 1, count: 200_000), key: 7)
         language.append(ByteBuffer(bytes: frame[..<60_000]))
@@ -304,25 +306,11 @@ import Testing
 
     // MARK: The account of messages that wait
 
-    /// An account that has room for this number of bytes.
-    private final class Account: LinkAccount {
-        private let maximum: Int
-        private let charged = NIOLockedValueBox(0)
-
-        init(maximum: Int = .max) { self.maximum = maximum }
-
-        var bytes: Int { self.charged.withLockedValue { $0 } }
-
-        func held(_ change: Int) { self.charged.withLockedValue { $0 += change } }
-        func hasRoom(forLast bytes: Int) -> Bool { self.bytes + bytes <= self.maximum }
-        var pauseInLongUnits: TimeAmount? { nil }
-    }
-
     /// Each takes a place in a queue, and at the end of a connection an allocation of its own, although it has a byte
     /// or none.
     @Test(arguments: [0, 1], [false, true])
     func tinyMessagesAreChargedForTheirPlaces(length: Int, isLast: Bool) async throws {
-        let (account, count) = (Account(), 200)
+        let (account, count) = (CountingAccount(), 200)
         let inbox = WebSocketInbox(account: account) {}
         for _ in 0..<count { inbox.append(WebSocketMessage(.binary, try self.slice(length)), isLast: isLast) }
         #expect(account.bytes >= count * 128)
@@ -339,7 +327,7 @@ import Testing
     }
 
     @Test func messagesAreChargedForTheMemoryThatTheyKeep() async throws {
-        let account = Account()
+        let account = CountingAccount()
         let inbox = WebSocketInbox(account: account) {}
         for _ in 0..<4 { inbox.append(WebSocketMessage(.binary, try self.slice(20_000))) }
         inbox.append(WebSocketMessage(.binary, try self.slice(200_000)))
@@ -351,7 +339,7 @@ import Testing
 
     /// Closing a connection that has ended frees nothing, so its messages must not fill the account.
     @Test func messagesAtTheEndOfAConnectionAreBoundedByTheirAccount() async throws {
-        let account = Account(maximum: 10_000)
+        let account = CountingAccount(maximum: 10_000)
         let inbox = WebSocketInbox(account: account) {}
         for _ in 0..<1_000 { inbox.append(WebSocketMessage(.binary, try self.slice(1)), isLast: true) }
         #expect((1...10_000).contains(account.bytes))

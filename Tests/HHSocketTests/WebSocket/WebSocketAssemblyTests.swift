@@ -19,7 +19,7 @@ import Testing
     }()
 
     private func decode(_ wire: ByteBuffer, readLength: Int) throws -> [WebSocketInput] {
-        var decoder = WebSocketDecoder(role: .client, mode: .messages(WebSocketLimits()))
+        var decoder = WebSocketDecoder(role: .client, mode: .messages(WebSocketLimits()), account: nil)
         var wire = wire
         var inputs: [WebSocketInput] = []
         while wire.readableBytes > 0 {

@@ -44,7 +44,12 @@ import Testing
 
     /// A message that is kept for long keeps no more memory than its own.
     @Test func messagesBetweenOthersKeepNoMoreMemoryThanTheyNeed() throws {
-        var decoder = WebSocketDecoder(role: .server, mode: .messages(WebSocketLimits()), deflate: DeflateAgreement())
+        var decoder = WebSocketDecoder(
+            role: .server,
+            mode: .messages(WebSocketLimits()),
+            deflate: DeflateAgreement(),
+            account: nil
+        )
         let unit = Decoded.frame(0x82, [1]) + Decoded.frame(0xC2, [0])
         decoder.append(ByteBuffer(bytes: (0..<100).flatMap { _ in unit }))
         var capacities: [Int] = []
@@ -115,7 +120,7 @@ import Testing
 
     @Test(arguments: [WebSocketDecoder.Mode.stream, .messages(WebSocketLimits())])
     func aReadsMemoryIsFreeWhenItWasRead(_ mode: WebSocketDecoder.Mode) throws {
-        var decoder = WebSocketDecoder(role: .server, mode: mode)
+        var decoder = WebSocketDecoder(role: .server, mode: mode, account: nil)
         let frames = (0..<8).flatMap { Decoded.frame(0x82, Self.payload($0, 3_000)) }
         // With a part of a header after them.
         for rest in [0, 1, 5] {
@@ -134,7 +139,7 @@ import Testing
 
     @Test(arguments: [WebSocketDecoder.Mode.stream, .messages(WebSocketLimits())])
     func bytesThatAreKeptStay(_ mode: WebSocketDecoder.Mode) throws {
-        var decoder = WebSocketDecoder(role: .server, mode: mode)
+        var decoder = WebSocketDecoder(role: .server, mode: mode, account: nil)
         var kept: [(bytes: ByteBuffer, expected: [UInt8])] = []
         for round in 0..<50 {
             let payload = Self.payload(round, 1_000 + round * 200)

@@ -32,7 +32,7 @@ import Testing
         role: WebSocketRole = .server,
         mode: WebSocketDecoder.Mode = .messages(WebSocketLimits())
     ) -> (inputs: [WebSocketInput], violation: WebSocketViolation?) {
-        var decoder = WebSocketDecoder(role: role, mode: mode)
+        var decoder = WebSocketDecoder(role: role, mode: mode, account: nil)
         var inputs: [WebSocketInput] = []
         for read in reads {
             decoder.append(ByteBuffer(bytes: read))

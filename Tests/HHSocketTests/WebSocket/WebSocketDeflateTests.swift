@@ -79,7 +79,7 @@ import Testing
         mode: WebSocketDecoder.Mode,
         deflate: DeflateAgreement? = DeflateAgreement()
     ) -> (inputs: [WebSocketInput], violation: WebSocketViolation?) {
-        var decoder = WebSocketDecoder(role: role, mode: mode, deflate: deflate)
+        var decoder = WebSocketDecoder(role: role, mode: mode, deflate: deflate, account: nil)
         var inputs: [WebSocketInput] = []
         for read in reads {
             decoder.append(ByteBuffer(bytes: read))
@@ -179,10 +179,10 @@ import Testing
     @Test func deflatesTheStandardsExample() throws {
         // Our deflater does not compress "Hello", so zlib is used with equal options.
         #expect(try Self.zlib(Self.hello) == Self.helloDeflated)
-        let inflater = WebSocketInflater(Self.wholeWindow)
+        let inflater = WebSocketInflater(Self.wholeWindow, account: nil)
         #expect(try Self.inflate(inflater, Self.helloDeflated) == Self.hello)
         #expect(try Self.inflate(inflater, [0xF2, 0x00, 0x11, 0x00, 0x00]) == Self.hello)
-        let forgetful = WebSocketInflater(DeflateDirection(windowBits: 15, keepsWindow: false))
+        let forgetful = WebSocketInflater(DeflateDirection(windowBits: 15, keepsWindow: false), account: nil)
         #expect(try Self.inflate(forgetful, Self.helloDeflated) == Self.hello)
         #expect(throws: WebSocketViolation.notDeflate("invalid distance too far back")) {
             try Self.inflate(forgetful, [0xF2, 0x00, 0x11, 0x00, 0x00])
@@ -229,11 +229,11 @@ import Testing
             ),
         ]
         for (role, agreement) in agreements {
-            var encoder = WebSocketEncoder(role: role, deflate: agreement)
+            var encoder = WebSocketEncoder(role: role, deflate: agreement, account: nil)
             let other: WebSocketRole = role == .client ? .server : .client
             let mode = WebSocketDecoder.Mode.messages(WebSocketLimits())
-            var decoder = WebSocketDecoder(role: other, mode: mode, deflate: agreement)
-            var stream = WebSocketDecoder(role: other, mode: .stream, deflate: agreement)
+            var decoder = WebSocketDecoder(role: other, mode: mode, deflate: agreement, account: nil)
+            var stream = WebSocketDecoder(role: other, mode: .stream, deflate: agreement, account: nil)
             var (sent, written) = (0, 0)
             for sample in Self.samples(&random) {
                 let message = ByteBuffer(bytes: sample)
@@ -260,7 +260,7 @@ import Testing
     @Test(arguments: [0, 1, 6, 9] as [Int32], [Z_DEFAULT_STRATEGY, Z_HUFFMAN_ONLY, Z_FIXED, Z_RLE])
     func slices(_ level: Int32, strategy: Int32) throws {
         var random = SplitMix(seed: 5)
-        let inflater = WebSocketInflater(Self.wholeWindow)
+        let inflater = WebSocketInflater(Self.wholeWindow, account: nil)
         for sample in Self.samples(&random) where sample.count < 6_000 {
             for flush in [Z_SYNC_FLUSH, Z_FINISH] {
                 let deflated = try Self.zlib(sample, level: level, strategy: strategy, flush: flush)
@@ -309,13 +309,17 @@ import Testing
 
     @Test(arguments: [WebSocketRole.client, .server])
     func compressedMessageOfAStreamComesAtOnceBehindAnEmptyOne(role: WebSocketRole) throws {
-        var encoder = WebSocketEncoder(role: role == .client ? .server : .client, deflate: DeflateAgreement())
+        var encoder = WebSocketEncoder(
+            role: role == .client ? .server : .client,
+            deflate: DeflateAgreement(),
+            account: nil
+        )
         var bytes = ByteBuffer()
         let payload = ByteBuffer(string: String(repeating: "compress ", count: 100))
         encoder.encode(.binary, ByteBuffer(), into: &bytes)
         encoder.encode(.binary, payload, into: &bytes)
         #expect(bytes.readableBytes < payload.readableBytes)
-        var decoder = WebSocketDecoder(role: role, mode: .stream, deflate: DeflateAgreement())
+        var decoder = WebSocketDecoder(role: role, mode: .stream, deflate: DeflateAgreement(), account: nil)
         decoder.append(bytes)
         #expect(try decoder.next() == .bytes(payload))
     }
@@ -323,7 +327,7 @@ import Testing
     @Test(arguments: [WebSocketRole.client, .server])
     func everySplitOfSeveralMessages(_ role: WebSocketRole) throws {
         let agreement = DeflateAgreement(serverWindowBits: 12, clientWindowBits: 10)
-        var encoder = WebSocketEncoder(role: role, deflate: agreement)
+        var encoder = WebSocketEncoder(role: role, deflate: agreement, account: nil)
         let long = String(repeating: "Grüße an alle, ", count: 40)
         var bytes = ByteBuffer()
         encoder.encode(.text, ByteBuffer(string: long), into: &bytes)
@@ -457,7 +461,7 @@ import Testing
         let decoded = Self.decode([frame[...]], role: .client, mode: Self.limited(to: limit))
         #expect(decoded.inputs.isEmpty && decoded.violation == violation && violation.code == 1_009)
 
-        let inflater = WebSocketInflater(Self.wholeWindow)
+        let inflater = WebSocketInflater(Self.wholeWindow, account: nil)
         var (input, output) = (ByteBuffer(bytes: bomb), ByteBuffer())
         #expect(throws: violation) { try inflater.inflate(&input, isEnd: true, into: &output, limit: limit) }
         #expect(output.readableBytes == limit && output.capacity <= limit)
@@ -466,7 +470,7 @@ import Testing
         #expect(input.readableBytes > bomb.count - bomb.count / 32)
 
         // A stream inflates it slice by slice, as the bytes are asked for.
-        var decoder = WebSocketDecoder(role: .client, mode: .stream, deflate: DeflateAgreement())
+        var decoder = WebSocketDecoder(role: .client, mode: .stream, deflate: DeflateAgreement(), account: nil)
         decoder.append(ByteBuffer(bytes: frame))
         var length = 0
         while case .bytes(let bytes)? = try decoder.next() {
@@ -480,7 +484,7 @@ import Testing
 
     @Test func bufferedBytesAreThoseNotReturned() throws {
         let mode = WebSocketDecoder.Mode.messages(WebSocketLimits())
-        var decoder = WebSocketDecoder(role: .client, mode: mode, deflate: DeflateAgreement())
+        var decoder = WebSocketDecoder(role: .client, mode: mode, deflate: DeflateAgreement(), account: nil)
         let frame = Self.frame(0xC1, try Self.zlib([UInt8](repeating: 0x61, count: 10_000)))
         decoder.append(ByteBuffer(bytes: frame))
         #expect(decoder.bufferedBytes == frame.count)
@@ -499,8 +503,8 @@ import Testing
     @Test(arguments: [true, false])
     func nothingRefersToAMessageThatWasSentAsItIs(_ keepsWindow: Bool) throws {
         let direction = DeflateDirection(windowBits: 15, keepsWindow: keepsWindow)
-        let deflater = try #require(WebSocketDeflater(direction))
-        let inflater = WebSocketInflater(direction)
+        let deflater = try #require(WebSocketDeflater(direction, account: nil))
+        let inflater = WebSocketInflater(direction, account: nil)
         var random = SplitMix(seed: 11)
         let words = Array(String(repeating: "some words ", count: 50).utf8)
         for _ in 0..<5 {
@@ -521,8 +525,8 @@ import Testing
     /// All lengths of the output around the points where its buffer is full.
     @Test func outputOfEveryLength() throws {
         var random = SplitMix(seed: 12)
-        let deflater = try #require(WebSocketDeflater(Self.wholeWindow))
-        let inflater = WebSocketInflater(Self.wholeWindow)
+        let deflater = try #require(WebSocketDeflater(Self.wholeWindow, account: nil))
+        let inflater = WebSocketInflater(Self.wholeWindow, account: nil)
         let noise = (0..<2_400).map { _ in UInt8.random(in: .min ... .max, using: &random) }
         var lengths: Set<Int> = []
         for count in 0..<1_100 {
@@ -542,13 +546,13 @@ import Testing
         let message = ByteBuffer(repeating: 1, count: 1_000)
         for keepsWindow in [true, false] {
             let direction = DeflateDirection(windowBits: 12, keepsWindow: keepsWindow)
-            let deflater = try #require(WebSocketDeflater(direction))
+            let deflater = try #require(WebSocketDeflater(direction, account: nil))
             #expect(deflater.compress(ByteBuffer(repeating: 1, count: 255)) == nil)
             #expect(!deflater.isAllocated)
             let compressed = try #require(deflater.compress(message))
             #expect(deflater.isAllocated == keepsWindow)
 
-            let inflater = WebSocketInflater(direction)
+            let inflater = WebSocketInflater(direction, account: nil)
             #expect(!inflater.isAllocated)
             var (input, output) = (compressed, ByteBuffer())
             #expect(try inflater.inflate(&input, isEnd: false, into: &output, limit: 1_000) == .needsInput)
@@ -563,8 +567,8 @@ import Testing
 
     @Test(arguments: [true, false]) func memoryIsFreedAfterAPause(_ keepsWindow: Bool) throws {
         let direction = DeflateDirection(windowBits: 15, keepsWindow: keepsWindow)
-        let deflater = try #require(WebSocketDeflater(direction))
-        let inflater = WebSocketInflater(direction)
+        let deflater = try #require(WebSocketDeflater(direction, account: nil))
+        let inflater = WebSocketInflater(direction, account: nil)
         let message = ByteBuffer(string: String(repeating: "a text of some words, ", count: 40))
         for _ in 0..<3 {
             var (input, output) = (try #require(deflater.compress(message)), ByteBuffer())
@@ -593,8 +597,8 @@ import Testing
     func everythingComesBackAcrossPauses(_ windowBits: Int, keepsWindow: Bool) throws {
         var random = SplitMix(seed: UInt64(windowBits) << 8)
         let direction = DeflateDirection(windowBits: windowBits, keepsWindow: keepsWindow)
-        let deflaters = [WebSocketDeflater(direction), WebSocketDeflater(direction)]
-        let inflaters = [WebSocketInflater(direction), WebSocketInflater(direction)]
+        let deflaters = [WebSocketDeflater(direction, account: nil), WebSocketDeflater(direction, account: nil)]
+        let inflaters = [WebSocketInflater(direction, account: nil), WebSocketInflater(direction, account: nil)]
         for sample in Self.samples(&random) + Self.samples(&random) {
             for index in 0..<2 {
                 let deflater = try #require(deflaters[index])
@@ -608,7 +612,7 @@ import Testing
             }
         }
         // Missing bytes of the window are detected after a pause, too.
-        let forgetful = WebSocketInflater(direction)
+        let forgetful = WebSocketInflater(direction, account: nil)
         #expect(try Self.inflate(forgetful, Self.helloDeflated) == Self.hello)
         for _ in 0..<2 { forgetful.releaseUnlessUsed() }
         // A letter, and then a reference to the seventh byte back, although there are only six.
@@ -621,7 +625,7 @@ import Testing
     @Test func windowsOfEightBits() throws {
         let agreement = DeflateAgreement(serverWindowBits: 8, clientWindowBits: 8)
         #expect(!agreement.clientDeflates)
-        #expect(WebSocketDeflater(agreement.direction(from: .client)) == nil)
+        #expect(WebSocketDeflater(agreement.direction(from: .client), account: nil) == nil)
         let payload = ByteBuffer(repeating: 1, count: 1_000)
         for role in [WebSocketRole.client, .server] {
             var (encoder, plain) = (
@@ -637,7 +641,7 @@ import Testing
     }
 
     @Test func messagesAreCompressedAndFragmentsAreNot() {
-        var encoder = WebSocketEncoder(role: .server, deflate: DeflateAgreement())
+        var encoder = WebSocketEncoder(role: .server, deflate: DeflateAgreement(), account: nil)
         let payload = ByteBuffer(repeating: 1, count: 1_000)
         func first(_ encode: (inout ByteBuffer) -> Void) -> UInt8? {
             var bytes = ByteBuffer()

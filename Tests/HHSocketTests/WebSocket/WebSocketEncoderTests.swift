@@ -9,7 +9,7 @@ import Testing
     private func decode(_ bytes: ByteBuffer, from role: WebSocketRole, _ mode: WebSocketDecoder.Mode) throws
         -> [WebSocketInput]
     {
-        var decoder = WebSocketDecoder(role: role == .client ? .server : .client, mode: mode)
+        var decoder = WebSocketDecoder(role: role == .client ? .server : .client, mode: mode, account: nil)
         decoder.append(bytes)
         var inputs: [WebSocketInput] = []
         while let input = try decoder.next() { inputs.append(input) }
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test func streamsLeaveInMessagesThatGatewaysPassOn() throws {
-        var encoder = WebSocketEncoder(role: .server)
+        var encoder = WebSocketEncoder(role: .server, account: nil)
         let payload = ByteBuffer(bytes: (0..<150_000).map { UInt8(truncatingIfNeeded: $0 &* 13) })
         var bytes = ByteBuffer()
         encoder.encodeStream(payload, into: &bytes)
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test func longReasonsAreCutAtACharacter() throws {
-        var encoder = WebSocketEncoder(role: .server)
+        var encoder = WebSocketEncoder(role: .server, account: nil)
         var bytes = ByteBuffer()
         encoder.encodeClose(WebSocketClose(code: 1_000, reason: String(repeating: "é", count: 70)), into: &bytes)
         let inputs = try self.decode(bytes, from: .server, .messages(WebSocketLimits()))
@@ -67,7 +67,7 @@ import Testing
 
     /// The boundaries in a sequence of flags can only be found from its front.
     @Test(.timeLimit(.minutes(5))) func veryLongReasonsAreCutInNoTime() throws {
-        var encoder = WebSocketEncoder(role: .client)
+        var encoder = WebSocketEncoder(role: .client, account: nil)
         var bytes = ByteBuffer()
         let flags = String(repeating: "🇩🇪", count: 200_000)
         encoder.encodeClose(WebSocketClose(code: 1_000, reason: flags), into: &bytes)

@@ -12,7 +12,7 @@ import Testing
 
     /// Encodes a peer's messages.
     private static func stream(_ messages: [WebSocketInput], from role: WebSocketRole) -> [UInt8] {
-        var encoder = WebSocketEncoder(role: role, deflate: DeflateAgreement())
+        var encoder = WebSocketEncoder(role: role, deflate: DeflateAgreement(), account: nil)
         var bytes = ByteBuffer()
         for message in messages {
             switch message {
@@ -46,7 +46,13 @@ import Testing
         budget: Int,
         isLate: Bool = false
     ) -> Decoded {
-        var decoder = WebSocketDecoder(role: role, mode: mode, deflate: DeflateAgreement(), inflatedBudget: budget)
+        var decoder = WebSocketDecoder(
+            role: role,
+            mode: mode,
+            deflate: DeflateAgreement(),
+            inflatedBudget: budget,
+            account: nil
+        )
         var inputs: [WebSocketInput] = []
         do throws(WebSocketViolation) {
             for (index, read) in reads.enumerated() {
@@ -129,7 +135,8 @@ import Testing
             role: .server,
             mode: .messages(WebSocketLimits()),
             deflate: DeflateAgreement(),
-            inflatedBudget: budget
+            inflatedBudget: budget,
+            account: nil
         )
         decoder.append(ByteBuffer(bytes: stream))
         var slices = 0
@@ -172,7 +179,7 @@ import Testing
     @Test func carriageHandsOnASliceAtATimeAndReadsWhenAllIsThere() throws {
         let (receiver, network) = (Receiver(), Network())
         let loop = EmbeddedEventLoop()
-        let carriage = WebSocketCarriage(role: .server, deflate: DeflateAgreement())
+        let carriage = WebSocketCarriage(role: .server, deflate: DeflateAgreement(), account: nil)
         let channel = EmbeddedChannel(handlers: [network, carriage, receiver], loop: loop)
         try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
         let payload = ByteBuffer(repeating: 5, count: 3 << 20)
@@ -207,9 +214,8 @@ import Testing
     @Test func bytesThatAreNotInflatedYetAreReported() throws {
         let receiver = Receiver()
         let loop = EmbeddedEventLoop()
-        let carriage = WebSocketCarriage(role: .server, deflate: DeflateAgreement())
-        var memory = 0
-        carriage.memoryChanged = { memory += $0 }
+        let account = CountingAccount()
+        let carriage = WebSocketCarriage(role: .server, deflate: DeflateAgreement(), account: account)
         let channel = EmbeddedChannel(handlers: [carriage, receiver], loop: loop)
         try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
         var generator = SeededGenerator(seed: 12)
@@ -221,20 +227,20 @@ import Testing
         channel.pipeline.fireChannelRead(read)
         channel.pipeline.fireChannelReadComplete()
         #expect(receiver.bytes.readableBytes == WebSocketDecoder.inflatedPerTurn)
-        #expect(memory >= read.readableBytes)
-        let waiting = memory
+        #expect(account.bytes >= read.readableBytes)
+        let waiting = account.bytes
         channel.isWritable = true
         for _ in 0..<10 { loop.advanceTime(by: .microseconds(50)) }
         #expect(receiver.bytes == payload)
-        #expect(memory <= waiting - read.readableBytes)
+        #expect(account.bytes <= waiting - read.readableBytes)
         _ = try? channel.finish()
-        #expect(memory == 0)
+        #expect(account.bytes == 0)
     }
 
     @Test func clientGetsAllThatCameBeforeTheEnd() throws {
         let receiver = Receiver()
         let loop = EmbeddedEventLoop()
-        let carriage = WebSocketCarriage(role: .client, deflate: DeflateAgreement())
+        let carriage = WebSocketCarriage(role: .client, deflate: DeflateAgreement(), account: nil)
         let channel = EmbeddedChannel(handlers: [carriage, receiver], loop: loop)
         try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
         let payload = ByteBuffer(repeating: 5, count: 3 << 20)

@@ -90,7 +90,7 @@ import Testing
     /// The buffer of a read is released once all of it has been taken, even if a part of a header remains.
     @Test func buffersOfReadsAreReleased() throws {
         for (role, rest) in [(WebSocketRole.server, 0), (.client, 0), (.server, 3), (.client, 1)] {
-            var decoder = WebSocketDecoder(role: role, mode: .messages(WebSocketLimits()))
+            var decoder = WebSocketDecoder(role: role, mode: .messages(WebSocketLimits()), account: nil)
             let frame = Self.frame(0x82, [1, 2, 3], to: role)
             var read = ByteBufferAllocator().buffer(capacity: 65_536)
             read.writeBytes(frame + Self.frame(0x89, [9], to: role).prefix(rest))

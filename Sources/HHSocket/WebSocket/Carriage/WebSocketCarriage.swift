@@ -43,9 +43,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     private var timer: TimeAlarm?
     /// Frees the memory of contexts that are not used.
     private var aging: TimeAlarm?
-    /// Called with each change of the memory that contexts, and bytes that are not inflated yet, hold.
-    package var memoryChanged: ((Int) -> Void)?
-    private var reportedMemory = 0
+    /// The charge for bytes that are not inflated yet.
+    private var waiting: Hold
     private var context: ChannelHandlerContext?
     private var work = Work()
 
@@ -74,6 +73,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     ///     its own.
     ///   - receiveBuffers: The source of the channel's read buffers; nil, the default, for the channel's own.
     ///   - time: The clock of the closing handshake; the system's by default.
+    ///   - account: The account that is charged for the memory of compression, and for bytes that are not inflated yet;
+    ///     nil at a client.
     package init(
         role: WebSocketRole,
         acceptsText: Bool = false,
@@ -81,8 +82,10 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         compression: WebSocketCompression? = nil,
         buffers: BufferPool = BufferPool(maximumBytes: 1 << 20),
         receiveBuffers: ReceiveBuffers? = nil,
-        time: SocketTime = SocketTime()
+        time: SocketTime = SocketTime(),
+        account: (any LinkAccount)?
     ) {
+        self.waiting = Hold(.memory(0), of: account)
         self.role = role
         self.buffers = buffers
         self.receiveBuffers = receiveBuffers
@@ -93,9 +96,10 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
             acceptsText: acceptsText,
             deflate: deflate,
             buffers: buffers,
-            inflatedBudget: WebSocketDecoder.inflatedPerTurn
+            inflatedBudget: WebSocketDecoder.inflatedPerTurn,
+            account: account
         )
-        self.encoder = WebSocketEncoder(role: role, deflate: deflate)
+        self.encoder = WebSocketEncoder(role: role, deflate: deflate, account: account)
         if let compression { self.encoder.minimumCompressedLength = compression.minimumLength }
         self.closing = ClosingHandshake(role: role)
     }
@@ -109,8 +113,9 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         self.timer?.cancel()
         self.aging?.cancel()
         self.work.timer?.cancel()
-        self.report(memory: 0)
-        self.memoryChanged = nil
+        self.decoder.dropInput()
+        self.encoder.dropContext()
+        self.waiting.change(to: 0)
         self.promise?.fail(ChannelError.ioOnClosedChannel)
         self.promise = nil
     }
@@ -326,8 +331,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     /// Frees unused contexts after a while. There is no timer while there are none.
     private func age(_ context: ChannelHandlerContext) {
         // Other bytes are passed on at once, but for a part of a header or of a control frame.
-        let waiting = self.decoder.hasMoreWork ? self.decoder.heldBytes : 0
-        self.report(memory: waiting + self.decoder.contextBytes + self.encoder.contextBytes)
+        self.waiting.change(to: self.decoder.hasMoreWork ? self.decoder.heldBytes : 0)
         guard self.aging == nil, self.decoder.holdsContext || self.encoder.holdsContext else { return }
         self.aging = self.time.schedule(in: Self.idleTime, on: context.eventLoop) {
             self.aging = nil
@@ -335,12 +339,6 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
             self.encoder.releaseContextUnlessUsed()
             if let context = self.context { self.age(context) }
         }
-    }
-
-    private func report(memory bytes: Int) {
-        guard bytes != self.reportedMemory else { return }
-        self.memoryChanged?(bytes - self.reportedMemory)
-        self.reportedMemory = bytes
     }
 
     // MARK: The end

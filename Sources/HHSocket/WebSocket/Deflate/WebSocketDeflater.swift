@@ -21,6 +21,9 @@ package final class WebSocketDeflater: @unchecked Sendable {
     private let windowBits: Int32
     private let keepsWindow: Bool
     private let level: Int32
+    private let account: (any LinkAccount)?
+    /// The charge for zlib's memory, while it is allocated.
+    private var hold: Hold?
     /// zlib keeps a pointer to the stream, so it must not move.
     private var stream: UnsafeMutablePointer<z_stream>?
     /// Whether a message was compressed since the last call of ``releaseUnlessUsed()``.
@@ -30,11 +33,18 @@ package final class WebSocketDeflater: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - direction: The parameters for our messages.
+    ///   - account: The account that is charged for zlib's memory; nil at a client.
     ///   - level: zlib's level, 1 to 9; others are clamped.
     ///   - minimumLength: The length of the shortest message that is compressed, in bytes. With 0 all are, also those
     ///     that get longer by it.
-    package init?(_ direction: DeflateDirection, level: Int = 6, minimumLength: Int = defaultMinimumLength) {
+    package init?(
+        _ direction: DeflateDirection,
+        account: (any LinkAccount)?,
+        level: Int = 6,
+        minimumLength: Int = defaultMinimumLength
+    ) {
         self.minimumLength = minimumLength
+        self.account = account
         guard direction.canDeflate else { return nil }
         self.windowBits = Int32(direction.windowBits)
         self.keepsWindow = direction.keepsWindow
@@ -45,12 +55,6 @@ package final class WebSocketDeflater: @unchecked Sendable {
 
     /// Whether zlib's memory is allocated.
     package var isAllocated: Bool { self.stream != nil }
-
-    /// The memory that is held: zlib's, by the formula of its zconf.h with what its state takes besides.
-    package var allocatedBytes: Int {
-        guard self.stream != nil else { return 0 }
-        return (1 << (Int(self.windowBits) + 2)) + (1 << (Int(self.memoryLevel) + 9)) + (8 << 10)
-    }
 
     /// Frees zlib's memory, unless a message was compressed since the last call. The next message refers to no earlier
     /// one then.
@@ -63,6 +67,7 @@ package final class WebSocketDeflater: @unchecked Sendable {
         guard let stream = self.stream.take() else { return }
         deflateEnd(stream)
         stream.deallocate()
+        self.hold = nil
     }
 
     /// Compresses a whole message; nil if it must be sent uncompressed, because it is short or would not become
@@ -88,9 +93,6 @@ package final class WebSocketDeflater: @unchecked Sendable {
         return output
     }
 
-    /// zlib's other tables get as much as its window; fewer than 5 make blocks that are too small to be useful.
-    private var memoryLevel: Int32 { max(self.windowBits - 7, 5) }
-
     private func begin() -> UnsafeMutablePointer<z_stream>? {
         if let stream = self.stream { return stream }
         let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
@@ -100,7 +102,7 @@ package final class WebSocketDeflater: @unchecked Sendable {
             self.level,
             Z_DEFLATED,
             -self.windowBits,
-            self.memoryLevel,
+            Int32(Resource.deflatingLevel(window: Int(self.windowBits))),
             Z_DEFAULT_STRATEGY,
             zlibVersion(),
             Int32(MemoryLayout<z_stream>.size)
@@ -110,6 +112,7 @@ package final class WebSocketDeflater: @unchecked Sendable {
             return nil
         }
         self.stream = stream
+        self.hold = Hold(.deflater(window: Int(self.windowBits)), of: self.account)
         return stream
     }
 

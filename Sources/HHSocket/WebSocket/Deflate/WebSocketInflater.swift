@@ -41,6 +41,9 @@ package final class WebSocketInflater: @unchecked Sendable {
 
     private let windowBits: Int32
     private let keepsWindow: Bool
+    private let account: (any LinkAccount)?
+    /// The charge for zlib's memory, or for the window.
+    private var hold: Hold?
     /// zlib keeps a pointer to the stream, so it must not move.
     private var stream: UnsafeMutablePointer<z_stream>?
     /// The last bytes inflated, to which messages refer, while zlib's memory is freed.
@@ -60,7 +63,9 @@ package final class WebSocketInflater: @unchecked Sendable {
     /// Whether the last input ended a block, with no bits left in its last byte.
     private var isBetweenBlocks = false
 
-    package init(_ direction: DeflateDirection) {
+    /// - Parameter account: The account that is charged for zlib's memory; nil at a client.
+    package init(_ direction: DeflateDirection, account: (any LinkAccount)?) {
+        self.account = account
         // zlib inflates raw data with 9 bits or more, which includes smaller windows.
         self.windowBits = Int32(min(max(direction.windowBits, 9), 15))
         self.keepsWindow = direction.keepsWindow
@@ -70,11 +75,6 @@ package final class WebSocketInflater: @unchecked Sendable {
 
     /// Whether zlib's memory is allocated.
     package var isAllocated: Bool { self.stream != nil }
-
-    /// The memory that is held: zlib's, by the formula of its zconf.h with what its state takes besides, or the window.
-    package var allocatedBytes: Int {
-        self.stream == nil ? self.window.count : (1 << Int(self.windowBits)) + (8 << 10)
-    }
 
     /// Frees zlib's memory where nothing is lost: between messages that do not refer to earlier ones.
     package func releaseIfIdle() {
@@ -104,6 +104,7 @@ package final class WebSocketInflater: @unchecked Sendable {
         guard let stream = self.stream.take() else { return }
         inflateEnd(stream)
         stream.deallocate()
+        if self.window.isEmpty { self.hold = nil } else { self.hold?.change(to: self.window.count) }
     }
 
     /// Inflates the next bytes of a message. The inflater must not be used after a violation.
@@ -201,6 +202,7 @@ package final class WebSocketInflater: @unchecked Sendable {
             throw .notDeflate("there is no memory to inflate it")
         }
         self.stream = stream
+        self.hold = Hold(.inflater(window: Int(self.windowBits)), of: self.account)
         guard !self.window.isEmpty else { return stream }
         let status = self.window.withUnsafeBufferPointer {
             inflateSetDictionary(stream, $0.baseAddress, UInt32($0.count))

@@ -53,7 +53,8 @@ struct WebSocketDialect: MessageDialect {
                 limits: limits,
                 deflate: connection.agreement?.deflate,
                 compression: self.configuration.compression,
-                buffers: connection.loop.buffers
+                buffers: connection.loop.buffers,
+                account: nil
             ),
             settings: self.settings,
             host: connection.host

@@ -27,12 +27,14 @@ package struct WebSocketLanguage: LinkLanguage {
     /// - Parameters:
     ///   - role: Our side.
     ///   - buffers: Memory for messages.
+    ///   - account: The account that is charged for the memory of compression; nil at a client.
     package init(
         role: WebSocketRole,
         limits: WebSocketLimits,
         deflate: DeflateAgreement?,
         compression: WebSocketCompression?,
-        buffers: BufferPool
+        buffers: BufferPool,
+        account: (any LinkAccount)?
     ) {
         self.role = role
         self.decoder = WebSocketDecoder(
@@ -40,9 +42,10 @@ package struct WebSocketLanguage: LinkLanguage {
             mode: .messages(limits),
             deflate: deflate,
             buffers: buffers,
-            inflatedBudget: WebSocketDecoder.inflatedPerTurn
+            inflatedBudget: WebSocketDecoder.inflatedPerTurn,
+            account: account
         )
-        self.encoder = WebSocketEncoder(role: role, deflate: deflate)
+        self.encoder = WebSocketEncoder(role: role, deflate: deflate, account: account)
         if let compression { self.encoder.minimumCompressedLength = compression.minimumLength }
     }
 
@@ -77,11 +80,17 @@ package struct WebSocketLanguage: LinkLanguage {
         self.decoder.releaseContextUnlessUsed()
     }
 
+    /// Frees everything, since nothing more is read or sent.
+    mutating func dropAll() {
+        self.decoder.dropInput()
+        self.encoder.dropContext()
+    }
+
     package var unfinishedBytes: Int { self.decoder.bufferedBytes }
 
-    package var heldBytes: Int {
-        self.decoder.heldBytes + self.decoder.contextBytes + self.encoder.contextBytes
-    }
+    package var heldBytes: Int { self.decoder.heldBytes }
+
+    package mutating func releaseRest() {}
 
     package static func payload(of unit: WebSocketUnit) -> ByteBuffer { unit.payload }
 

@@ -260,6 +260,7 @@ package final class WebSocketPeer: MessagePeer {
 
     package func linkEnded(returning units: [WebSocketUnit], in turn: inout Turn) {
         self.leaving.fail()
+        self.link.dropMemory()
         let pings = self.pings
         self.pings = []
         for ping in pings { ping.outcome.complete(.failure(ping.lost())) }
@@ -277,6 +278,9 @@ extension Link where Language == WebSocketLanguage {
         self.hot.out.bytes.releaseRest()
         self.settleNow()
     }
+
+    /// Frees the memory of a link that has ended, since its user may keep it.
+    fileprivate func dropMemory() { self.hot.language.dropAll() }
 
     /// Chooses our close frame.
     package func setClose(_ close: WebSocketClose) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
 import NIOCore
 import NIOSSL
 import NIOTLS
@@ -12,6 +13,8 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private let service: TLSService
     /// The number of its handshake among those of the event loop.
     private let number: UInt64
+    /// The charge for the handshake, until it is over.
+    private var hold: Hold?
     /// The client's address, as far as it is known.
     private let address: SocketAddress?
     private let log: (String) -> Void
@@ -26,6 +29,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         _ peer: ServerPeer,
         service: TLSService,
         number: UInt64,
+        hold: consuming Hold,
         address: SocketAddress?,
         log: @escaping (String) -> Void,
         install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> ServerPeer.Begin?
@@ -33,6 +37,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         self.peer = peer
         self.service = service
         self.number = number
+        self.hold = consume hold
         self.address = address
         self.log = log
         self.install = install
@@ -55,6 +60,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private func end(_ failure: String?) {
         guard !self.isOver else { return }
         self.isOver = true
+        self.hold = nil
         self.peer.leaveStage()
         if let failure {
             self.peer.loop.counters.count(.tlsFailures)

@@ -163,10 +163,12 @@ final class TLSService: Sendable {
     ///
     /// - Parameters:
     ///   - number: The number of the handshake among those of the event loop.
+    ///   - hold: The charge for the handshake.
     ///   - log: As for ``TLSAcceptance``, and so is `install`.
     func handlers(
         _ peer: ServerPeer,
         number: UInt64,
+        hold: consuming Hold,
         address: SocketAddress?,
         log: @escaping (String) -> Void,
         _ install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> ServerPeer.Begin?
@@ -180,6 +182,7 @@ final class TLSService: Sendable {
                 peer,
                 service: self,
                 number: number,
+                hold: hold,
                 address: address,
                 log: log,
                 install: install

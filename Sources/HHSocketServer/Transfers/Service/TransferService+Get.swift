@@ -70,22 +70,18 @@ extension TransferService {
     ) async throws {
         let first = Self.pieceLength(sent: 0, left: size - offset)
         // A client that grants no more credit makes us hold the piece that it takes, and the next one.
-        var held = first
-        stream.hold(held)
-        defer { stream.hold(-held) }
+        var held = stream.hold(first)
         var items = try await self.items(of: reader, at: offset, first)
         var end = offset + UInt64(first)
         while end < size {
             let start = end
             let count = Self.pieceLength(sent: start - offset, left: size - start)
-            let sent = held
-            held += count
-            stream.hold(count)
+            let sent = held.bytes
+            held.change(to: sent + count)
             async let next = self.items(of: reader, at: start, count)
             for item in items { try await stream.sendUncompressed(item) }
             items = try await next
-            held -= sent
-            stream.hold(-sent)
+            held.change(to: count)
             end = start + UInt64(count)
         }
         for item in items { try await stream.sendUncompressed(item) }

@@ -8,7 +8,14 @@ import Testing
 /// leaves that to the server while it can be expected, and each side waits for the other for at most five seconds.
 @Suite struct WebSocketLanguageTests {
     private func language(_ role: WebSocketRole) -> WebSocketLanguage {
-        WebSocketLanguage(role: role, limits: WebSocketLimits(), deflate: nil, compression: nil, buffers: BufferPool())
+        WebSocketLanguage(
+            role: role,
+            limits: WebSocketLimits(),
+            deflate: nil,
+            compression: nil,
+            buffers: BufferPool(),
+            account: nil
+        )
     }
 
     /// A close frame as `role` receives it.
@@ -20,7 +27,11 @@ import Testing
 
     /// The close frame that has been written, as the other side reads it.
     private func written(_ bytes: inout SendBytes, by role: WebSocketRole) throws -> WebSocketClose? {
-        var decoder = WebSocketDecoder(role: role == .client ? .server : .client, mode: .messages(WebSocketLimits()))
+        var decoder = WebSocketDecoder(
+            role: role == .client ? .server : .client,
+            mode: .messages(WebSocketLimits()),
+            account: nil
+        )
         decoder.append(bytes.gathered)
         guard case .close(let close)? = try decoder.next() else { return nil }
         return close

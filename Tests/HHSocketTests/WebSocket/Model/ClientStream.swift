@@ -37,7 +37,12 @@ struct ClientStream {
 
     init(deflate: DeflateAgreement?) {
         self.allowsCompression = deflate != nil
-        self.decoder = WebSocketDecoder(role: .server, mode: .messages(WebSocketLimits()), deflate: deflate)
+        self.decoder = WebSocketDecoder(
+            role: .server,
+            mode: .messages(WebSocketLimits()),
+            deflate: deflate,
+            account: nil
+        )
     }
 
     mutating func append(_ bytes: ByteBuffer) {

@@ -163,7 +163,7 @@ final class SimulatedPeer: SimulatedRemote {
         self.agreement = agreement
         self.observer = observer
         self.stream = ClientStream(deflate: agreement)
-        self.encoder = WebSocketEncoder(role: .server, deflate: agreement)
+        self.encoder = WebSocketEncoder(role: .server, deflate: agreement, account: nil)
         self.channel = SimulatedChannel(loop, self)
     }
 

@@ -30,7 +30,9 @@ import Testing
             case .success(.accepted):
                 outcome = "accepted"
                 let operations = channel.pipeline.syncOperations
-                #expect(throws: Never.self) { try operations.addHandler(WebSocketCarriage(role: .client)) }
+                #expect(throws: Never.self) {
+                    try operations.addHandler(WebSocketCarriage(role: .client, account: nil))
+                }
                 #expect(throws: Never.self) { try operations.addHandler(link) }
             case .success(.redirect(let target)): outcome = target.url
             case .failure(let error): outcome = "\(error)"

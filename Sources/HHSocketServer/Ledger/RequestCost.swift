@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+import HHSocket
+import NIOCore
+
+/// The cost of a request from its admission until its answer is taken. A number and no ``/HHSocket/Hold``: requests are
+/// added to the sum of their session, which is charged once a turn.
+struct RequestCost: Hashable, Sendable {
+    static let none = RequestCost(bytes: 0)
+
+    let bytes: Int
+
+    private init(bytes: Int) {
+        self.bytes = bytes
+    }
+
+    /// - Parameters:
+    ///   - payload: The body, which is owned by the request.
+    ///   - extras: What it brings beside its body; nil if there is nothing.
+    init(payload: ByteBuffer, _ extras: ServerContext.Extras?) {
+        self.bytes = ConnectionCost.request + payload.storageCapacity + (extras?.memory ?? 0)
+    }
+}

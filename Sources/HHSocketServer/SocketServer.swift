@@ -553,7 +553,7 @@ public final class SocketServer: Service {
         let pushes = running.settings.map { settings in
             settings.push(type: type, body: body).map { push in
                 var push = push
-                push.share = SharedCharge(running.core.books.ledger, bytes: push.bytes.storageCapacity)
+                push.share = SharedCharge(running.core.books.ledger, bytes: push.bytes.charge)
                 return push
             }
         }

@@ -80,7 +80,7 @@ import Testing
                         if frame.type == FrameType.cancel {
                             _ = streams.cancelled(serial: frame.serial)
                         } else {
-                            _ = streams.receive(frame, now: .distantPast)
+                            _ = streams.receive(ArrivedFrame(frame), now: .distantPast)
                         }
                         streams.takeActions(into: &actions)
                         for case .item(let id, let item) in actions {
@@ -111,7 +111,7 @@ import Testing
             return {
                 var actions: [StreamAction] = []
                 for frame in frames {
-                    _ = streams.receive(frame, isAwaited: isAwaited, now: .distantPast)
+                    _ = streams.receive(ArrivedFrame(frame), isAwaited: isAwaited, now: .distantPast)
                     streams.takeActions(into: &actions)
                     for case .item(let id, let item) in actions {
                         streams.took(id, item.receipt, now: .distantPast)

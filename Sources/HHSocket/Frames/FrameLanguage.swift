@@ -133,9 +133,9 @@ extension Batch where Language == FrameLanguage {
         }
     }
 
-    package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {
+    package mutating func takePayload(of header: FrameHeader) -> LentBytes {
         self.count += 1
-        return self.withLink { $0.hot.language.decoder.takePayload(of: header) }
+        return LentBytes(self.withLink { $0.hot.language.decoder.takePayload(of: header) })
     }
 
     /// Whether there is no further frame, and no part of one. False is inconclusive: fall back to ``next(into:)``.
@@ -144,7 +144,7 @@ extension Batch where Language == FrameLanguage {
     }
 
     /// The next frame, put where the caller has room for it.
-    package mutating func next(into frame: inout Frame) throws(FrameError) -> FrameDecoder.Found {
+    package mutating func next(into frame: inout ArrivedFrame) throws(FrameError) -> FrameDecoder.Found {
         let found = try self.withLink { link in
             Result { () throws(FrameError) in try link.hot.language.decoder.next(into: &frame) }
         }.get()
@@ -156,7 +156,7 @@ extension Batch where Language == FrameLanguage {
 
 extension Batch where Language == FrameLanguage {
     /// Reads a frame like ``next(into:)``, for a receiver whose link ends on invalid bytes.
-    package mutating func nextFrame(into frame: inout Frame) throws(LinkError) -> FrameDecoder.Found {
+    package mutating func nextFrame(into frame: inout ArrivedFrame) throws(LinkError) -> FrameDecoder.Found {
         do throws(FrameError) {
             return try self.next(into: &frame)
         } catch {

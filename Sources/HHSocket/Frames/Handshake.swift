@@ -203,7 +203,8 @@ public final class Handshake: Sendable {
         waiter?.resume(returning: result)
     }
 
-    /// False if too many frames wait.
+    /// - Parameter frame: A frame that may be kept.
+    /// - Returns: False if too many frames wait.
     func receive(_ frame: Frame) -> Bool {
         enum Taker {
             case one(Waiter), queue, nobody
@@ -211,9 +212,6 @@ public final class Handshake: Sendable {
         let taker: Taker = self.state.withLockedValue { state in
             if let exchange = state.exchanges.removeValue(forKey: frame.serial) { return .one(exchange) }
             if let reader = state.readers.popFirst() { return .one(reader.waiter) }
-            var frame = frame
-            // It waits for longer than its read lasts.
-            frame.payload = frame.payload.detached
             let bytes = state.waitingBytes + frame.payload.storageCapacity
             guard state.frames.count < Self.maximumWaitingFrames,
                 state.frames.isEmpty || bytes <= Self.maximumWaitingBytes

@@ -159,12 +159,12 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
     // MARK: Received frames
 
     package func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
-        var frame = Frame(type: 0, serial: 0)
         // Every end of the handshake gives the link another receiver, or none.
         while batch.goesOn, self.link.receiver === self {
+            var frame = ArrivedFrame()
             switch try batch.nextFrame(into: &frame) {
             case .nothing: return
-            case .sound: self.received(frame, in: &turn)
+            case .sound: self.received(frame.owned(), in: &turn)
             case .corrupt(let mismatch): self.received(corrupt: frame, mismatch)
             case .malformed(let error): self.received(malformed: error)
             }
@@ -185,9 +185,7 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
         } else if self.rules.format.isGoAway(frame) {
             self.host?.receivedGoAway(frame, on: self.link.id, in: &turn)
         } else if self.rules.format.isServerPing(frame), self.heldAnswers.count < Self.maximumHeldAnswers {
-            var ping = frame
-            ping.payload = frame.payload.detached
-            self.heldAnswers.append(self.rules.format.heartbeatAnswer(to: ping))
+            self.heldAnswers.append(self.rules.format.heartbeatAnswer(to: frame))
         }
     }
 
@@ -207,13 +205,14 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
 
     /// During the handshake it is ignored: the gate's time limit applies. No further answer to hello can arrive, and
     /// the meaning of a later one is not known.
-    private func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch) {
+    private func received(corrupt frame: borrowing ArrivedFrame, _ mismatch: FrameDecoder.ChecksumMismatch) {
         guard frame.type == FrameType.hello else { return }
+        let length = frame.length
         let error = SocketError(
             .checksumMismatch,
             message: """
                 the answer of \(self.endpoint) to hello came with checksum \(mismatch.received) where its \
-                \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
+                \(length) bytes amount to \(mismatch.computed)
                 """,
             endpoint: self.endpoint,
             serial: frame.serial

@@ -267,12 +267,12 @@ final class RawConnection: LinkReceiver {
     }
 
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
-        var frame = Frame(type: 0, serial: 0)
         while batch.goesOn {
+            var frame = ArrivedFrame()
             switch try batch.nextFrame(into: &frame) {
             case .nothing: return
-            case .sound: self.received(frame, in: &turn)
-            case .corrupt: self.session.received(corrupt: frame, in: &turn)
+            case .sound: self.received(frame.lend(), in: &turn)
+            case .corrupt: self.session.received(corrupt: frame.lend(), in: &turn)
             case .malformed(let error): self.session.received(malformed: error, in: &turn)
             }
         }

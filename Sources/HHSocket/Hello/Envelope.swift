@@ -146,7 +146,7 @@ package struct Envelope: Hashable, Sendable {
 
     /// Opens an envelope without decompressing its body. Decompressing a body costs far more than sending one, so a
     /// server decompresses it, with ``inflate(_:limit:)``, only once it has admitted the request.
-    package static func openCompressed(
+    private static func openCompressed(
         type: UInt32,
         payload: ByteBuffer,
         agreedFlags: UInt32,
@@ -163,6 +163,31 @@ package struct Envelope: Hashable, Sendable {
         }
         envelope.isCompressed = flags & FrameType.compressionFlag != 0
         return envelope
+    }
+
+    /// The contents of an envelope beside the body.
+    package struct Contents {
+        package var metadata: WireMetadata?
+        package var isCompressed = false
+    }
+
+    /// Opens the envelope of a frame in place, without decompressing its body: its type has no flags then, and its
+    /// payload is the body. If that fails, the payload is unchanged.
+    ///
+    /// - Parameter agreedFlags: As for ``open(type:payload:agreedFlags:maximumBodyLength:maximumMetadataLength:)``.
+    package static func open(_ frame: inout ArrivedFrame, agreedFlags: UInt32) throws(EnvelopeError) -> Contents {
+        let type = frame.type
+        frame.type &= ~FrameType.allFlags
+        let envelope = try Self.openCompressed(type: type, payload: frame.payload.buffer, agreedFlags: agreedFlags)
+        frame.payload = LentBytes(envelope.body)
+        return Contents(metadata: envelope.metadata, isCompressed: envelope.isCompressed)
+    }
+
+    /// Decompresses the body of a frame whose envelope was opened.
+    ///
+    /// - Parameter limit: The largest size of the decompressed body, in bytes.
+    package static func inflate(_ frame: inout ArrivedFrame, limit: Int) throws(EnvelopeError) {
+        frame.payload = LentBytes(try Self.inflate(frame.payload.buffer, limit: limit))
     }
 
     private static func takeMetadata(from payload: inout ByteBuffer, limit: Int) throws(EnvelopeError) -> WireMetadata {

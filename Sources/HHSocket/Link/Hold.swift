@@ -1,4 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+package import NIOCore
+
+/// The account of a peer, which is charged for what is held for it: for a link's memory, and for each ``Hold``.
+package protocol LinkAccount: AnyObject, Sendable {
+    /// Changes the number of bytes that are held. Any thread.
+    func held(_ change: Int)
+    /// Changes the number of resources that are counted. Any thread.
+    func counts(_ change: Int, of resource: Resource)
+    /// Whether this number of bytes more may be kept of a link that ends, whose closing frees nothing. Any thread.
+    func hasRoom(forLast bytes: Int) -> Bool
+    /// The time for which nothing more is read of a link that has ``LinkChannel/longUnitBytes`` of an incomplete unit;
+    /// nil if reading continues. Called on the link's thread, after each read that leaves such a unit and after each
+    /// pause.
+    var pauseInLongUnits: TimeAmount? { get }
+}
 
 /// Something that a peer makes us hold, with its cost.
 package enum Resource: Hashable, Sendable {
@@ -21,7 +36,8 @@ package enum Resource: Hashable, Sendable {
     /// The request that has opened a WebSocket, in bytes.
     case keptRequest(Int)
 
-    /// The memory that it takes, in bytes, as measured and rounded up: an account that is too low lets the process grow.
+    /// The memory that it takes, in bytes, as measured and rounded up: an account that is too low lets the process
+    /// grow.
     package var bytes: Int {
         switch self {
         case .memory(let bytes): bytes
@@ -43,8 +59,8 @@ package enum Resource: Hashable, Sendable {
         }
     }
 
-    /// The level of zlib's memory: its other tables get as much as its window, and fewer than 5 make blocks that are too
-    /// small to be useful.
+    /// The level of zlib's memory: its other tables get as much as its window, and fewer than 5 make blocks that are
+    /// too small to be useful.
     package static func deflatingLevel(window: Int) -> Int { max(window - 7, 5) }
 }
 

@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The account of a peer, which is charged for what is held for it: for a link's memory, and for each ``Hold``.
-package protocol LinkAccount: AnyObject, Sendable {
-    /// Changes the number of bytes that are held. Any thread.
-    func held(_ change: Int)
-    /// Changes the number of resources that are counted. Any thread.
-    func counts(_ change: Int, of resource: Resource)
-    /// Whether this number of bytes more may be kept of a link that ends, whose closing frees nothing. Any thread.
-    func hasRoom(forLast bytes: Int) -> Bool
-    /// The time for which nothing more is read of a link that has ``LinkChannel/longUnitBytes`` of an incomplete unit;
-    /// nil if reading continues. Called on the link's thread, after each read that leaves such a unit and after each
-    /// pause.
-    var pauseInLongUnits: TimeAmount? { get }
-}
-
 /// The memory of a link, which is charged to an account: bytes of incomplete units, and bytes that the peer has not
 /// taken.
 extension Link {

@@ -131,7 +131,12 @@ package struct ClientStreams {
     ///   - isDamaged: Whether its checksum is wrong.
     ///   - isAwaited: Whether it is a push, or its serial is that of a plain call in flight.
     /// - Returns: Whether it belonged to streams or pieces. The shell handles all others.
-    package mutating func receive(_ frame: Frame, isDamaged: Bool = false, isAwaited: Bool, now: NIODeadline) -> Bool {
+    package mutating func receive(
+        _ frame: borrowing ArrivedFrame,
+        isDamaged: Bool = false,
+        isAwaited: Bool,
+        now: NIODeadline
+    ) -> Bool {
         guard !self.core.isClosed else { return true }
         let type = frame.type & ~FrameType.allFlags
         if FrameType.control.contains(type) {

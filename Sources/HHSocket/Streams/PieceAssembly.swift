@@ -6,8 +6,8 @@ struct PieceAssembly: Sendable {
     /// The type of its frames with their flags, but ``FrameType/continuesFlag``.
     let type: UInt32
     let status: Status
-    /// Its bytes so far, which are not those of a read: it waits for the next piece, perhaps for long.
-    private(set) var bytes: ByteBuffer
+    /// Its bytes so far.
+    private(set) var bytes: OwnedBytes
     /// The cost of its frames so far.
     private(set) var cost: UInt64
 
@@ -15,27 +15,27 @@ struct PieceAssembly: Sendable {
     /// the headers of allocations.
     static let overhead: UInt64 = 256
     /// The memory that it costs, in bytes.
-    var memory: UInt64 { UInt64(self.bytes.storageCapacity) + Self.overhead }
+    var memory: UInt64 { UInt64(self.bytes.charge) + Self.overhead }
 
     /// - Parameter first: The first piece.
-    init(_ first: Frame) {
+    init(_ first: borrowing ArrivedFrame) {
         self.type = first.type & ~FrameType.continuesFlag
         self.status = first.status
-        self.bytes = first.payload.detached
-        self.cost = StreamFrames.cost(first.payload.readableBytes)
+        self.bytes = OwnedBytes(gathering: first.payload)
+        self.cost = StreamFrames.cost(first.length)
     }
 
     /// Whether a frame can be the next piece.
-    func matches(_ frame: Frame) -> Bool {
+    func matches(_ frame: borrowing ArrivedFrame) -> Bool {
         frame.type & ~FrameType.continuesFlag == self.type && frame.status == self.status
     }
 
     /// Whether it stays within a limit with this number of bytes more.
-    func fits(_ length: Int, limit: Int) -> Bool { length <= limit - self.bytes.readableBytes }
+    func fits(_ length: Int, limit: Int) -> Bool { length <= limit - self.bytes.count }
 
-    mutating func append(_ frame: Frame) {
-        self.cost = self.cost.adding(StreamFrames.cost(frame.payload.readableBytes))
-        self.bytes.writeImmutableBuffer(frame.payload)
+    mutating func append(_ frame: borrowing ArrivedFrame) {
+        self.cost = self.cost.adding(StreamFrames.cost(frame.length))
+        self.bytes.append(frame.payload)
     }
 }
 
@@ -91,7 +91,7 @@ struct PayloadAssembler: Sendable {
     /// The number of received bytes of an incomplete payload.
     func gatheredBytes(_ serial: UInt32) -> Int {
         guard !self.payloads.isEmpty, case .gathering(let assembly)? = self.payloads[serial] else { return 0 }
-        return assembly.bytes.readableBytes
+        return assembly.bytes.count
     }
 
     func has(_ serial: UInt32) -> Bool { !self.payloads.isEmpty && self.payloads[serial] != nil }
@@ -99,7 +99,7 @@ struct PayloadAssembler: Sendable {
     /// Handles a frame that is a piece, or whose serial has one.
     ///
     /// - Parameter limit: The largest number of bytes that may be held.
-    mutating func receive(_ frame: Frame, isDamaged: Bool, limit: UInt64) -> Progress {
+    mutating func receive(_ frame: borrowing ArrivedFrame, isDamaged: Bool, limit: UInt64) -> Progress {
         let continues = frame.type & FrameType.continuesFlag != 0
         // Removed, so that its bytes are not copied.
         switch self.payloads.removeValue(forKey: frame.serial) {
@@ -114,7 +114,12 @@ struct PayloadAssembler: Sendable {
             assembly.append(frame)
             guard continues else {
                 return .whole(
-                    Frame(type: assembly.type, serial: frame.serial, status: frame.status, payload: assembly.bytes)
+                    Frame(
+                        type: assembly.type,
+                        serial: frame.serial,
+                        status: frame.status,
+                        payload: assembly.bytes.buffer
+                    )
                 )
             }
             self.insert(frame.serial, assembly)
@@ -123,14 +128,14 @@ struct PayloadAssembler: Sendable {
             if let failure = self.failure(frame, nil, isDamaged: isDamaged, limit: limit) {
                 return self.fail(frame.serial, failure, continues: continues)
             }
-            guard continues else { return .whole(frame) }
+            guard continues else { return .whole(frame.kept()) }
             self.insert(frame.serial, PieceAssembly(frame))
             return .more
         }
     }
 
     private func failure(
-        _ frame: Frame,
+        _ frame: borrowing ArrivedFrame,
         _ assembly: PieceAssembly?,
         isDamaged: Bool,
         limit: UInt64
@@ -138,13 +143,13 @@ struct PayloadAssembler: Sendable {
         if isDamaged { return .damaged }
         if let assembly {
             guard assembly.matches(frame) else { return .differentPieces }
-            guard assembly.fits(frame.payload.readableBytes, limit: self.maximumLength) else { return .tooLong }
+            guard assembly.fits(frame.length, limit: self.maximumLength) else { return .tooLong }
         } else {
-            guard frame.payload.readableBytes <= self.maximumLength else { return .tooLong }
+            guard frame.length <= self.maximumLength else { return .tooLong }
             guard self.gatheringCount < self.maximumCount else { return .tooMuchHeld }
         }
         let held = self.heldBytes + (assembly?.cost ?? 0) + Self.overhead
-        return held.adding(StreamFrames.cost(frame.payload.readableBytes)) > limit ? .tooMuchHeld : nil
+        return held.adding(StreamFrames.cost(frame.length)) > limit ? .tooMuchHeld : nil
     }
 
     private mutating func fail(_ serial: UInt32, _ failure: PayloadFailure, continues: Bool) -> Progress {

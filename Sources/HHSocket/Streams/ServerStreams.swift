@@ -47,7 +47,11 @@ package struct ServerStreams {
     ///
     /// - Parameter isDamaged: Whether its checksum is wrong.
     /// - Returns: Whether it belonged to streams or pieces. The shell handles all others.
-    package mutating func receive(_ frame: Frame, isDamaged: Bool = false, now: NIODeadline) -> Bool {
+    package mutating func receive(
+        _ frame: borrowing ArrivedFrame,
+        isDamaged: Bool = false,
+        now: NIODeadline
+    ) -> Bool {
         guard !self.core.isClosed else { return true }
         let type = frame.type & ~FrameType.allFlags
         if FrameType.control.contains(type) { return self.receiveControl(frame, type, isDamaged: isDamaged, now: now) }
@@ -61,7 +65,12 @@ package struct ServerStreams {
         return true
     }
 
-    private mutating func receiveControl(_ frame: Frame, _ type: UInt32, isDamaged: Bool, now: NIODeadline) -> Bool {
+    private mutating func receiveControl(
+        _ frame: borrowing ArrivedFrame,
+        _ type: UInt32,
+        isDamaged: Bool,
+        now: NIODeadline
+    ) -> Bool {
         switch type {
         case FrameType.item:
             self.core.receivedItem(frame, isDamaged: isDamaged, now: now)

@@ -347,8 +347,8 @@ struct StreamCore {
 
     // MARK: Credit
 
-    mutating func receivedCredit(_ frame: Frame, now: NIODeadline) {
-        guard let credit = StreamFrames.credit(in: frame.payload) else {
+    mutating func receivedCredit(_ frame: borrowing ArrivedFrame, now: NIODeadline) {
+        guard let credit = StreamFrames.credit(in: frame.payload.buffer) else {
             self.unproductiveFrames += 1
             return
         }
@@ -384,8 +384,8 @@ struct StreamCore {
     // MARK: Items
 
     /// Handles a frame of an item, of any stream.
-    mutating func receivedItem(_ frame: Frame, isDamaged: Bool, now: NIODeadline) {
-        let cost = StreamFrames.cost(frame.payload.readableBytes)
+    mutating func receivedItem(_ frame: borrowing ArrivedFrame, isDamaged: Bool, now: NIODeadline) {
+        let cost = StreamFrames.cost(frame.length)
         guard self.connection.receive(cost) else { return self.fault(.beyondWindow) }
         guard let key = self.find(frame.serial), !self.isAnswering(key) else {
             if cost <= self.lateCredit { self.lateCredit -= cost } else { self.unproductiveFrames += 1 }
@@ -410,15 +410,20 @@ struct StreamCore {
     }
 
     /// Delivers an item in one frame, if it has no fault.
-    private mutating func receiveWhole(_ frame: Frame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) -> Bool {
+    private mutating func receiveWhole(
+        _ frame: borrowing ArrivedFrame,
+        _ key: SlotKey,
+        _ cost: UInt64,
+        now: NIODeadline
+    ) -> Bool {
         let (type, role, flags) = (frame.type, self.role, self.settings.flags)
-        let receipt = ItemReceipt(cost: cost, lastCost: cost, frame.payload)
+        let receipt = ItemReceipt(cost: cost, lastCost: cost, frame.payload.buffer)
         guard let taken = self.streams.with(key, { $0.receiveWhole(type, receipt, role, flags, now) }) ?? nil else {
             return false
         }
         self.heldOfStreams += cost
         self.memoryOfStreams += receipt.memory
-        self.hand(frame.payload, type, key, receipt)
+        self.hand(frame.payload.buffer, type, key, receipt)
         if let credit = taken.credit { self.scheduler.sendCredit(credit, of: taken.lane) }
         self.grantConnection()
         return true
@@ -436,7 +441,9 @@ struct StreamCore {
     }
 
     /// The fault of an item that ends its stream; nil if there is none.
-    private func objection(to frame: Frame, of key: SlotKey, isDamaged: Bool, _ cost: UInt64) -> StreamOutcome? {
+    private func objection(to frame: borrowing ArrivedFrame, of key: SlotKey, isDamaged: Bool, _ cost: UInt64)
+        -> StreamOutcome?
+    {
         guard self.streams.has(key) else { return nil }
         if isDamaged { return .damaged }
         if let outcome = self.streams[key]?.objection(frame.type, cost, self.role, self.settings.flags) {
@@ -446,8 +453,8 @@ struct StreamCore {
     }
 
     /// The limit that a piece of a stream's payload exceeds; nil if there is none.
-    private func limitBroken(by frame: Frame, _ assembly: PieceAssembly?) -> StreamOutcome? {
-        let length = frame.payload.readableBytes
+    private func limitBroken(by frame: borrowing ArrivedFrame, _ assembly: PieceAssembly?) -> StreamOutcome? {
+        let length = frame.length
         if let assembly {
             guard assembly.matches(frame) else { return .violated(.differentPieces) }
             guard assembly.fits(length, limit: self.settings.maximumPayloadLength) else { return .tooLong }
@@ -457,7 +464,7 @@ struct StreamCore {
         return self.heldBytes.adding(StreamFrames.cost(length)) > self.maximumHeld ? .tooMuchHeld : nil
     }
 
-    private mutating func gather(_ frame: Frame, _ key: SlotKey) {
+    private mutating func gather(_ frame: borrowing ArrivedFrame, _ key: SlotKey) {
         self.memoryOfStreams -= self.streams[key]?.assembly?.memory ?? 0
         if self.streams[key]?.assembly == nil {
             self.unfinishedCount += 1
@@ -469,14 +476,14 @@ struct StreamCore {
     }
 
     /// Delivers a complete item.
-    private mutating func deliver(_ frame: Frame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) {
-        var payload = frame.payload
+    private mutating func deliver(_ frame: borrowing ArrivedFrame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) {
+        var payload = frame.payload.buffer
         var total = cost
         if var assembly = self.takeAssembly(key) {
             self.streams[key]?.window.putBack(assembly.cost)
             total = cost.adding(assembly.cost)
             assembly.append(frame)
-            payload = assembly.bytes
+            payload = assembly.bytes.buffer
         }
         let receipt = ItemReceipt(cost: total, lastCost: cost, payload)
         self.streams[key]?.untaken += receipt
@@ -554,7 +561,7 @@ struct StreamCore {
     }
 
     /// At a client: handles a frame of the final answer.
-    mutating func receivedAnswer(_ frame: Frame, of key: SlotKey, isDamaged: Bool, now: NIODeadline) {
+    mutating func receivedAnswer(_ frame: borrowing ArrivedFrame, of key: SlotKey, isDamaged: Bool, now: NIODeadline) {
         guard let stream = self.streams[key] else { return }
         let continues = frame.type & FrameType.continuesFlag != 0
         if isDamaged {
@@ -566,15 +573,15 @@ struct StreamCore {
         if let outcome = self.limitBroken(by: frame, self.streams[key]?.assembly) { return self.fail(key, outcome) }
         self.streams[key]?.lastMoved = now
         guard continues else {
-            var whole = frame
+            var whole = frame.kept()
             if var assembly = self.takeAssembly(key) {
                 self.heldOfStreams -= assembly.cost
                 assembly.append(frame)
-                whole.payload = assembly.bytes
+                whole.payload = assembly.bytes.buffer
             }
             return self.conclude(key, .answered(frame.status), answer: whole)
         }
-        self.heldOfStreams += StreamFrames.cost(frame.payload.readableBytes)
+        self.heldOfStreams += StreamFrames.cost(frame.length)
         self.gather(frame, key)
         self.streams[key]?.hasOutputEnded = true
         self.streams[key]?.hasInputEnded = true
@@ -636,7 +643,7 @@ struct StreamCore {
     // MARK: Payloads in pieces
 
     /// Handles a piece of a payload that belongs to no stream.
-    mutating func receivedPiece(_ frame: Frame, isDamaged: Bool) {
+    mutating func receivedPiece(_ frame: borrowing ArrivedFrame, isDamaged: Bool) {
         let limit = self.maximumHeld.subtracting(self.heldOfStreams)
         switch self.assembler.receive(frame, isDamaged: isDamaged, limit: limit) {
         case .more: break

@@ -129,7 +129,7 @@ package struct ItemReceipt: Hashable, Sendable {
 
 /// A complete received item.
 package struct StreamItem: Sendable {
-    /// The body, as it was sent.
+    /// The body, as it was sent. It may be a slice of a read: owning each small one would cost as much as its call.
     package var payload: ByteBuffer
     package var isCompressed: Bool
     package var receipt: ItemReceipt

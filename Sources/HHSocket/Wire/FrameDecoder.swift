@@ -275,11 +275,11 @@ public struct FrameDecoder: Sendable {
     /// - Throws: ``FrameError`` if the stream is malformed; every later call throws it again.
     @inlinable
     public mutating func next() throws(FrameError) -> Output? {
-        var frame = Frame(type: 0, serial: 0)
+        var frame = ArrivedFrame()
         switch try self.next(into: &frame) {
         case .nothing: return nil
-        case .sound: return .frame(frame)
-        case .corrupt(let mismatch): return .corrupt(frame, mismatch)
+        case .sound: return .frame(frame.lend())
+        case .corrupt(let mismatch): return .corrupt(frame.lend(), mismatch)
         case .malformed(let error): return .malformed(error)
         }
     }
@@ -297,7 +297,7 @@ public struct FrameDecoder: Sendable {
 
     /// Reads the next frame into the caller's storage: one reference less to count for each.
     @inlinable
-    package mutating func next(into frame: inout Frame) throws(FrameError) -> Found {
+    package mutating func next(into frame: inout ArrivedFrame) throws(FrameError) -> Found {
         if let header = self.wholeHeader() { return self.take(header, into: &frame) }
         if self.needsCare { return try self.nextWithCare(into: &frame) }
 
@@ -314,9 +314,9 @@ public struct FrameDecoder: Sendable {
     /// Removes the next frame, which must be complete, within the limit, and of the standard format.
     @inlinable
     @inline(__always)
-    mutating func take(_ header: FrameHeader, into frame: inout Frame) -> Found {
+    mutating func take(_ header: FrameHeader, into frame: inout ArrivedFrame) -> Found {
         let mismatch = self.mismatch(of: header)
-        frame = Frame(header, self.takePayload(of: header))
+        frame = ArrivedFrame(header, LentBytes(self.takePayload(of: header)))
         guard let mismatch else { return .sound }
         self.noteCorrupt(header)
         return .corrupt(mismatch)
@@ -399,13 +399,13 @@ public struct FrameDecoder: Sendable {
     }
 
     @usableFromInline
-    mutating func nextWithCare(into frame: inout Frame) throws(FrameError) -> Found {
+    mutating func nextWithCare(into frame: inout ArrivedFrame) throws(FrameError) -> Found {
         switch try self.nextWithCare() {
         case .frame(let found):
-            frame = found
+            frame = ArrivedFrame(found)
             return .sound
         case .corrupt(let found, let mismatch):
-            frame = found
+            frame = ArrivedFrame(found)
             return .corrupt(mismatch)
         case .malformed(let error):
             return .malformed(error)

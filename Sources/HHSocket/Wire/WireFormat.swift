@@ -256,6 +256,18 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         return self.plan(for: direction).values(of: frame.customFields)
     }
 
+    package func header(
+        of frame: borrowing ArrivedFrame,
+        in direction: FrameDirection = .response
+    ) -> [String: [UInt8]] {
+        if self.storage.isStandard { return [:] }
+        return self.plan(for: direction).values(of: frame.customFields)
+    }
+
+    package func isPush(_ frame: borrowing ArrivedFrame) -> Bool {
+        frame.isMarkedAsPush || self.isPush(type: frame.type, serial: frame.serial)
+    }
+
     /// The custom fields of the response to a request with these: those of the same name are repeated, the others are
     /// taken from `base`.
     package func responseFields(answering request: [UInt8]?, over base: [UInt8]? = nil) -> [UInt8]? {

@@ -20,33 +20,28 @@ struct AnswerReader: Sendable {
 
     // MARK: Envelopes
 
-    /// A frame with flags, whose envelope has been opened.
+    /// The state of a frame with flags, whose envelope has been opened.
     enum Opening {
-        /// The frame without flags, with the body as payload.
-        case open(Frame, metadata: [String: String])
-        /// The frame without flags, with a compressed body as payload, which must be decompressed on another thread.
-        case compressed(Frame, metadata: [String: String])
+        /// Its payload is the body.
+        case open(metadata: [String: String])
+        /// Its payload is the compressed body, which must be decompressed on another thread.
+        case compressed(metadata: [String: String])
         case unreadable(EnvelopeError)
     }
 
-    /// Opens the envelope of a frame with flags.
+    /// Opens the envelope of a frame with flags in place: it has none afterwards.
     ///
     /// - Parameter agreedFlags: The flags that hello agreed on.
-    func open(_ frame: Frame, agreedFlags: UInt32) -> Opening {
+    func open(_ frame: inout ArrivedFrame, agreedFlags: UInt32) -> Opening {
         do throws(EnvelopeError) {
-            var envelope = try Envelope.openCompressed(
-                type: frame.type,
-                payload: frame.payload,
-                agreedFlags: agreedFlags
-            )
-            let isElsewhere =
-                envelope.isCompressed && envelope.body.readableBytes > BodyWork.longestInflatedHere
-                && frame.status != .partial
-            if !isElsewhere { try envelope.inflate(limit: self.maximumPayloadLength) }
-            var opened = frame
-            (opened.type, opened.payload) = (envelope.type, envelope.body)
-            let metadata = envelope.metadata?.values ?? [:]
-            return isElsewhere ? .compressed(opened, metadata: metadata) : .open(opened, metadata: metadata)
+            let contents = try Envelope.open(&frame, agreedFlags: agreedFlags)
+            let metadata = contents.metadata?.values ?? [:]
+            guard contents.isCompressed else { return .open(metadata: metadata) }
+            guard frame.length <= BodyWork.longestInflatedHere || frame.status == .partial else {
+                return .compressed(metadata: metadata)
+            }
+            try Envelope.inflate(&frame, limit: self.maximumPayloadLength)
+            return .open(metadata: metadata)
         } catch {
             return .unreadable(error)
         }
@@ -65,7 +60,7 @@ struct AnswerReader: Sendable {
 
     /// The origin of an answer, given that of its connection.
     func origin(
-        of frame: Frame,
+        of frame: borrowing ArrivedFrame,
         metadata: [String: String],
         on connection: SocketResponse.Origin
     ) -> SocketResponse.Origin {
@@ -90,7 +85,9 @@ struct AnswerReader: Sendable {
         on connection: SocketResponse.Origin
     ) -> CallOutcome {
         if frame.status == .ok {
-            return .success(SocketResponse(frame, self.origin(of: frame, metadata: metadata, on: connection)))
+            let answer = ArrivedFrame(frame)
+            let origin = self.origin(of: answer, metadata: metadata, on: connection)
+            return .success(SocketResponse(answer, origin))
         }
         return .failure(
             self.failed(frame, metadata: metadata, requestType: requestType, from: connection.endpoint)
@@ -147,18 +144,19 @@ struct AnswerReader: Sendable {
 
     /// The error of an attempt whose answer came with a wrong checksum. The server's answer is unknown.
     func corrupt(
-        _ frame: Frame,
+        serial: UInt32,
+        bytes length: Int,
         _ mismatch: FrameDecoder.ChecksumMismatch,
         from endpoint: Endpoint
     ) -> SocketError {
         SocketError(
             .checksumMismatch,
             message: """
-                the answer of \(endpoint) to serial \(frame.serial) came with checksum \
-                \(mismatch.received) where its \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
+                the answer of \(endpoint) to serial \(serial) came with checksum \
+                \(mismatch.received) where its \(length) bytes amount to \(mismatch.computed)
                 """,
             endpoint: endpoint,
-            serial: frame.serial,
+            serial: serial,
             delivery: .sentUnknown
         )
     }

@@ -307,7 +307,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
     /// are interceptors.
     private func received(
         _ header: FrameHeader,
-        _ payload: consuming ByteBuffer,
+        _ payload: consuming LentBytes,
         on connection: ClientConnection,
         in turn: inout Turn
     ) {
@@ -316,12 +316,12 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
             header.serial != FrameSerial.push,
             // The end of a stream follows its items, and a last piece those before it.
             connection.streams?.claims(header.serial) != true
-        else { return connection.receivedApplication(Frame(header, payload), in: &turn) }
+        else { return connection.receivedApplication(ArrivedFrame(header, payload), in: &turn) }
         let type = self.traits.isObserved ? self.hot.table.typeWithoutFlight(header.serial, on: connection.id) : nil
         guard let answered = self.hot.table.takeAnswered(serial: header.serial, on: connection.id) else {
-            return connection.receivedApplication(Frame(header, payload), in: &turn)
+            return connection.receivedApplication(ArrivedFrame(header, payload), in: &turn)
         }
-        let response = SocketResponse(header, payload, connection.origin)
+        let response = SocketResponse(header, payload.lend(), connection.origin)
         self.complete(answered, by: response, observed: type, on: connection, in: &turn)
     }
 

@@ -69,7 +69,7 @@ final class ClientConnection: LinkReceiver {
 
     /// - Returns: Whether a frame was received; false if more bytes are needed.
     private func receiveNext(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) -> Bool {
-        var frame = Frame(type: 0, serial: 0)
+        var frame = ArrivedFrame()
         switch try batch.nextFrame(into: &frame) {
         case .nothing: return false
         case .sound: self.received(frame, in: &turn)
@@ -81,27 +81,28 @@ final class ClientConnection: LinkReceiver {
 
     /// Receives frames that arrived before the connection was ready.
     func received(_ frames: some Sequence<Frame>, in turn: inout Turn) {
-        for frame in frames { self.received(frame, in: &turn) }
+        for frame in frames { self.received(ArrivedFrame(frame), in: &turn) }
         self.pushes.handOver(in: &turn)
         self.streams?.finishReceiving(in: &turn)
     }
 
-    private func received(_ frame: Frame, in turn: inout Turn) {
-        guard self.format.isControlType(frame.type) else { return self.receivedApplication(frame, in: &turn) }
-        if let streams = self.streams, streams.receive(frame, in: &turn) { return }
+    private func received(_ arrived: consuming ArrivedFrame, in turn: inout Turn) {
+        guard self.format.isControlType(arrived.type) else { return self.receivedApplication(arrived, in: &turn) }
+        if let streams = self.streams, streams.receive(arrived, in: &turn) { return }
+        let frame = arrived.lend()
         if self.format.isGoAway(frame) { self.links.receivedGoAway(frame, on: self.id, in: &turn) }
         // A heartbeat that is not a ping is an answer to one of ours.
         if self.format.isServerPing(frame) { self.link.answer(ping: frame, self.format, in: &turn) }
     }
 
     /// Receives an answer, a push, an item of a stream, or a piece.
-    func receivedApplication(_ frame: Frame, in turn: inout Turn) {
+    func receivedApplication(_ frame: consuming ArrivedFrame, in turn: inout Turn) {
         if let streams = self.streams, streams.receive(frame, in: &turn) { return }
         self.receivedWhole(frame, in: &turn)
     }
 
     /// Receives an answer or a push that belongs to no stream, or ends one, and is no piece.
-    func receivedWhole(_ frame: Frame, in turn: inout Turn) {
+    func receivedWhole(_ frame: consuming ArrivedFrame, in turn: inout Turn) {
         if frame.type & self.reader.flagMask == 0 {
             self.receivedOpen(frame, metadata: [:], in: &turn)
         } else {
@@ -110,60 +111,65 @@ final class ClientConnection: LinkReceiver {
     }
 
     /// Receives an answer or a push whose frame has flags.
-    private func receivedSealed(_ frame: Frame, in turn: inout Turn) {
+    private func receivedSealed(_ frame: consuming ArrivedFrame, in turn: inout Turn) {
         let isPush = self.format.isPush(frame)
         // An answer that no call waits for need not be opened.
         guard isPush || self.engine.isAwaited(frame.serial, on: self.id) else {
             _ = self.engine.take(frame.serial, on: self.id, isFinal: frame.status != .partial)
             return
         }
-        switch self.reader.open(frame, agreedFlags: self.agreement?.flags ?? 0) {
-        case .open(let opened, let metadata):
-            self.receivedOpen(opened, metadata: metadata, in: &turn)
-        case .compressed(let opened, let metadata) where isPush:
-            self.pushes.receivedCompressed(opened, metadata, from: self.endpoint, in: &turn)
-        case .compressed(let opened, let metadata):
-            self.receivedCompressed(opened, metadata: metadata, in: &turn)
+        let length = frame.length
+        switch self.reader.open(&frame, agreedFlags: self.agreement?.flags ?? 0) {
+        case .open(let metadata):
+            self.receivedOpen(frame, metadata: metadata, in: &turn)
+        case .compressed(let metadata) where isPush:
+            self.pushes.receivedCompressed(frame.owned(), metadata, from: self.endpoint, in: &turn)
+        case .compressed(let metadata):
+            self.receivedCompressed(frame.owned(), metadata: metadata, in: &turn)
         case .unreadable(let reason) where isPush:
             self.pushes.receivedUnreadable(self.reader.plainType(frame.type), reason, from: self.endpoint)
         case .unreadable(let reason):
-            self.receivedUnusable(frame.serial, bytes: frame.payload.readableBytes, in: &turn) { type in
-                self.reader.unreadable(frame, reason, requestType: type, from: self.endpoint)
+            let answer = frame.hollow()
+            self.receivedUnusable(answer.serial, bytes: length, in: &turn) { type in
+                self.reader.unreadable(answer, reason, requestType: type, from: self.endpoint)
             }
         }
     }
 
     /// Receives an answer or a push without flags and without its envelope, which has this metadata.
-    private func receivedOpen(_ frame: Frame, metadata: [String: String], in turn: inout Turn) {
+    private func receivedOpen(_ frame: consuming ArrivedFrame, metadata: [String: String], in turn: inout Turn) {
         guard !self.format.isPush(frame) else {
             return self.pushes.received(frame, metadata, from: self.endpoint, in: &turn)
         }
         if !self.format.responsesHaveType, let type = self.engine.hot.table.requestType(frame.serial, on: self.id) {
-            var typed = frame
-            typed.type = type
-            return self.receivedAnswer(typed, metadata: metadata, in: &turn)
+            frame.type = type
         }
         self.receivedAnswer(frame, metadata: metadata, in: &turn)
     }
 
     // MARK: Answers
 
-    private func receivedAnswer(_ frame: Frame, metadata: [String: String], in turn: inout Turn) {
-        let engine = self.engine
-        if frame.status == .ok {
-            let origin = self.reader.origin(of: frame, metadata: metadata, on: self.origin)
-            if engine.isEnded(by: SocketResponse(frame, origin), on: self, in: &turn) { return }
+    private func receivedAnswer(_ arrived: consuming ArrivedFrame, metadata: [String: String], in turn: inout Turn) {
+        let (engine, serial, length) = (self.engine, arrived.serial, arrived.length)
+        guard arrived.status != .ok else {
+            let origin = self.reader.origin(of: arrived, metadata: metadata, on: self.origin)
+            let response = SocketResponse(arrived, origin)
+            guard !engine.isEnded(by: response, on: self, in: &turn),
+                let attempt = engine.take(serial, on: self.id)
+            else { return }
+            attempt.flight.isAnswered(length, from: self.origin, at: turn.now)
+            return engine.answered(attempt, .success(response), in: &turn)
         }
-        let isFinal = frame.status != .partial
-        guard let attempt = engine.take(frame.serial, on: self.id, isFinal: isFinal) else { return }
-        attempt.flight.isAnswered(frame.payload.readableBytes, from: self.origin, at: turn.now)
+        let isFinal = arrived.status != .partial
+        guard let attempt = engine.take(serial, on: self.id, isFinal: isFinal) else { return }
+        attempt.flight.isAnswered(length, from: self.origin, at: turn.now)
         if !isFinal {
             var unfinished = attempt
             unfinished.phase = .sent
             engine.abandon(unfinished, in: &turn)
         }
         let outcome = self.reader.outcome(
-            of: frame,
+            of: arrived.lend(),
             metadata: metadata,
             requestType: attempt.flight.request.type,
             on: self.origin
@@ -174,7 +180,8 @@ final class ClientConnection: LinkReceiver {
     /// Receives an answer whose body must be decompressed on another thread. It ends its attempt; its call stays in the
     /// table until the body can be read.
     ///
-    /// - Parameter frame: The answer, without flags and without its envelope, with the compressed body.
+    /// - Parameter frame: The answer, without flags and without its envelope, with the compressed body, which is owned:
+    ///   it waits for the answers whose bodies are decompressed before it.
     private func receivedCompressed(_ frame: Frame, metadata: [String: String], in turn: inout Turn) {
         guard let attempt = self.engine.take(frame.serial, on: self.id) else { return }
         let (flight, key) = (attempt.flight, attempt.key)
@@ -182,11 +189,8 @@ final class ClientConnection: LinkReceiver {
         // In case the call is cancelled or times out before its answer can be read.
         flight.answerBegins(at: turn.now)
         flight.mayHaveRun()
-        var frame = frame
-        // The answer waits for the answers whose bodies are decompressed before it.
-        frame.payload = frame.payload.detached
         let (engine, reader, id, origin) = (self.engine, self.reader, self.id, self.origin)
-        self.bodies.inflate(frame.payload) { [frame] body, turn in
+        self.bodies.inflate(OwnedBytes(frame.payload)) { body, turn in
             // Otherwise the call has completed meanwhile.
             guard engine.isParked(key), var attempt = engine.endAttempt(key) else { return }
             flight.mayHaveRun(asBefore: mayHaveRun)
@@ -209,15 +213,16 @@ final class ClientConnection: LinkReceiver {
     }
 
     private func received(
-        corrupt frame: Frame,
+        corrupt frame: borrowing ArrivedFrame,
         _ mismatch: FrameDecoder.ChecksumMismatch,
         in turn: inout Turn
     ) {
         self.reporter.count(\.checksumFailures)
         if let streams = self.streams, streams.receive(frame, isDamaged: true, in: &turn) { return }
         guard !self.format.isPush(frame), !self.format.isControlType(frame.type) else { return }
-        self.receivedUnusable(frame.serial, bytes: frame.payload.readableBytes, in: &turn) { _ in
-            self.reader.corrupt(frame, mismatch, from: self.endpoint)
+        let (serial, length) = (frame.serial, frame.length)
+        self.receivedUnusable(serial, bytes: length, in: &turn) { _ in
+            self.reader.corrupt(serial: serial, bytes: length, mismatch, from: self.endpoint)
         }
     }
 

@@ -29,6 +29,7 @@ final class PushCenter: @unchecked Sendable {
 
     /// A queued push: one that is being decompressed, or a later one.
     private struct WaitingPush: Sendable {
+        /// The frame, whose payload is owned.
         var frame: Frame
         var metadata: [String: String]
         var endpoint: Endpoint
@@ -134,17 +135,22 @@ final class PushCenter: @unchecked Sendable {
     // MARK: Frames
 
     /// Receives a push. It is delivered by ``handOver(in:)``, which must be called after the last of several.
-    func received(_ frame: Frame, _ metadata: [String: String], from endpoint: Endpoint, in turn: inout Turn) {
+    func received(
+        _ frame: consuming ArrivedFrame,
+        _ metadata: [String: String],
+        from endpoint: Endpoint,
+        in turn: inout Turn
+    ) {
         guard self.line.isEmpty else {
             return self.enqueue(
-                WaitingPush(frame: frame, metadata: metadata, endpoint: endpoint, isCompressed: false),
+                WaitingPush(frame: frame.owned(), metadata: metadata, endpoint: endpoint, isCompressed: false),
                 in: &turn
             )
         }
-        self.deliver(frame, metadata, from: endpoint, in: &turn)
+        self.deliver(frame.lend(), metadata, from: endpoint, in: &turn)
     }
 
-    /// Receives a push whose body must be decompressed on another thread.
+    /// Receives a push whose body must be decompressed on another thread, and may be kept.
     func receivedCompressed(
         _ frame: Frame,
         _ metadata: [String: String],
@@ -243,8 +249,6 @@ final class PushCenter: @unchecked Sendable {
     /// Delivers the push after earlier ones.
     private func enqueue(_ push: WaitingPush, in turn: inout Turn) {
         let wasFull = self.lineIsFull
-        var push = push
-        push.frame.payload = push.frame.payload.detached
         self.line.append(push)
         self.lineBytes += push.frame.payload.readableBytes
         if !wasFull, self.lineIsFull { self.holdReading(in: &turn) }
@@ -255,7 +259,7 @@ final class PushCenter: @unchecked Sendable {
     private func deliverLine(in turn: inout Turn) {
         while let first = self.line.first {
             guard !first.isCompressed else {
-                return self.bodies.inflate(first.frame.payload) { self.inflatedFirst($0, in: &$1) }
+                return self.bodies.inflate(OwnedBytes(first.frame.payload)) { self.inflatedFirst($0, in: &$1) }
             }
             self.dequeue(in: &turn)
             self.deliver(first.frame, first.metadata, from: first.endpoint, in: &turn)

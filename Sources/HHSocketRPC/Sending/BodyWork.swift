@@ -36,12 +36,12 @@ final class BodyWork: Sendable {
 
     /// Decompresses `body`, and passes the result to `then` on the socket thread.
     func inflate(
-        _ body: ByteBuffer,
+        _ body: OwnedBytes,
         then: @escaping @Sendable (Result<ByteBuffer, EnvelopeError>, inout Turn) -> Void
     ) {
         let limit = self.maximumPayloadLength
         self.queue.async {
-            let inflated = Result { () throws(EnvelopeError) in try Envelope.inflate(body, limit: limit) }
+            let inflated = Result { () throws(EnvelopeError) in try Envelope.inflate(body.buffer, limit: limit) }
             self.loop.submit(.closure { then(inflated, &$0) })
         }
     }

@@ -236,7 +236,7 @@ final class ConnectionStreams {
     /// Handles a frame.
     ///
     /// - Returns: Whether it belonged to streams or pieces. The connection handles all others.
-    func receive(_ frame: Frame, isDamaged: Bool = false, in turn: inout Turn) -> Bool {
+    func receive(_ frame: borrowing ArrivedFrame, isDamaged: Bool = false, in turn: inout Turn) -> Bool {
         // Irrelevant for a stream.
         let isAwaited =
             !self.hasStream(of: frame.serial)

@@ -377,7 +377,7 @@ extension StreamCarrier: StreamSide {
     }
 
     func received(whole frame: Frame, on id: ConnectionID, in turn: inout Turn) {
-        self.links.connection(id)?.receivedWhole(frame, in: &turn)
+        self.links.connection(id)?.receivedWhole(ArrivedFrame(frame), in: &turn)
     }
 
     func received(

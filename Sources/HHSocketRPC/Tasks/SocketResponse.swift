@@ -72,11 +72,11 @@ public struct SocketResponse: Sendable, Hashable {
         set { self.origin = Origin(header: self.header, endpoint: newValue, metadata: self.metadata) }
     }
 
-    init(_ frame: Frame, _ origin: Origin) {
+    init(_ frame: consuming ArrivedFrame, _ origin: Origin) {
         self.type = frame.type
         self.serial = frame.serial
         self.status = frame.status
-        self.body = frame.payload
+        self.body = frame.takePayload().lend()
         self.origin = origin
     }
 

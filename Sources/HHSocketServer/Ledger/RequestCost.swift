@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-import NIOCore
 
 /// The cost of a request from its admission until its answer is taken. A number and no ``/HHSocket/Hold``: requests are
 /// added to the sum of their session, which is charged once a turn.
@@ -14,9 +13,9 @@ struct RequestCost: Hashable, Sendable {
     }
 
     /// - Parameters:
-    ///   - payload: The body, which is owned by the request.
+    ///   - payload: The memory of the body, which the request owns, in bytes.
     ///   - extras: What it brings beside its body; nil if there is nothing.
-    init(payload: ByteBuffer, _ extras: ServerContext.Extras?) {
-        self.bytes = ConnectionCost.request + payload.storageCapacity + (extras?.memory ?? 0)
+    init(payload: Int, _ extras: ServerContext.Extras?) {
+        self.bytes = ConnectionCost.request + payload + (extras?.memory ?? 0)
     }
 }

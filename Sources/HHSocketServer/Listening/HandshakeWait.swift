@@ -23,7 +23,8 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler, Waiti
     private let timeout: TimeAmount
     private let log: (String) -> Void
     private let begin: (ChannelPipeline.SynchronousOperations, HandshakeWait, UInt64) throws -> Void
-    private var held = ByteBuffer()
+    private var held = OwnedBytes()
+    private var hold: Hold
     private var stage = Stage.silent
     private var context: ChannelHandlerContext?
 
@@ -40,6 +41,7 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler, Waiti
         begin: @escaping (ChannelPipeline.SynchronousOperations, HandshakeWait, UInt64) throws -> Void
     ) {
         self.peer = peer
+        self.hold = Hold(.memory(0), of: peer.account)
         self.address = address
         self.timeout = timeout
         self.log = log
@@ -57,6 +59,7 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler, Waiti
 
     func handlerRemoved(context: ChannelHandlerContext) {
         self.context = nil
+        self.hold.change(to: 0)
         self.failed("the client has closed the connection")
         if case .waiting(let number) = self.leave() { self.peer.loop.handshakes.leave(number) }
     }
@@ -95,9 +98,11 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler, Waiti
         _ = self.leave()
         do {
             try self.begin(context.pipeline.syncOperations, self, number)
-            context.fireChannelRead(NIOAny(self.held))
+            let held = self.held.buffer
+            self.held = OwnedBytes()
+            self.hold.change(to: 0)
+            context.fireChannelRead(NIOAny(held))
             context.fireChannelReadComplete()
-            self.held = ByteBuffer()
             context.pipeline.syncOperations.removeHandler(self, promise: nil)
             _ = context.channel.setOption(.autoRead, value: true)
         } catch {
@@ -113,12 +118,10 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler, Waiti
     /// Although nothing is read while it waits for its turn, the system reports that a client has gone, after
     /// everything that it had sent.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        var bytes = self.unwrapInboundIn(data)
-        guard self.held.readableBytes + bytes.readableBytes <= Self.maximumHeld else {
-            return context.close(promise: nil)
-        }
-        // Copied, as the memory of a read is larger.
-        self.held.writeBuffer(&bytes)
+        let bytes = LentBytes(self.unwrapInboundIn(data))
+        guard self.held.count + bytes.count <= Self.maximumHeld else { return context.close(promise: nil) }
+        self.held.append(bytes)
+        self.hold.change(to: self.held.charge)
         self.firstBytesCame(context)
     }
 

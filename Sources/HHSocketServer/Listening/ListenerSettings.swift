@@ -96,7 +96,7 @@ final class ListenerSettings: Sendable {
         var bytes = ByteBuffer()
         self.encoder.encode(push, into: &bytes)
         guard bytes.readableBytes > 0 else { return nil }
-        return PushQueue.Push(bytes: bytes, cut: self.cut(push))
+        return PushQueue.Push(bytes: OwnedBytes(made: bytes), cut: self.cut(push))
     }
 
     /// The pieces of a long push where streams are agreed on; nil for a push that is sent whole.

@@ -168,7 +168,7 @@ final class AnswerWriter {
     /// Sends a push, in pieces where it is long and streams are agreed on.
     private func begin(_ push: PushQueue.Push, in turn: inout Turn) {
         guard let pieces = self.pieces, let frame = push.frame else {
-            return self.link.send(encoded: push.bytes, in: &turn)
+            return self.link.send(encoded: push.bytes.buffer, in: &turn)
         }
         pieces.push(frame, in: &turn)
     }

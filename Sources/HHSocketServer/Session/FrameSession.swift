@@ -152,7 +152,7 @@ final class FrameSession: LinkReceiver {
 
     /// - Returns: False where more bytes are needed, or nothing more is received.
     private func receiveNext(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(FrameError) -> Bool {
-        var frame = Frame(type: 0, serial: 0)
+        var frame = ArrivedFrame()
         switch try batch.next(into: &frame) {
         case .nothing: return false
         case .sound: self.receive(frame, isCorrupt: false, in: &turn)
@@ -172,7 +172,8 @@ final class FrameSession: LinkReceiver {
         guard self.hot.machine.receivedMalformed(type: error.type, serial: error.serial),
             let type = error.type, let serial = error.serial
         else { return }
-        self.writer.emit(self.gate.emptyAnswer(to: Frame(type: type, serial: serial), .illegalFormat), in: &turn)
+        let request = ArrivedFrame(Frame(type: type, serial: serial))
+        self.writer.emit(self.gate.emptyAnswer(to: request, .illegalFormat), in: &turn)
     }
 
     /// Answers bytes that cannot be decoded, if they can be attributed to a request, and ends the connection.
@@ -194,12 +195,13 @@ final class FrameSession: LinkReceiver {
 
     func hasRoom(in turn: inout Turn) -> Bool { self.hot.phase == .open && self.writer.hasRoom(in: &turn) }
 
-    private func receive(_ frame: Frame, isCorrupt: Bool, in turn: inout Turn) {
+    private func receive(_ frame: consuming ArrivedFrame, isCorrupt: Bool, in turn: inout Turn) {
         guard self.listener.supportsHello else {
-            return self.receive(frame, nil, length: frame.payload.readableBytes, isCorrupt: isCorrupt, in: &turn)
+            let length = frame.length
+            return self.receive(frame, nil, length: length, isCorrupt: isCorrupt, in: &turn)
         }
         if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, !isCorrupt {
-            return self.receiveHello(frame, in: &turn)
+            return self.receiveHello(frame.lend(), in: &turn)
         }
         if let streams = self.streams {
             if frame.type == self.listener.format.layout.cancel?.type, !isCorrupt {
@@ -219,33 +221,32 @@ final class FrameSession: LinkReceiver {
     }
 
     /// Handles a frame that is not a piece of another, or whose pieces are complete. A compressed body stays so.
-    private func receiveWhole(_ frame: Frame, isCorrupt: Bool = false, in turn: inout Turn) {
-        let length = frame.payload.readableBytes
-        var opened = frame
-        opened.type &= ~FrameType.allFlags
-        guard opened.type != frame.type, !isCorrupt else {
-            return self.receive(opened, nil, length: length, isCorrupt: isCorrupt, in: &turn)
-        }
+    private func receiveWhole(_ frame: consuming ArrivedFrame, isCorrupt: Bool = false, in turn: inout Turn) {
+        let length = frame.length
+        var envelope: Envelope.Contents?
         do throws(EnvelopeError) {
-            let flags = self.agreement?.flags ?? 0
-            let envelope = try Envelope.openCompressed(type: frame.type, payload: frame.payload, agreedFlags: flags)
-            opened.payload = envelope.body
-            self.receive(opened, envelope, length: length, isCorrupt: false, in: &turn)
+            if isCorrupt {
+                frame.type &= ~FrameType.allFlags
+            } else if frame.type & FrameType.allFlags != 0 {
+                envelope = try Envelope.open(&frame, agreedFlags: self.agreement?.flags ?? 0)
+            }
         } catch {
             self.writer.reserve()
             let number = self.hot.machine.receivedIllegal()
-            self.refused(ReceivedRequest(frame: opened, length: length), self.rules.unknownRules, with: .illegalFormat)
-            self.writer.answer(self.gate.emptyAnswer(to: opened, .illegalFormat), number, in: &turn)
+            let answer = self.gate.emptyAnswer(to: frame, .illegalFormat)
+            self.refused(ReceivedRequest(frame: frame, length: length), self.rules.unknownRules, with: .illegalFormat)
+            return self.writer.answer(answer, number, in: &turn)
         }
+        self.receive(frame, envelope, length: length, isCorrupt: isCorrupt, in: &turn)
     }
 
     /// - Parameters:
     ///   - frame: The frame without its envelope.
-    ///   - envelope: The envelope of its body.
+    ///   - envelope: The contents of its envelope beside the body.
     ///   - length: The length of both in bytes.
     private func receive(
-        _ frame: Frame,
-        _ envelope: Envelope?,
+        _ frame: consuming ArrivedFrame,
+        _ envelope: Envelope.Contents?,
         length: Int,
         isCorrupt: Bool,
         in turn: inout Turn
@@ -284,6 +285,9 @@ final class FrameSession: LinkReceiver {
             )
             self.begin(admission, at: route, for: arrival, in: &turn)
         case .answer(let status, let number):
+            var answer = self.gate.emptyAnswer(to: frame, status)
+            // A heartbeat is the only control frame that is answered.
+            if isControl { answer.type = self.listener.format.heartbeatAnswer(to: answer).type }
             if !isControl, !isCorrupt {
                 let rules = route?.rules ?? self.rules.unknownRules
                 self.refused(
@@ -292,9 +296,6 @@ final class FrameSession: LinkReceiver {
                     with: status
                 )
             }
-            var answer = self.gate.emptyAnswer(to: frame, status)
-            // A heartbeat is the only control frame that is answered.
-            if isControl { answer.type = self.listener.format.heartbeatAnswer(to: frame).type }
             self.writer.answer(answer, number, in: &turn)
         case .stop(let task, let run):
             task?.cancel()
@@ -329,7 +330,7 @@ final class FrameSession: LinkReceiver {
     private func begin(
         _ admission: Machine.Admission,
         at route: Router.Route,
-        for arrival: ReceivedRequest,
+        for arrival: consuming ReceivedRequest,
         in turn: inout Turn
     ) {
         // The buffer in which a large body arrived is charged to the link until the link has checked again.
@@ -340,10 +341,9 @@ final class FrameSession: LinkReceiver {
             self.counts.count(.unknownTypes)
             self.hot.machine.receivedUnproductive()
         }
-        var (arrival, cost) = (arrival, RequestCost.none)
+        var cost = RequestCost.none
         if admission.isAsynchronous, refusal == nil {
-            arrival.frame.payload = arrival.frame.payload.detached
-            cost = arrival.cost
+            cost = RequestCost(payload: arrival.frame.own(), arrival.extras)
         }
         switch self.hot.machine.admit(admission, bytes: cost.bytes, refusal: refusal) {
         case .answer(let status, let number):
@@ -353,7 +353,8 @@ final class FrameSession: LinkReceiver {
             // In this case the route is that of unknown types, and refuses.
             if !arrival.hasHandler { self.refused(arrival, route.rules, with: .undefinedType) }
             if case .synchronous(let handler, _) = route.handling {
-                self.run(handler, arrival.frame, arrival.extras, number, in: &turn)
+                let extras = arrival.extras
+                self.run(handler, arrival.frame, extras, number, in: &turn)
             }
         case .start(let run):
             guard let place else { return }
@@ -365,7 +366,7 @@ final class FrameSession: LinkReceiver {
     /// asynchronous holds a place from here on.
     private func refusal(
         of admission: Machine.Admission,
-        for arrival: ReceivedRequest,
+        for arrival: borrowing ReceivedRequest,
         at route: Router.Route,
         _ place: inout RequestPlace?,
         now: NIODeadline
@@ -376,10 +377,11 @@ final class FrameSession: LinkReceiver {
             isStranger: self.peer.isStranger,
             hasAgreed: self.hot.hasAgreed
         )
+        let (hasBody, hasKey) = (arrival.frame.length > 0, arrival.extras?.idempotencyKey != nil)
         let streams = self.streams
         let refusal = self.gate.refusal(of: arrival, from: client, route.rules, now: now) {
             guard case .stream(_, _, let kind) = route.handling else { return nil }
-            return streams.map { $0.refusal(toOpen: kind, arrival) } ?? .noStreams
+            return streams.map { $0.refusal(toOpen: kind, hasBody: hasBody, hasKey: hasKey) } ?? .noStreams
         }
         if refusal != nil || !admission.isAsynchronous { return refusal }
         guard self.peer.account.hasRoom(for: arrival.length) else { return .bytes }
@@ -392,14 +394,14 @@ final class FrameSession: LinkReceiver {
     }
 
     /// Notifies the observers that a request is answered without a handler.
-    private func refused(_ arrival: ReceivedRequest, _ rules: RouteRules, with status: Status) {
+    private func refused(_ arrival: borrowing ReceivedRequest, _ rules: RouteRules, with status: Status) {
         guard let session = self.hot.serverContext?.session else { return }
         rules.refused(self.gate.header(of: arrival), status, session)
     }
 
     private func start(
         _ handling: Router.Route.Handling,
-        for arrival: ReceivedRequest,
+        for arrival: consuming ReceivedRequest,
         in place: RequestPlace,
         cost: RequestCost,
         run: UInt64,
@@ -411,10 +413,13 @@ final class FrameSession: LinkReceiver {
             exchange = self.streams?.open(kind, for: arrival, of: session, on: executor, run: run, now: now)
         }
         let answer = self.gate.emptyAnswer(to: arrival.frame)
+        let deadline = self.gate.deadline(of: arrival, place.rules, now: now).map { time, isOurs in
+            self.link.loop.setTimer(time) { self.expire(run: run, answer: answer, isOurs: isOurs, in: &$0) }
+        }
         let work = HandlerRun(
             handling,
-            for: self.gate.request(arrival.frame),
-            arrival,
+            for: arrival,
+            self.gate,
             of: session,
             answer: answer,
             number: run,
@@ -424,9 +429,6 @@ final class FrameSession: LinkReceiver {
             place: place,
             exchange: exchange
         )
-        let deadline = self.gate.deadline(of: arrival, place.rules, now: now).map { time, isOurs in
-            self.link.loop.setTimer(time) { self.expire(run: run, answer: answer, isOurs: isOurs, in: &$0) }
-        }
         let task = HandlerRuns.task(for: work, self.resultQueue(), on: self.peer.loop)
         self.hot.runs.started(work, until: deadline)
         self.hot.machine.started(task, serial: answer.serial, run: run)
@@ -740,10 +742,10 @@ extension FrameSession: PeerSession {
 extension FrameSession: StreamSideHost {
     var inputIsClosed: Bool { self.hot.machine.inputIsClosed }
 
-    func received(whole frame: Frame, in turn: inout Turn) { self.receiveWhole(frame, in: &turn) }
+    func received(whole frame: Frame, in turn: inout Turn) { self.receiveWhole(ArrivedFrame(frame), in: &turn) }
 
     func refused(type: UInt32, serial: UInt32, _ status: Status) {
-        let arrival = ReceivedRequest(frame: Frame(type: type, serial: serial), length: 0)
+        let arrival = ReceivedRequest(frame: ArrivedFrame(Frame(type: type, serial: serial)), length: 0)
         self.refused(arrival, self.rules.unknownRules, with: status)
     }
 
@@ -807,7 +809,8 @@ extension FrameSession {
         while let header = batch.soundHeader(ofType: type, in: serials) {
             count += 1
             if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
-            let request = ServerRequest(type: header.type, serial: header.serial, body: batch.takePayload(of: header))
+            let body = batch.takePayload(of: header).lend()
+            let request = ServerRequest(type: header.type, serial: header.serial, body: body)
             do {
                 let body: ByteBuffer? =
                     if let direct {
@@ -873,15 +876,15 @@ extension FrameSession {
     /// Answers a request, with or without data beside its body.
     private func run(
         _ handler: Router.SynchronousHandler,
-        _ frame: Frame,
+        _ frame: consuming ArrivedFrame,
         _ extras: ServerContext.Extras?,
         _ number: UInt64?,
         in turn: inout Turn
     ) {
         guard let session = self.hot.serverContext?.session else { return }
         let context = ServerContext(session: session, extras: extras)
-        let request = self.gate.request(frame)
         var answer = self.gate.emptyAnswer(to: frame)
+        let request = self.gate.request(frame)
         do {
             answer.payload = try handler(request, context)
         } catch {

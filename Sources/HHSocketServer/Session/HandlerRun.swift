@@ -36,8 +36,8 @@ struct HandlerRun: Sendable {
     ///   - answer: An empty answer.
     init(
         _ handling: Router.Route.Handling,
-        for request: ServerRequest,
-        _ arrival: ReceivedRequest,
+        for arrival: consuming ReceivedRequest,
+        _ gate: RequestGate,
         of session: ServerSession,
         answer: Frame,
         number: UInt64,
@@ -53,13 +53,13 @@ struct HandlerRun: Sendable {
         case .synchronous(let handler, _):
             (self.handler, self.executor) = ({ try handler($0, $1) }, .connection)
         }
-        self.request = request
         self.requestCost = cost
         self.isCompressed = arrival.isCompressed
         self.hasHandler = arrival.hasHandler
         var context = ServerContext(session: session, extras: arrival.extras)
         if let exchange { context[ServedStream.self] = exchange }
         self.context = context
+        self.request = gate.request(arrival.frame)
         self.emptyAnswer = answer
         self.number = number
         self.agreement = agreement

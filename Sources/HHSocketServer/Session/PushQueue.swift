@@ -7,7 +7,7 @@ import NIOCore
 struct PushQueue: Sendable {
     /// A push, encoded.
     struct Push: Sendable {
-        var bytes: ByteBuffer
+        var bytes: OwnedBytes
         /// The charge for the push's bytes if it is sent to several clients, which is made once.
         var share: SharedCharge?
         /// The pieces of the push, if it is long.
@@ -16,7 +16,7 @@ struct PushQueue: Sendable {
         /// The frame to be split; nil for one that is sent whole.
         var frame: Frame? {
             guard let cut = self.cut,
-                let payload = self.bytes.getSlice(at: self.bytes.readerIndex + Int(cut.start), length: Int(cut.length))
+                let payload = self.bytes.slice(at: Int(cut.start), length: Int(cut.length))
             else { return nil }
             return Frame(type: cut.type, serial: cut.serial, payload: payload)
         }
@@ -48,7 +48,7 @@ struct PushQueue: Sendable {
 
     /// Adds a push, and returns whether it was accepted. One push is always accepted.
     mutating func append(_ push: Push) -> Bool {
-        let length = push.bytes.readableBytes
+        let length = push.bytes.count
         guard
             self.waiting.isEmpty
                 || (self.waiting.count < self.maximumCount && self.bytes + length <= self.maximumBytes)
@@ -61,7 +61,7 @@ struct PushQueue: Sendable {
 
     mutating func popFirst() -> Push? {
         guard let push = self.waiting.popFirst() else { return nil }
-        self.bytes -= push.bytes.readableBytes
+        self.bytes -= push.bytes.count
         self.cost -= Self.cost(of: push)
         // It is rare that many pushes wait.
         if self.waiting.isEmpty { self.waiting = [] }
@@ -75,6 +75,6 @@ struct PushQueue: Sendable {
     }
 
     private static func cost(of push: Push) -> Int {
-        ConnectionCost.waitingPush + (push.share == nil ? push.bytes.storageCapacity : 0)
+        ConnectionCost.waitingPush + (push.share == nil ? push.bytes.charge : 0)
     }
 }

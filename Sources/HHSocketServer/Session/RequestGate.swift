@@ -3,17 +3,15 @@ import HHSocket
 import NIOCore
 
 /// A request before its body is examined.
-struct ReceivedRequest {
-    /// The frame without its envelope.
-    var frame: Frame
+struct ReceivedRequest: ~Copyable {
+    /// The frame without its envelope. It is owned once the request is admitted.
+    var frame: ArrivedFrame
     var extras: ServerContext.Extras?
     /// The length of the received payload in bytes.
     let length: Int
     var isCompressed = false
     /// Whether a handler has its type.
     var hasHandler = false
-
-    var cost: RequestCost { RequestCost(payload: self.frame.payload, self.extras) }
 }
 
 /// Decides whether a client's request is begun, and reads what it brings beside its body.
@@ -41,7 +39,7 @@ struct RequestGate {
     ///
     /// - Parameter objection: The reason why a stream cannot be opened.
     mutating func refusal(
-        of arrival: ReceivedRequest,
+        of arrival: borrowing ReceivedRequest,
         from client: Client,
         _ rules: RouteRules,
         now: NIODeadline,
@@ -51,7 +49,7 @@ struct RequestGate {
         guard self.take(from: client.session, now: now) else { return .rate }
         if let status = rules.refusal(of: self.header(of: arrival), client.session) { return .admission(status) }
         if arrival.isCompressed, client.isStranger { return .compression }
-        if rules.excludes(length: arrival.frame.payload.readableBytes, isCompressed: arrival.isCompressed) {
+        if rules.excludes(length: arrival.frame.length, isCompressed: arrival.isCompressed) {
             return .bodyLength
         }
         if let deadline = arrival.extras?.deadline, deadline <= now { return .deadline }
@@ -76,11 +74,11 @@ struct RequestGate {
 
     // MARK: What a request brings
 
-    func header(of arrival: ReceivedRequest) -> RequestHeader {
+    func header(of arrival: borrowing ReceivedRequest) -> RequestHeader {
         RequestHeader(
             type: arrival.frame.type,
             serial: arrival.frame.serial,
-            length: arrival.frame.payload.readableBytes,
+            length: arrival.frame.length,
             isCompressed: arrival.isCompressed,
             fields: self.listener.format.header(of: arrival.frame, in: .request),
             hasHandler: arrival.hasHandler,
@@ -88,16 +86,13 @@ struct RequestGate {
         )
     }
 
-    func request(_ frame: Frame) -> ServerRequest {
-        ServerRequest(
-            type: frame.type,
-            serial: frame.serial,
-            body: frame.payload,
-            header: self.listener.format.header(of: frame, in: .request)
-        )
+    func request(_ frame: consuming ArrivedFrame) -> ServerRequest {
+        let (type, serial) = (frame.type, frame.serial)
+        let header = self.listener.format.header(of: frame, in: .request)
+        return ServerRequest(type: type, serial: serial, body: frame.takePayload().lend(), header: header)
     }
 
-    func emptyAnswer(to frame: Frame, _ status: Status = .ok) -> Frame {
+    func emptyAnswer(to frame: borrowing ArrivedFrame, _ status: Status = .ok) -> Frame {
         Frame(
             type: frame.type,
             serial: frame.serial,
@@ -129,7 +124,9 @@ struct RequestGate {
     }
 
     /// The time at which a request is answered 408, and whether it is the server's limit.
-    func deadline(of arrival: ReceivedRequest, _ rules: RouteRules, now: NIODeadline) -> (NIODeadline, isOurs: Bool)? {
+    func deadline(of arrival: borrowing ReceivedRequest, _ rules: RouteRules, now: NIODeadline) -> (
+        NIODeadline, isOurs: Bool
+    )? {
         let ours = rules.timeout.map { now.advanced(clamping: $0) }
         guard let theirs = arrival.extras?.deadline else { return ours.map { ($0, true) } }
         if let ours, ours < theirs { return (ours, true) }

@@ -149,11 +149,11 @@ final class ServerStreamSide {
     /// Handles a frame of a stream, or a piece.
     ///
     /// - Returns: False for any other frame.
-    func receive(_ frame: Frame, isCorrupt: Bool, in turn: inout Turn) -> Bool {
+    func receive(_ frame: borrowing ArrivedFrame, isCorrupt: Bool, in turn: inout Turn) -> Bool {
         let isPiece = self.machine.awaitsPieces || frame.type & FrameType.continuesFlag != 0
         guard self.machine.receive(frame, isDamaged: isCorrupt, now: turn.now) else { return false }
         if isPiece {
-            self.pieceBytes += frame.payload.readableBytes
+            self.pieceBytes += frame.length
             self.noteFastPath()
         }
         if isCorrupt { self.counts.count(.badChecksums) }
@@ -175,13 +175,8 @@ final class ServerStreamSide {
     }
 
     /// Returns the reason why a request does not open a stream; nil if it does.
-    func refusal(toOpen kind: StreamKind, _ arrival: ReceivedRequest) -> RequestGate.Refusal? {
-        let objection = self.machine.objection(
-            toOpen: kind,
-            hasBody: arrival.frame.payload.readableBytes > 0,
-            hasKey: arrival.extras?.idempotencyKey != nil
-        )
-        return switch objection {
+    func refusal(toOpen kind: StreamKind, hasBody: Bool, hasKey: Bool) -> RequestGate.Refusal? {
+        switch self.machine.objection(toOpen: kind, hasBody: hasBody, hasKey: hasKey) {
         case nil: nil
         case .malformed: .opening
         // A draining connection has answered before.
@@ -192,7 +187,7 @@ final class ServerStreamSide {
     /// Opens a stream whose request was admitted.
     func open(
         _ kind: StreamKind,
-        for arrival: ReceivedRequest,
+        for arrival: borrowing ReceivedRequest,
         of session: ServerSession,
         on executor: HandlerExecutor,
         run: UInt64,
@@ -204,7 +199,7 @@ final class ServerStreamSide {
                 type: arrival.frame.type,
                 serial: arrival.frame.serial,
                 kind: kind,
-                hasBody: arrival.frame.payload.readableBytes > 0,
+                hasBody: arrival.frame.length > 0,
                 now: now
             )
         else { return nil }

@@ -75,8 +75,10 @@ import Testing
     /// Answers without metadata and fields share one object.
     @Test func theOriginOfAConnectionIsShared() {
         let frame = Self.frame(.ok)
-        #expect(self.reader.origin(of: frame, metadata: [:], on: self.origin) === self.origin)
-        #expect(self.reader.origin(of: frame, metadata: ["a": "b"], on: self.origin) !== self.origin)
+        let plain = self.reader.origin(of: ArrivedFrame(frame), metadata: [:], on: self.origin)
+        #expect(plain === self.origin)
+        let described = self.reader.origin(of: ArrivedFrame(frame), metadata: ["a": "b"], on: self.origin)
+        #expect(described !== self.origin)
     }
 
     // MARK: Envelopes
@@ -171,10 +173,11 @@ import Testing
     }
 
     private func opened(_ frame: Frame, agreedFlags: UInt32) -> Opened {
-        switch self.reader.open(frame, agreedFlags: agreedFlags) {
-        case .open(let opened, let metadata):
-            return .open(bytes: opened.payload.readableBytes, metadata: metadata)
-        case .compressed(_, let metadata):
+        var opened = ArrivedFrame(frame)
+        switch self.reader.open(&opened, agreedFlags: agreedFlags) {
+        case .open(let metadata):
+            return .open(bytes: opened.length, metadata: metadata)
+        case .compressed(let metadata):
             return .compressed(metadata: metadata)
         case .unreadable(let reason):
             let error = self.reader.unreadable(frame, reason, requestType: 102, from: Self.endpoint)
@@ -192,10 +195,10 @@ import Testing
             let frame = try self.seal(row)
             #expect(frame.type != 101)
             #expect(self.reader.plainType(frame.type) == 101)
-            switch self.reader.open(frame, agreedFlags: row.agreed) {
-            case .open(let opened, _), .compressed(let opened, _): #expect(opened.type == 101 && opened.serial == 7)
-            case .unreadable: break
-            }
+            var opened = ArrivedFrame(frame)
+            if case .unreadable = self.reader.open(&opened, agreedFlags: row.agreed) { continue }
+            let (type, serial) = (opened.type, opened.serial)
+            #expect(type == 101 && serial == 7)
         }
     }
 
@@ -203,7 +206,7 @@ import Testing
 
     @Test func aWrongChecksumHidesTheAnswer() {
         let mismatch = FrameDecoder.ChecksumMismatch(received: 1, computed: 2)
-        let error = self.reader.corrupt(Self.frame(.ok), mismatch, from: Self.endpoint)
+        let error = self.reader.corrupt(serial: 7, bytes: 3, mismatch, from: Self.endpoint)
         #expect(error.code == .checksumMismatch && error.delivery == .sentUnknown && error.body == nil)
         #expect(
             error.message == "the answer of one:1 to serial 7 came with checksum 1 where its 3 bytes amount to 2"

@@ -13,39 +13,6 @@ import Testing
 ///
 /// In a separate process, whose memory only the server and the attackers use.
 @Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(10))) struct PinnedSliceTests {
-    enum Place: String, CaseIterable {
-        /// Requests whose handler does not return.
-        case requests
-        /// Payloads in pieces, of which one piece has come.
-        case pieces
-        /// Payloads in pieces, of which two have come: the second fits where the first one's buffer has room.
-        case secondPieces
-        /// Answers that wait for an earlier one.
-        case answersInOrder
-        /// Answers that the client does not read.
-        case unreadAnswers
-        /// Items of streams whose handler takes none.
-        case items
-        /// Pieces of such an item.
-        case unfinishedItems
-        /// Messages of WebSockets that wait in their read, since their handlers take none.
-        case messages
-        /// Pushes that wait for a client that does not read: another client's requests, passed on.
-        case heldPushes
-
-        /// Whether the client does not read.
-        var isUnread: Bool { self == .unreadAnswers || self == .heldPushes }
-
-        /// The number of attackers, of those that do not keep enough by themselves.
-        var attackers: Int {
-            switch self {
-            case .unreadAnswers, .items, .unfinishedItems, .heldPushes: 8
-            case .messages: 250
-            case .requests, .pieces, .secondPieces, .answersInOrder: 1
-            }
-        }
-    }
-
     private static let echo: UInt32 = 101
     private static let hang: UInt32 = 102
     private static let stream: UInt32 = 103
@@ -67,10 +34,10 @@ import Testing
     }
 
     /// The frames that the server keeps, each of which is followed by a large frame.
-    private static func kept(_ place: Place) -> [HostileClient.Act] {
+    private static func kept(_ keeper: Keeper) -> [HostileClient.Act] {
         let serials = 1_000..<1_250 as Range<UInt32>
         let streams = 1_000..<1_009 as Range<UInt32>
-        switch place {
+        switch keeper {
         case .requests: return serials.map { .request(Self.hang, serial: $0, "a") }
         case .pieces: return serials.map { Self.piece(Self.echo, $0, length: 1) }
         case .secondPieces:
@@ -111,16 +78,16 @@ import Testing
     }
 
     /// - Returns: The attacker, which stays connected.
-    private static func attack(_ place: Place, _ address: Endpoint) async throws -> HostileClient {
-        if place == .messages { return try await Self.attackWithMessages(address) }
-        let reads = !place.isUnread
+    private static func attack(_ keeper: Keeper, _ address: Endpoint) async throws -> HostileClient {
+        if keeper == .messages { return try await Self.attackWithMessages(address) }
+        let reads = !keeper.isUnread
         let client = try await HostileClient(to: address, receiveBuffer: reads ? nil : 4_096)
         await client.perform(.hello(.streams, .metadata))
         _ = try await client.response()
         // The server uses its largest buffers for a client that fills them.
         await client.perform(Self.filler.times(12))
         _ = try await client.responses(12)
-        switch place {
+        switch keeper {
         case .answersInOrder: await client.perform(.request(Self.hang, serial: 999))
         case .unreadAnswers: await client.perform(.stopReading)
         case .heldPushes:
@@ -133,10 +100,10 @@ import Testing
             await client.perform(.glued((1_000..<1_009).map { .request(Self.stream, serial: $0) }))
         case .requests, .pieces, .secondPieces, .messages: break
         }
-        for act in Self.kept(place) {
+        for act in Self.kept(keeper) {
             guard await client.perform(act.then(Self.filler), within: .seconds(3)) == .done else { break }
             // Each pair in its own read. Answers in order wait.
-            if reads, place != .answersInOrder {
+            if reads, keeper != .answersInOrder {
                 while try await client.response().type != FrameType.application.upperBound {}
             }
         }
@@ -171,47 +138,61 @@ import Testing
         return client
     }
 
-    private static func run(_ place: Place) async throws {
+    private static func run(_ keeper: Keeper) async throws {
         let listener = try ServerListener(url: "tcp+ws://127.0.0.1:0/rpc")
-        var configuration = SocketServer.Configuration(listeners: [place == .messages ? listener : ServerListener()])
-        configuration.answersInOrder = place == .answersInOrder
+        var configuration = SocketServer.Configuration(listeners: [keeper == .messages ? listener : ServerListener()])
+        configuration.answersInOrder = keeper == .answersInOrder
         let echoes = Watched(0)
         try await withServer(configuration, Self.router(echoes)) { server in
-            guard place == .messages else { return }
+            guard keeper == .messages else { return }
             try server.webSocket("/messages") { _ in try await untilCancelledWithoutATrace() }
         } _: { server in
             let address = try #require(server.address)
             // Code, threads and the pool of reads exist before it is measured.
-            let first = try await Self.attack(place == .answersInOrder ? place : .requests, address)
+            let first = try await Self.attack(keeper == .answersInOrder ? keeper : .requests, address)
             await first.perform(.reset)
             try await eventually("no connection") { server.connectionCount == 0 }
             echoes.withLockedValue { $0 = 0 }
             returnFreeMemory()
             let (before, heldBefore) = (residentBytes(), server.heldBytes)
             var clients: [HostileClient] = []
-            for _ in 0..<place.attackers { clients.append(try await Self.attack(place, address)) }
-            if place == .messages {
+            for _ in 0..<keeper.attackers { clients.append(try await Self.attack(keeper, address)) }
+            if keeper == .messages {
                 // The last message of each is left in its read.
                 let least = clients.count * (Self.messages - 1) * 128
                 try await eventually("all messages have come") { server.heldBytes - heldBefore >= least }
             }
-            if place == .answersInOrder {
-                try await eventually("all requests have come") { echoes.current == Self.kept(place).count }
+            if keeper == .answersInOrder {
+                try await eventually("all requests have come") { echoes.current == Self.kept(keeper).count }
             }
             returnFreeMemory()
             let (growth, held) = (residentBytes() - before, server.heldBytes - heldBefore)
-            print("pinned slices, \(place): \(growth >> 10) KiB were gained, and \(held >> 10) KiB held")
-            #expect(growth <= 2 * held + Self.allowance, "\(place): \(growth >> 20) MiB, \(held >> 20) MiB held")
-            try await eventually("the attackers") { server.connectionCount == place.attackers }
+            print("pinned slices, \(keeper): \(growth >> 10) KiB were gained, and \(held >> 10) KiB held")
+            #expect(growth <= 2 * held + Self.allowance, "\(keeper): \(growth >> 20) MiB, \(held >> 20) MiB held")
+            try await eventually("the attackers") { server.connectionCount == keeper.attackers }
             for client in clients { await client.perform(.reset) }
             try await eventually("nothing is held") { server.heldBytes == 0 }
         }
     }
 
-    @Test(arguments: Place.allCases)
-    func memoryIsAccountedFor(place: Place) async throws {
-        await #expect(processExitsWith: .success) { [name = place.rawValue as String] in
-            try await Self.run(try #require(Place(rawValue: name)))
+    @Test(arguments: Keeper.allCases)
+    func memoryIsAccountedFor(keeper: Keeper) async throws {
+        await #expect(processExitsWith: .success) { [name = keeper.rawValue as String] in
+            try await Self.run(try #require(Keeper(rawValue: name)))
+        }
+    }
+}
+
+extension Keeper {
+    /// Whether the client does not read.
+    fileprivate var isUnread: Bool { self == .unreadAnswers || self == .heldPushes }
+
+    /// The number of attackers, of those that do not keep enough by themselves.
+    fileprivate var attackers: Int {
+        switch self {
+        case .unreadAnswers, .items, .unfinishedItems, .heldPushes: 8
+        case .messages: 250
+        case .requests, .pieces, .secondPieces, .answersInOrder: 1
         }
     }
 }

@@ -64,7 +64,7 @@ import Testing
     private static let pushes = Case(testDescription: "empty pushes that are not read") { count in
         var queue = PushQueue(maximumCount: .max, maximumBytes: .max)
         return {
-            for _ in 0..<count { _ = queue.append(PushQueue.Push(bytes: ByteBuffer())) }
+            for _ in 0..<count { _ = queue.append(PushQueue.Push(bytes: OwnedBytes())) }
             while queue.popFirst() != nil {}
             #expect(queue.cost == 0)
         }

@@ -103,7 +103,7 @@ import Testing
     // MARK: The gate
 
     private func gate(_ bytes: [ByteBuffer]) throws -> (passed: ByteBuffer, alert: ByteBuffer?, isOpen: Bool) {
-        let channel = EmbeddedChannel(handler: ApplicationProtocolGate([Array("hhsocket".utf8)]))
+        let channel = EmbeddedChannel(handler: ApplicationProtocolGate([Array("hhsocket".utf8)], account: nil))
         defer { _ = try? channel.finish(acceptAlreadyClosed: true) }
         try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
         for part in bytes { _ = try? channel.writeInbound(part) }

@@ -4,11 +4,13 @@ import TestSupport
 import Testing
 
 /// The stored properties that have bytes. A received payload is a slice of the buffer of a read, up to 256 KiB, which
-/// it keeps. So whatever is kept for longer than the batch in which it was received is `detached` first, or charged by
-/// its `storageCapacity`; a property that is added must say here which of that it is, and where.
+/// it keeps. So whatever is kept for longer than the batch in which it was received is owned, or charged by what it
+/// keeps; a property that is added must say here which of that it is, and where.
 @Suite struct KeptBytesSourceTests {
     private enum Reason {
-        /// The bytes were received, and this file detaches them, or charges what they keep.
+        /// The bytes are owned, by their type.
+        case owned
+        /// The bytes were received, and this file owns or detaches them, or charges what they keep.
         case detached(in: String)
         /// The bytes were made here, by encoding, copying or reading a file, or are those of the application.
         case own
@@ -29,7 +31,7 @@ import Testing
         "Envelope.body": .passing,
         "FrameCodec.frames": .own,
         "HTTPConnectNegotiation.request": .own,
-        "Handshake.frames": .detached(in: "HHSocket/Frames/Handshake.swift"),
+        "Handshake.frames": .detached(in: "HHSocket/Frames/PendingConnection.swift"),
         "HeartbeatPolicy.payload": .own,
         "HelloAnswer.bytes": .passing,
         "HelloAnswer.payload": .own,
@@ -40,7 +42,7 @@ import Testing
         "OpeningResponseReader.body": .own,
         "OpeningResponseReader.bytes": .passing,
         "PendingConnection.heldAnswers": .detached(in: "HHSocket/Frames/PendingConnection.swift"),
-        "PieceAssembly.bytes": .detached(in: "HHSocket/Streams/PieceAssembly.swift"),
+        "PieceAssembly.bytes": .owned,
         "ReceiveBuffers.buffers": .own,
         "ReceiveBuffers.latest": .own,
         "SOCKS5Negotiation.authentication": .own,
@@ -57,9 +59,9 @@ import Testing
         "StreamScheduler.frame": .passing,
         "TransferPart.bytes": .passing,
         "TransferPart.items": .own,
-        "WebSocketCarriage.ping": .detached(in: "HHSocket/WebSocket/Carriage/WebSocketCarriage.swift"),
+        "WebSocketCarriage.ping": .owned,
         "WebSocketMessage.payload": .detached(in: "HHSocket/WebSocket/Messages/WebSocketMessages.swift"),
-        "WebSocketPeer.payload": .own,
+        "WebSocketPeer.payload": .owned,
         "WebSocketRefusal.body": .own,
         "WebSocketStreamWriter.first": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
         "WebSocketStreamWriter.others": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
@@ -86,7 +88,7 @@ import Testing
         "HandlerRun.emptyAnswer": .own,
         "KeptAnswer.body": .detached(in: "HHSocketServer/Idempotency/KeptAnswer.swift"),
         "ListenerSettings.linkSettings": .own,
-        "PushQueue.bytes": .own,
+        "PushQueue.bytes": .owned,
         "RequestGate.frame": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
         "ServerRequest.body": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
         "StatusError.body": .own,
@@ -110,7 +112,8 @@ import Testing
         let declaration = /(?: {4}| {8})(?:[a-z]+(?:\([a-z]+\))? )*(?:var|let) (\w+): ([^={]*)(?:= .*)?/
         let types =
             #/
-            \b(?:ByteBuffer|Frame|STOMPFrame|WebSocketMessage|WebSocketUnit|SocketPush|LineUnit|LineLink\.Line)\b
+            \b(?:ByteBuffer|LentBytes|OwnedBytes|ArrivedFrame|Frame|STOMPFrame|WebSocketMessage|WebSocketUnit|SocketPush
+            |LineUnit|LineLink\.Line)\b
             /#
         guard let match = line.wholeMatch(of: declaration), match.2.contains(types.wordBoundaryKind(.simple)) else {
             return nil
@@ -159,19 +162,34 @@ import Testing
         for (name, reason) in Self.reasons {
             guard case .detached(let path) = reason else { continue }
             let text = try Self.source(path)
-            let detaches = text.contains(/\.detached|storageCapacity|\.isLargeSlice/)
+            let detaches = text.contains(/\.detached|storageCapacity|\.isLargeSlice|\.owned\(\)|\.own\(\)|OwnedBytes\(/)
             #expect(detaches, "\(name): \(path) detaches nothing")
         }
     }
 
-    /// A closure that waits for another thread keeps what it captures, and is no property.
-    @Test func bodiesThatWaitForTheThreadThatDecompressesAreDetached() throws {
-        var files = 0
-        for (path, text) in try Self.sources() where text.contains("bodies.inflate(") {
-            files += 1
-            #expect(text.contains(/payload = .*payload\.detached/), "\(path) passes on what it does not detach")
+    /// The attack of `PinnedSliceTests` runs for each keeper.
+    @Test func everyPropertyOfAServerThatKeepsReceivedBytesIsAttacked() throws {
+        let attacked = Set(Keeper.allCases.flatMap(\.properties))
+        for name in attacked.subtracting(try self.properties()) { Issue.record("there is no \(name) any more") }
+        // The answer of a handler, which has what it made of a request that was owned.
+        for (name, reason) in Self.reasons where name != "KeptAnswer.body" {
+            guard case .detached(let path) = reason, path.hasPrefix("HHSocketServer/") else { continue }
+            #expect(attacked.contains(name), "\(name) keeps bytes of clients: name it in Keeper, and attack it")
         }
-        #expect(files >= 2)
+    }
+
+    /// Bytes are lent where they become the application's, or where the call that they are passed to ends with them.
+    @Test func bytesAreLentAtFewPlaces() throws {
+        let lending = try Self.sources().filter { !$0.path.hasPrefix("HHSocket/Wire/") }
+            .map { (path: $0.path, count: $0.text.matches(of: /\.lend\(\)/).count) }
+            .filter { $0.count > 0 }
+        let expected = [
+            "HHSocket/Frames/RawSession.swift": 2, "HHSocketRPC/Calls/CallEngine.swift": 1,
+            "HHSocketRPC/Links/ClientConnection.swift": 2, "HHSocketRPC/Pushes/PushCenter.swift": 1,
+            "HHSocketRPC/Tasks/SocketResponse.swift": 1, "HHSocketServer/Session/FrameSession.swift": 2,
+            "HHSocketServer/Session/RequestGate.swift": 1,
+        ]
+        #expect(Dictionary(uniqueKeysWithValues: lending.map { ($0.path, $0.count) }) == expected)
     }
 
     @Test func aPropertyIsTold() {

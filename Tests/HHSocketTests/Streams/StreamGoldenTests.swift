@@ -63,7 +63,7 @@ enum GoldenStream {
         #expect(self.encoded(client.next(now: self.start), .request) == bytes(hex: GoldenStream.opening))
         #expect(self.encoded(client.next(now: self.start), .request) == bytes(hex: GoldenStream.firstPiece))
         #expect(client.next(now: self.start) == nil)
-        _ = client.receive(StreamFrames.credit(serial: 50, 44), isAwaited: false, now: self.start)
+        _ = client.receive(ArrivedFrame(StreamFrames.credit(serial: 50, 44)), isAwaited: false, now: self.start)
         #expect(self.encoded(client.next(now: self.start), .request) == bytes(hex: GoldenStream.lastPiece))
         #expect(self.encoded(client.next(now: self.start), .request) == bytes(hex: GoldenStream.end))
 

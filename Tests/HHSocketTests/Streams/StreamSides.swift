@@ -35,7 +35,7 @@ struct ClientSide {
 
     @discardableResult
     mutating func receive(_ frame: Frame, isDamaged: Bool = false, isAwaited: Bool = false) -> Bool {
-        self.streams.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, now: self.now)
+        self.streams.receive(ArrivedFrame(frame), isDamaged: isDamaged, isAwaited: isAwaited, now: self.now)
     }
 
     /// Receives a response.
@@ -97,7 +97,7 @@ struct ServerSide {
 
     @discardableResult
     mutating func receive(_ frame: Frame, isDamaged: Bool = false) -> Bool {
-        self.streams.receive(frame, isDamaged: isDamaged, now: self.now)
+        self.streams.receive(ArrivedFrame(frame), isDamaged: isDamaged, now: self.now)
     }
 
     /// Receives an item.

@@ -468,7 +468,7 @@ struct StreamWorld {
             _ = self.server.cancelled(serial: frame.serial)
             return
         }
-        guard !self.server.receive(frame, isDamaged: isDamaged, now: self.now) else { return }
+        guard !self.server.receive(ArrivedFrame(frame), isDamaged: isDamaged, now: self.now) else { return }
         try self.serverReceivesRequest(frame)
     }
 
@@ -496,7 +496,8 @@ struct StreamWorld {
 
     private mutating func clientReceives(_ frame: Frame, isDamaged: Bool) throws {
         let isAwaited = frame.serial == FrameSerial.push || self.calls[frame.serial] != nil
-        guard !self.client.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, now: self.now) else { return }
+        let arrived = ArrivedFrame(frame)
+        guard !self.client.receive(arrived, isDamaged: isDamaged, isAwaited: isAwaited, now: self.now) else { return }
         try self.clientReceivesPlain(frame)
     }
 

@@ -30,7 +30,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     /// Completes with the next write, for writes without bytes.
     private var promise: EventLoopPromise<Void>?
     /// The payload of the last ping that is not answered.
-    private var ping: ByteBuffer?
+    private var ping: OwnedBytes?
     /// The number of pings and pongs so far.
     package private(set) var controlFrames = 0
     private var closing: ClosingHandshake
@@ -156,7 +156,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
                 case .ping(let payload):
                     self.controlFrames += 1
                     // It may wait until the peer reads again.
-                    self.ping = payload.detached
+                    self.ping = OwnedBytes(payload)
                 case .close(let close): self.news = .closed(close)
                 case .pong: self.controlFrames += 1
                 case .message: break
@@ -262,7 +262,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         guard context.channel.isWritable, !self.closing.hasSent, let payload = self.ping.take() else { return }
         self.emit(context)
         self.out.prepare()
-        self.encoder.encodePong(payload, into: &self.out.gathered)
+        self.encoder.encodePong(payload.buffer, into: &self.out.gathered)
         self.writeOut(context)
         context.flush()
     }

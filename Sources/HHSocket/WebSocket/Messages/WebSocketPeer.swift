@@ -23,7 +23,7 @@ package final class WebSocketPeer: MessagePeer {
 
     /// A ping of the user's that was not answered.
     private struct Ping {
-        var payload: ByteBuffer
+        var payload: OwnedBytes
         var outcome: MessageOutcome
         /// Makes the error for a link that ends before the answer.
         var lost: () -> SocketError
@@ -115,7 +115,7 @@ package final class WebSocketPeer: MessagePeer {
         guard self.link.send(WebSocketUnit(.ping, payload), .control, in: &turn) != .refused else {
             return outcome.complete(.failure(lost()))
         }
-        self.pings.append(Ping(payload: payload, outcome: outcome, lost: lost))
+        self.pings.append(Ping(payload: OwnedBytes(payload), outcome: outcome, lost: lost))
     }
 
     private func nextPayload() -> ByteBuffer {
@@ -132,7 +132,7 @@ package final class WebSocketPeer: MessagePeer {
     private func pong(_ payload: ByteBuffer) {
         self.controlFrames += 1
         self.pongCame?(payload)
-        guard let index = self.pings.firstIndex(where: { $0.payload == payload }) else { return }
+        guard let index = self.pings.firstIndex(where: { $0.payload.buffer == payload }) else { return }
         let answered = self.pings.prefix(index + 1)
         self.pings.removeFirst(index + 1)
         for ping in answered { ping.outcome.complete(.success(())) }
@@ -260,7 +260,8 @@ package final class WebSocketPeer: MessagePeer {
 
     package func linkEnded(returning units: [WebSocketUnit], in turn: inout Turn) {
         self.leaving.fail()
-        self.link.dropMemory()
+        // Its user may keep the link.
+        self.link.hot.language.dropAll()
         let pings = self.pings
         self.pings = []
         for ping in pings { ping.outcome.complete(.failure(ping.lost())) }
@@ -278,9 +279,6 @@ extension Link where Language == WebSocketLanguage {
         self.hot.out.bytes.releaseRest()
         self.settleNow()
     }
-
-    /// Frees the memory of a link that has ended, since its user may keep it.
-    fileprivate func dropMemory() { self.hot.language.dropAll() }
 
     /// Chooses our close frame.
     package func setClose(_ close: WebSocketClose) {

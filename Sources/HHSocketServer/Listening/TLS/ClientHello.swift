@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
 import NIOCore
 
 /// Looks for the application protocols that a client offers (ALPN, RFC 7301) in the first bytes of its TLS.
@@ -84,11 +85,14 @@ final class ApplicationProtocolGate: ChannelInboundHandler, RemovableChannelHand
     private let protocols: Set<[UInt8]>
     private var reader = ClientHelloReader()
     private var received = ByteBuffer()
+    /// The charge for what has arrived.
+    private var hold: Hold
     private var rest = ByteBuffer()
     private var isRejecting = false
 
-    init(_ protocols: Set<[UInt8]>) {
+    init(_ protocols: Set<[UInt8]>, account: (any LinkAccount)?) {
         self.protocols = protocols
+        self.hold = Hold(.memory(0), of: account)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -96,12 +100,13 @@ final class ApplicationProtocolGate: ChannelInboundHandler, RemovableChannelHand
         var bytes = self.unwrapInboundIn(data)
         self.rest.writeImmutableBuffer(bytes)
         self.received.writeBuffer(&bytes)
+        self.hold.change(to: self.received.storageCapacity + self.rest.storageCapacity)
         switch self.reader.read(&self.rest) {
         case .incomplete where self.received.readableBytes <= Self.maximumHeldBytes:
             return
         case .offered(let names) where !names.contains(where: self.protocols.contains):
             self.isRejecting = true
-            self.received = ByteBuffer()
+            self.drop()
             let alert = context.channel.allocator.buffer(bytes: Self.alert)
             let context = NIOLoopBound(context, eventLoop: context.eventLoop)
             context.value.writeAndFlush(self.wrapOutboundOut(alert))
@@ -109,10 +114,17 @@ final class ApplicationProtocolGate: ChannelInboundHandler, RemovableChannelHand
                 .whenComplete { _ in context.value.close(promise: nil) }
         case .incomplete, .offered, .unknown:
             let received = self.received
-            self.received = ByteBuffer()
+            self.drop()
             context.fireChannelRead(self.wrapInboundOut(received))
             context.fireChannelReadComplete()
             context.pipeline.syncOperations.removeHandler(self, promise: nil)
         }
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { self.drop() }
+
+    private func drop() {
+        self.received = ByteBuffer()
+        self.hold.change(to: 0)
     }
 }

@@ -174,7 +174,7 @@ final class TLSService: Sendable {
         _ install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> ServerPeer.Begin?
     ) -> [any ChannelHandler] {
         var handlers: [any ChannelHandler] = []
-        if self.requiresProtocol { handlers.append(ApplicationProtocolGate(self.protocols)) }
+        if self.requiresProtocol { handlers.append(ApplicationProtocolGate(self.protocols, account: peer.account)) }
         handlers.append(NIOSSLServerHandler(context: self.context))
         handlers.append(TLSPieces())
         handlers.append(

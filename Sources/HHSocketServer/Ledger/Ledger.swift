@@ -32,8 +32,10 @@ final class Ledger: Sendable {
     private let sum: ShardedSum
     private let requests: ShardedSum
     private let baseCosts: ShardedSum
-    private let descriptorSum: ShardedSum
-    private let handshakeSum: ShardedSum
+    /// The number of descriptors that connections have.
+    let descriptors = ManagedAtomic(0)
+    /// The number of TLS handshakes that are under way.
+    let handshakes = ManagedAtomic(0)
     private let shards: [NIOLockedValueBox<Shard>]
     private let isEvicting = ManagedAtomic(false)
     private let isOver = ManagedAtomic(false)
@@ -61,8 +63,6 @@ final class Ledger: Sendable {
         self.sum = ShardedSum(shards: count, step: min(256 << 10, limits.maximumBufferedBytes / (32 * max(1, count))))
         self.requests = ShardedSum(shards: count, step: min(64, limits.maximumInFlight / (32 * max(1, count))))
         self.baseCosts = ShardedSum(shards: count, step: 1 << 20)
-        self.descriptorSum = ShardedSum(shards: count, step: 1)
-        self.handshakeSum = ShardedSum(shards: count, step: 1)
         self.shards = (0..<max(1, count)).map { _ in NIOLockedValueBox(Shard()) }
     }
 
@@ -129,21 +129,6 @@ final class Ledger: Sendable {
         if value > self.height.load(ordering: .relaxed) { self.height.store(value, ordering: .relaxed) }
         if value > self.peak.load(ordering: .relaxed) { self.peak.store(value, ordering: .relaxed) }
         if self.isNearlyFull { self.beginEvicting() }
-    }
-
-    // MARK: Resources that are counted
-
-    /// The number of descriptors that connections have.
-    var descriptors: Int { self.descriptorSum.exactValue }
-    /// The number of TLS handshakes that are under way.
-    var handshakes: Int { self.handshakeSum.exactValue }
-
-    func counts(_ change: Int, of resource: Resource, shard: Int) {
-        switch resource {
-        case .descriptor: self.descriptorSum.add(change, shard: shard)
-        case .handshake: self.handshakeSum.add(change, shard: shard)
-        case .memory, .inflater, .deflater, .metadata, .keptRequest: break
-        }
     }
 
     // MARK: Requests

@@ -141,7 +141,13 @@ final class LedgerAccount: LinkAccount, Sendable {
         self.bytes + bytes <= self.ledger.maximumBytesPerConnection && !self.ledger.isNearlyFull
     }
 
-    func counts(_ change: Int, of resource: Resource) { self.ledger.counts(change, of: resource, shard: self.shard) }
+    func counts(_ change: Int, of resource: Resource) {
+        switch resource {
+        case .descriptor: self.ledger.descriptors.wrappingIncrement(by: change, ordering: .relaxed)
+        case .handshake: self.ledger.handshakes.wrappingIncrement(by: change, ordering: .relaxed)
+        case .memory, .inflater, .deflater, .metadata, .keptRequest: break
+        }
+    }
 
     /// Charges this number of bytes more, or fewer if negative.
     func held(_ change: Int) {

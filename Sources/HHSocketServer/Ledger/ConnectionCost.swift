@@ -28,13 +28,7 @@ enum ConnectionCost {
 /// The cost of a request from its admission until its answer is taken. A number and no ``/HHSocket/Hold``: requests are
 /// added to the sum of their session, which is charged once a turn.
 struct RequestCost: Hashable, Sendable {
-    static var none: RequestCost { RequestCost(bytes: 0) }
-
     let bytes: Int
-
-    private init(bytes: Int) {
-        self.bytes = bytes
-    }
 
     /// - Parameters:
     ///   - payload: The memory of the body, which the request owns, in bytes.

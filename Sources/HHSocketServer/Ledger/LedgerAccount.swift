@@ -142,11 +142,8 @@ final class LedgerAccount: LinkAccount, Sendable {
     }
 
     func counts(_ change: Int, of resource: Resource) {
-        switch resource {
-        case .descriptor: self.ledger.descriptors.wrappingIncrement(by: change, ordering: .relaxed)
-        case .handshake: self.ledger.handshakes.wrappingIncrement(by: change, ordering: .relaxed)
-        case .memory, .inflater, .deflater, .metadata, .keptRequest: break
-        }
+        let count = resource == .handshake ? self.ledger.handshakes : self.ledger.descriptors
+        count.wrappingIncrement(by: change, ordering: .relaxed)
     }
 
     /// Charges this number of bytes more, or fewer if negative.

@@ -341,11 +341,11 @@ final class FrameSession: LinkReceiver {
             self.counts.count(.unknownTypes)
             self.hot.machine.receivedUnproductive()
         }
-        var cost = RequestCost.none
+        var cost: RequestCost?
         if admission.isAsynchronous, refusal == nil {
             cost = RequestCost(payload: arrival.frame.own(), arrival.extras)
         }
-        switch self.hot.machine.admit(admission, bytes: cost.bytes, refusal: refusal) {
+        switch self.hot.machine.admit(admission, bytes: cost?.bytes ?? 0, refusal: refusal) {
         case .answer(let status, let number):
             self.refused(arrival, route.rules, with: status)
             self.writer.answer(self.gate.emptyAnswer(to: arrival.frame, status), number, in: &turn)
@@ -357,7 +357,7 @@ final class FrameSession: LinkReceiver {
                 self.run(handler, arrival.frame, extras, number, in: &turn)
             }
         case .start(let run):
-            guard let place else { return }
+            guard let place, let cost else { return }
             self.start(route.handling, for: arrival, in: place, cost: cost, run: run, now: turn.now)
         }
     }

@@ -85,7 +85,7 @@ final class ApplicationProtocolGate: ChannelInboundHandler, RemovableChannelHand
     private let protocols: Set<[UInt8]>
     private var reader = ClientHelloReader()
     private var received = ByteBuffer()
-    /// The charge for what has arrived.
+    /// The charge for what has arrived, until this handler is removed.
     private var hold: Hold
     private var rest = ByteBuffer()
     private var isRejecting = false
@@ -106,7 +106,7 @@ final class ApplicationProtocolGate: ChannelInboundHandler, RemovableChannelHand
             return
         case .offered(let names) where !names.contains(where: self.protocols.contains):
             self.isRejecting = true
-            self.drop()
+            self.received = ByteBuffer()
             let alert = context.channel.allocator.buffer(bytes: Self.alert)
             let context = NIOLoopBound(context, eventLoop: context.eventLoop)
             context.value.writeAndFlush(self.wrapOutboundOut(alert))
@@ -114,17 +114,10 @@ final class ApplicationProtocolGate: ChannelInboundHandler, RemovableChannelHand
                 .whenComplete { _ in context.value.close(promise: nil) }
         case .incomplete, .offered, .unknown:
             let received = self.received
-            self.drop()
+            self.received = ByteBuffer()
             context.fireChannelRead(self.wrapInboundOut(received))
             context.fireChannelReadComplete()
             context.pipeline.syncOperations.removeHandler(self, promise: nil)
         }
-    }
-
-    func handlerRemoved(context: ChannelHandlerContext) { self.drop() }
-
-    private func drop() {
-        self.received = ByteBuffer()
-        self.hold.change(to: 0)
     }
 }

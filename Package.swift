@@ -99,7 +99,6 @@ let package = Package(
                 "HHSocketMessage",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
                 .product(name: "DequeModule", package: "swift-collections"),
-                .product(name: "HeapModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -199,7 +198,6 @@ let package = Package(
             dependencies: [
                 "HHSocketRPC",
                 .product(name: "DequeModule", package: "swift-collections"),
-                .product(name: "HeapModule", package: "swift-collections"),
                 .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: outbox)),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),

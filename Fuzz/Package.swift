@@ -42,7 +42,6 @@ let package = Package(
                 "InstrumentedHHSocketMessage",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
                 .product(name: "DequeModule", package: "swift-collections"),
-                .product(name: "HeapModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),

@@ -8,10 +8,12 @@ enum CallStreamFuzz {
     static func run(_ bytes: [UInt8]) {
         var input = Input(bytes)
         if input.bool() {
-            var run = Run(ClientSide(Setup.settings(&input)))
+            let settings = Setup.settings(&input)
+            var run = Run(ClientStreams(settings), settings)
             run.run(&input)
         } else {
-            var run = Run(ServerSide(Setup.settings(&input)))
+            let settings = Setup.settings(&input)
+            var run = Run(ServerStreams(settings), settings)
             run.run(&input)
         }
     }
@@ -32,113 +34,11 @@ enum CallStreamFuzz {
         private static func window(_ input: inout Input) -> UInt32 { input.word() % 300_000 }
     }
 
-    /// One side of a connection, with the operations that differ between the sides.
-    private protocol Side {
-        associatedtype Streams: FuzzedStreams
-        var settings: StreamSettings { get }
-        var streams: Streams { get set }
-
-        mutating func open(_ input: inout Input, now: NIODeadline) -> StreamID?
-        mutating func end(_ id: StreamID, _ input: inout Input)
-        mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline)
-        mutating func disturb(_ input: inout Input)
-    }
-
-    private struct ClientSide: Side {
-        let settings: StreamSettings
-        var streams: ClientStreams
-        private var serial: UInt32 = 50
-
-        init(_ settings: StreamSettings) {
-            self.settings = settings
-            self.streams = ClientStreams(settings)
-        }
-
-        mutating func open(_ input: inout Input, now: NIODeadline) -> StreamID? {
-            guard self.streams.canOpen else { return nil }
-            self.serial += 1
-            let payload = ByteBuffer(repeating: 0, count: Int(input.byte()) * 400)
-            return self.streams.open(type: 16, serial: self.serial, payload: payload, kind: input.kind(), now: now)
-        }
-
-        mutating func end(_ id: StreamID, _ input: inout Input) {
-            switch input.byte() % 4 {
-            case 0: self.streams.cancel(id)
-            case 1: self.streams.fail(id, .damaged)
-            default: self.streams.finish(id)
-            }
-        }
-
-        mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline) {
-            let isDamaged = input.byte() % 16 == 0
-            _ = self.streams.receive(frame, isDamaged: isDamaged, isAwaited: input.bool(), now: now)
-        }
-
-        mutating func disturb(_ input: inout Input) {
-            let serial = 50 + UInt32(input.byte() % 8)
-            if input.bool() {
-                let payload = ByteBuffer(repeating: 1, count: Int(input.byte()) * 600)
-                self.streams.sendPlain(type: 17, serial: serial + 1_000, payload: payload)
-            } else {
-                _ = self.streams.dropPlain(serial: serial + 1_000)
-            }
-        }
-    }
-
-    private struct ServerSide: Side {
-        let settings: StreamSettings
-        var streams: ServerStreams
-
-        init(_ settings: StreamSettings) {
-            self.settings = settings
-            self.streams = ServerStreams(settings)
-        }
-
-        mutating func open(_ input: inout Input, now: NIODeadline) -> StreamID? {
-            let serial = 50 + UInt32(input.byte() % 8)
-            // The session opens no stream with the serial of an open one: the machine takes that frame.
-            let probe = Frame(type: 16, serial: serial)
-            guard !self.streams.receive(probe, now: now) else { return nil }
-            let opening = self.streams.open(
-                type: 16,
-                serial: serial,
-                kind: input.kind(),
-                hasBody: input.byte() % 4 == 0,
-                hasKey: input.byte() % 8 == 0,
-                now: now
-            )
-            guard case .opened(let id) = opening else { return nil }
-            return id
-        }
-
-        mutating func end(_ id: StreamID, _ input: inout Input) {
-            if input.bool() {
-                self.streams.answer(id, status: .ok, payload: ByteBuffer(repeating: 2, count: Int(input.byte()) * 400))
-            } else {
-                self.streams.fail(id, .unknown)
-            }
-        }
-
-        mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline) {
-            _ = self.streams.receive(frame, isDamaged: input.byte() % 16 == 0, now: now)
-        }
-
-        mutating func disturb(_ input: inout Input) {
-            let serial = 50 + UInt32(input.byte() % 8)
-            switch input.byte() % 16 {
-            case 0: self.streams.drain()
-            case 1: self.streams.endPatience()
-            case 2: self.streams.inputClosed()
-            case 3..<10: _ = self.streams.cancelled(serial: serial)
-            default:
-                let payload = ByteBuffer(repeating: 1, count: Int(input.byte()) * 600)
-                self.streams.sendPlain(type: 17, serial: serial, status: .ok, payload: payload)
-            }
-        }
-    }
-
-    private struct Run<S: Side> {
-        private var side: S
+    private struct Run<Streams: FuzzedStreams & ~Copyable>: ~Copyable {
+        private var streams: Streams
+        private let settings: StreamSettings
+        /// The serial of the stream that a client opened last.
+        private var lastSerial: UInt32 = 50
         private var now = NIODeadline.uptimeNanoseconds(1)
         /// The open streams whose end was not reported yet.
         private var open: [StreamID] = []
@@ -146,8 +46,9 @@ enum CallStreamFuzz {
         private var items: [(StreamID, ItemReceipt)] = []
         private var isClosed = false
 
-        init(_ side: S) {
-            self.side = side
+        init(_ streams: consuming Streams, _ settings: StreamSettings) {
+            self.streams = streams
+            self.settings = settings
         }
 
         mutating func run(_ input: inout Input) {
@@ -155,46 +56,44 @@ enum CallStreamFuzz {
                 self.step(&input)
                 self.perform()
             }
-            self.side.streams.connectionLost()
+            self.streams.connectionLost()
             self.perform()
             require(self.open.isEmpty, "\(self.open.count) streams have not ended")
-            while let (id, receipt) = self.items.popLast() { self.side.streams.took(id, receipt, now: self.now) }
+            while let (id, receipt) = self.items.popLast() { self.streams.took(id, receipt, now: self.now) }
             self.perform()
-            require(self.side.streams.count == 0, "\(self.side.streams.count) streams are kept")
-            require(self.side.streams.heldBytes == 0, "\(self.side.streams.heldBytes) bytes are held")
-            require(self.side.streams.next(now: self.now) == nil, "a frame leaves a lost connection")
+            require(self.streams.count == 0, "\(self.streams.count) streams are kept")
+            require(self.streams.heldBytes == 0, "\(self.streams.heldBytes) bytes are held")
+            require(self.streams.next(now: self.now) == nil, "a frame leaves a lost connection")
         }
 
         private mutating func step(_ input: inout Input) {
             switch input.byte() % 16 {
-            case 0: if let id = self.side.open(&input, now: self.now) { self.open.append(id) }
+            case 0:
+                if let id = self.streams.open(&input, &self.lastSerial, now: self.now) { self.open.append(id) }
             case 1, 2:
                 guard let id = self.anyStream(&input) else { return }
-                _ = self.side.streams.send(
-                    id,
-                    ByteBuffer(repeating: 3, count: Int(input.byte()) * 500),
-                    isCompressed: false
-                )
-            case 3: if let id = self.anyStream(&input) { self.side.end(id, &input) }
+                let payload = ByteBuffer(repeating: 3, count: Int(input.byte()) * 500)
+                _ = self.streams.send(id, payload, isCompressed: false)
+            case 3: if let id = self.anyStream(&input) { self.streams.end(id, &input) }
             case 4, 5:
                 guard !self.items.isEmpty else { return }
                 let (id, receipt) = self.items.removeFirst()
-                self.side.streams.took(id, receipt, now: self.now)
+                self.streams.took(id, receipt, now: self.now)
             case 6:
                 guard let id = self.anyStream(&input) else { return }
-                self.side.streams.release(id)
-            case 7: self.side.disturb(&input)
+                self.streams.release(id)
+            case 7: self.streams.disturb(&input)
             case 8:
                 self.now = self.now + .seconds(Int64(input.byte()) * 8)
-                self.side.streams.timePassed(now: self.now)
+                self.streams.timePassed(now: self.now)
             case 9, 10:
                 for _ in 0..<input.byte() % 8 {
-                    guard let frame = self.side.streams.next(now: self.now) else { break }
+                    guard let frame = self.streams.next(now: self.now) else { break }
                     let length = frame.payload.readableBytes
                     require(length <= StreamFrames.maximumPieceLength, "a frame of \(length) bytes leaves")
                     self.perform()
                 }
-            default: self.side.receive(input.frame(), &input, now: self.now)
+            default: self.streams.receive(input.frame(), &input, now: self.now)
             }
         }
 
@@ -204,42 +103,38 @@ enum CallStreamFuzz {
 
         private mutating func perform() {
             var actions: [StreamAction] = []
-            self.side.streams.takeActions(into: &actions)
+            self.streams.takeActions(into: &actions)
             for action in actions {
                 switch action {
                 case .item(let id, let item):
-                    require(
-                        item.payload.readableBytes <= self.side.settings.maximumPayloadLength,
-                        "an item is too long"
-                    )
+                    let length = item.payload.readableBytes
+                    require(length <= self.settings.maximumPayloadLength, "an item is too long")
                     self.items.append((id, item.receipt))
                 case .ended(let id, _):
                     guard let index = self.open.firstIndex(of: id) else { return require(false, "an end comes twice") }
                     self.open.remove(at: index)
                 case .close: self.isClosed = true
                 case .whole(let frame):
-                    require(
-                        frame.payload.readableBytes <= self.side.settings.maximumPayloadLength,
-                        "a payload is too long"
-                    )
+                    let length = frame.payload.readableBytes
+                    require(length <= self.settings.maximumPayloadLength, "a payload is too long")
                 case .itemsEnded, .goOn, .failed: break
                 }
             }
             // Each frame that is held was admitted by the limit.
             require(
-                self.side.streams.heldBytes <= UInt64(self.side.settings.maximumHeldBytes),
-                "\(self.side.streams.heldBytes) bytes are held"
+                self.streams.heldBytes <= UInt64(self.settings.maximumHeldBytes),
+                "\(self.streams.heldBytes) bytes are held"
             )
             require(
-                self.side.streams.openCount == self.open.count,
-                "\(self.side.streams.openCount) are open, not \(self.open.count)"
+                self.streams.openCount == self.open.count,
+                "\(self.streams.openCount) are open, not \(self.open.count)"
             )
         }
     }
 }
 
-/// The functions that the streams of both sides have.
-private protocol FuzzedStreams {
+/// The functions that the streams of both sides have, and below the operations that differ between the sides.
+private protocol FuzzedStreams: ~Copyable {
     var heldBytes: UInt64 { get }
     var count: Int { get }
     var openCount: Int { get }
@@ -251,10 +146,95 @@ private protocol FuzzedStreams {
     mutating func timePassed(now: NIODeadline)
     mutating func connectionLost()
     mutating func takeActions(into actions: inout [StreamAction])
+
+    mutating func open(_ input: inout Input, _ lastSerial: inout UInt32, now: NIODeadline) -> StreamID?
+    mutating func end(_ id: StreamID, _ input: inout Input)
+    mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline)
+    mutating func disturb(_ input: inout Input)
 }
 
-extension ClientStreams: FuzzedStreams {}
-extension ServerStreams: FuzzedStreams {}
+extension ClientStreams: FuzzedStreams {
+    fileprivate mutating func open(
+        _ input: inout Input,
+        _ lastSerial: inout UInt32,
+        now: NIODeadline
+    ) -> StreamID? {
+        guard self.canOpen else { return nil }
+        lastSerial += 1
+        let payload = ByteBuffer(repeating: 0, count: Int(input.byte()) * 400)
+        return self.open(type: 16, serial: lastSerial, payload: payload, kind: input.kind(), now: now)
+    }
+
+    fileprivate mutating func end(_ id: StreamID, _ input: inout Input) {
+        switch input.byte() % 4 {
+        case 0: self.cancel(id)
+        case 1: self.fail(id, .damaged)
+        default: self.finish(id)
+        }
+    }
+
+    fileprivate mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline) {
+        let isDamaged = input.byte() % 16 == 0
+        _ = self.receive(frame, isDamaged: isDamaged, isAwaited: input.bool(), now: now)
+    }
+
+    fileprivate mutating func disturb(_ input: inout Input) {
+        let serial = 50 + UInt32(input.byte() % 8)
+        if input.bool() {
+            let payload = ByteBuffer(repeating: 1, count: Int(input.byte()) * 600)
+            self.sendPlain(type: 17, serial: serial + 1_000, payload: payload)
+        } else {
+            _ = self.dropPlain(serial: serial + 1_000)
+        }
+    }
+}
+
+extension ServerStreams: FuzzedStreams {
+    fileprivate mutating func open(
+        _ input: inout Input,
+        _ lastSerial: inout UInt32,
+        now: NIODeadline
+    ) -> StreamID? {
+        let serial = 50 + UInt32(input.byte() % 8)
+        // The session opens no stream with the serial of an open one: the machine takes that frame.
+        guard !self.receive(Frame(type: 16, serial: serial), now: now) else { return nil }
+        let opening = self.open(
+            type: 16,
+            serial: serial,
+            kind: input.kind(),
+            hasBody: input.byte() % 4 == 0,
+            hasKey: input.byte() % 8 == 0,
+            now: now
+        )
+        guard case .opened(let id) = opening else { return nil }
+        return id
+    }
+
+    fileprivate mutating func end(_ id: StreamID, _ input: inout Input) {
+        if input.bool() {
+            self.answer(id, status: .ok, payload: ByteBuffer(repeating: 2, count: Int(input.byte()) * 400))
+        } else {
+            self.fail(id, .unknown)
+        }
+    }
+
+    fileprivate mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline) {
+        _ = self.receive(frame, isDamaged: input.byte() % 16 == 0, now: now)
+    }
+
+    fileprivate mutating func disturb(_ input: inout Input) {
+        let serial = 50 + UInt32(input.byte() % 8)
+        switch input.byte() % 16 {
+        case 0: self.drain()
+        case 1: self.endPatience()
+        case 2: self.inputClosed()
+        case 3..<10: _ = self.cancelled(serial: serial)
+        default:
+            let payload = ByteBuffer(repeating: 1, count: Int(input.byte()) * 600)
+            self.sendPlain(type: 17, serial: serial, status: .ok, payload: payload)
+        }
+    }
+}
 
 extension Input {
     fileprivate mutating func kind() -> StreamKind {

@@ -3,7 +3,6 @@
 import DequeModule
 import Foundation
 import HHSocketRPC
-import HeapModule
 import NIOCore
 
 /// The decisions of an outbox: which message is sent when, and its outcome. Holds messages without their bodies; time
@@ -62,14 +61,6 @@ struct OutboxMachine: Sendable {
         var isQueued = false
     }
 
-    private struct Due<Time: Comparable & Sendable, Value: Sendable>: Comparable, Sendable {
-        var time: Time
-        var value: Value
-
-        static func == (one: Self, other: Self) -> Bool { one.time == other.time }
-        static func < (one: Self, other: Self) -> Bool { one.time < other.time }
-    }
-
     /// The wait before a failed action on the disk is retried. It does not grow: the disk is local.
     static let diskRetry = TimeAmount.seconds(5)
 
@@ -95,8 +86,8 @@ struct OutboxMachine: Sendable {
     private var deadLetterBytes = 0
     /// The topics that wait, and the entries that expire. Stale items, which disagree with their topic or entry, are
     /// ignored.
-    private var waits = Heap<Due<NIODeadline, String>>()
-    private var expiries = Heap<Due<Date, OutboxEntry.ID>>()
+    private var waits = AlarmHeap<NIODeadline, String>()
+    private var expiries = AlarmHeap<Date, OutboxEntry.ID>()
     /// The failed actions on the disk, which are retried at ``undoneDue``. Their messages are still on disk.
     private var undone: [Action] = []
     private var undoneDue: NIODeadline?
@@ -159,7 +150,7 @@ struct OutboxMachine: Sendable {
         self.topics[entry.topic, default: Topic()].ids.append(entry.id)
         self.topics[entry.topic]?.count += 1
         self.topics[entry.topic]?.bytes += entry.byteCount
-        if let expires = entry.expires { self.expiries.insert(Due(time: expires, value: entry.id)) }
+        if let expires = entry.expires { self.expiries.insert(expires, entry.id) }
         self.offer(entry.topic)
     }
 
@@ -345,7 +336,9 @@ struct OutboxMachine: Sendable {
         let until = now.uptime + TimeAmount(delay)
         topic.wait = until
         self.topics[name] = topic
-        self.waits.insert(Due(time: until, value: name))
+        let topics = self.topics
+        if self.waits.isCrowded(owners: topics.count) { self.waits.sweep { topics[$0.key]?.wait == $0.time } }
+        self.waits.insert(until, name)
         return delay
     }
 
@@ -354,11 +347,10 @@ struct OutboxMachine: Sendable {
         guard !self.isStopped else { return [] }
         var actions: [Action] = []
         self.expire(now.date, &actions)
-        while let due = self.waits.min, due.time <= now.uptime {
-            self.waits.removeMin()
-            guard self.topics[due.value]?.wait == due.time else { continue }
-            self.topics[due.value]?.wait = nil
-            self.offer(due.value)
+        while let due = self.waits.popDue(now: now.uptime) {
+            guard self.topics[due.key]?.wait == due.time else { continue }
+            self.topics[due.key]?.wait = nil
+            self.offer(due.key)
         }
         while self.isConnected, self.inFlightCount < self.maximumConcurrency, let name = self.ready.popFirst() {
             self.topics[name]?.isQueued = false
@@ -378,10 +370,9 @@ struct OutboxMachine: Sendable {
     }
 
     private mutating func expire(_ now: Date, _ actions: inout [Action]) {
-        var inFlight: [Due<Date, OutboxEntry.ID>] = []
-        while let due = self.expiries.min, due.time <= now {
-            self.expiries.removeMin()
-            guard let entry = self.entries[due.value], entry.expires == due.time else { continue }
+        var inFlight: [AlarmHeap<Date, OutboxEntry.ID>.Alarm] = []
+        while let due = self.expiries.popDue(now: now) {
+            guard let entry = self.entries[due.key], entry.expires == due.time else { continue }
             guard self.topics[entry.topic]?.inFlight != entry.id else {
                 // The answer decides; without one the message expires when the attempt ends.
                 inFlight.append(due)
@@ -390,15 +381,10 @@ struct OutboxMachine: Sendable {
             self.forget(entry.id)
             actions.append(.remove(entry, .expired(entry)))
         }
-        for due in inFlight { self.expiries.insert(due) }
+        for due in inFlight { self.expiries.insert(due.time, due.key) }
         // Entries of messages delivered long before their expiry must not pile up.
-        if self.expiries.count > 2 * self.entries.count + 64 {
-            self.expiries = Heap(
-                self.entries.values.compactMap { entry in
-                    entry.expires.map { Due(time: $0, value: entry.id) }
-                }
-            )
-        }
+        let entries = self.entries
+        if self.expiries.isCrowded(owners: entries.count) { self.expiries.sweep { entries[$0.key] != nil } }
     }
 
     /// Returns the time until something is due; nil if nothing is due before the next event.
@@ -410,9 +396,9 @@ struct OutboxMachine: Sendable {
             next = next.map { min($0, wait) } ?? wait
         }
         // Without a connection the end of a wait changes nothing.
-        if self.isConnected, let due = self.waits.min { consider(Duration(due.time - now.uptime)) }
-        if let due = self.expiries.min {
-            let isInFlight = self.entries[due.value].map { self.topics[$0.topic]?.inFlight == $0.id } ?? false
+        if self.isConnected, let due = self.waits.first { consider(Duration(due.time - now.uptime)) }
+        if let due = self.expiries.first {
+            let isInFlight = self.entries[due.key].map { self.topics[$0.topic]?.inFlight == $0.id } ?? false
             // The end of its attempt is an event; others that expire meanwhile are found then, or after the longest
             // sleep.
             if !isInFlight || due.time > now.date { consider(.seconds(due.time.timeIntervalSince(now.date))) }

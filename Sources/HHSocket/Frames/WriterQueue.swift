@@ -62,8 +62,7 @@ struct WriterQueue {
         guard !write.isDone else { return }
         write.complete(.failure(PendingWrite.cancelled(write.frame)))
         guard write.length > 0 else { return }
-        self.line.leave(cost: write.length)
-        self.line.dropStubs { $0.isDone }
+        self.line.leave(cost: write.length) { $0.isDone }
     }
 
     /// Completes all of them with the same error.

@@ -42,13 +42,19 @@ package struct WaitingLine<Element> {
         self.appendEntry(element, priority, cost: cost, isReturning: isReturning)
     }
 
-    /// Moves a waiting element to the last place of this priority; its former place becomes a stub.
-    package mutating func appendEntry(
+    /// Moves a waiting element to the last place of this priority; its former place is a stub from now on.
+    package mutating func move(
         _ element: Element,
-        _ priority: FramePriority,
+        to priority: FramePriority,
         cost: Int,
-        isReturning: Bool = false
+        isReturning: Bool,
+        where isStub: (Element) -> Bool
     ) {
+        self.dropStubs(where: isStub)
+        self.appendEntry(element, priority, cost: cost, isReturning: isReturning)
+    }
+
+    private mutating func appendEntry(_ element: Element, _ priority: FramePriority, cost: Int, isReturning: Bool) {
         if isReturning {
             self.returning.append(QueueEntry(element: element, cost: cost), priority)
         } else {
@@ -57,13 +63,18 @@ package struct WaitingLine<Element> {
     }
 
     /// Removes the cost of an element that no longer waits; its place is a stub from now on.
-    package mutating func leave(cost: Int) {
+    package mutating func leave(cost: Int, where isStub: (Element) -> Bool) {
+        self.removedOne(cost: cost)
+        self.dropStubs(where: isStub)
+    }
+
+    private mutating func removedOne(cost: Int) {
         self.count -= 1
         self.bytes -= cost
     }
 
     /// Removes the stubs once most places are stubs.
-    package mutating func dropStubs(where isStub: (Element) -> Bool) {
+    private mutating func dropStubs(where isStub: (Element) -> Bool) {
         guard self.length > 2 * self.count + 64 else { return }
         self.waiting.removeAll { isStub($0.element) }
         self.returning.removeAll { isStub($0.element) }
@@ -80,7 +91,7 @@ package struct WaitingLine<Element> {
             guard isStub || fits(first.cost) else { return nil }
             if comesBack { _ = self.returning.popFirst() } else { _ = self.waiting.popFirst() }
             if isStub { continue }
-            self.leave(cost: first.cost)
+            self.removedOne(cost: first.cost)
             return first.element
         }
         return nil

@@ -1,71 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-import HeapModule
 import NIOCore
 
 /// A table of actions and their times. The current time is passed in.
 ///
-/// The cost of setting and cancelling a timer does not depend on their number: a cancelled timer stays in the heap, as
-/// an invalid number, until its time comes or such numbers are half of all. An event loop, by contrast, searches all of
+/// The cost of setting and cancelling a timer does not depend on their number: the alarm of a cancelled timer stays in
+/// the heap until its time comes, or until most alarms are of such timers. An event loop, by contrast, searches all of
 /// its timers for one that is cancelled.
-package struct TimerTable<Action> {
+package struct TimerTable<Action>: ~Copyable {
     /// Names a timer.
     package struct ID: Hashable, Sendable {
         fileprivate var number: UInt64
+        fileprivate var key: SlotKey
     }
 
-    private struct Alarm: Comparable {
+    private struct Timer {
+        let number: UInt64
+        let action: Action
+    }
+
+    private struct Time: Comparable, Sendable {
         var deadline: NIODeadline
-        var id: UInt64
+        var number: UInt64
 
         /// Timers of the same time are ordered as they were set.
-        static func < (one: Alarm, other: Alarm) -> Bool { (one.deadline, one.id) < (other.deadline, other.id) }
+        static func < (one: Time, other: Time) -> Bool { (one.deadline, one.number) < (other.deadline, other.number) }
     }
 
-    private var alarms = Heap<Alarm>()
-    private var actions: [UInt64: Action] = [:]
-    private var lastID: UInt64
+    /// The number of slots that are kept even if no timer is set.
+    private static var slotsKept: Int { 64 }
+
+    private var alarms = AlarmHeap<Time, SlotKey>()
+    private var timers = SlotTable<Timer>()
+    private var lastNumber: UInt64
 
     /// - Parameter number: The number before that of the first timer, so that those of several tables differ; 0 by
     ///   default.
     package init(numberedFrom number: UInt64 = 0) {
-        self.lastID = number
+        self.lastNumber = number
     }
 
     /// The number of timers that are set.
-    package var count: Int { self.actions.count }
-    /// The number of occupied places: by timers that are set, and by some that were removed.
+    package var count: Int { self.timers.count }
+    /// The number of alarms, including those of timers that were cancelled.
     package var occupiedPlaces: Int { self.alarms.count }
 
     package mutating func set(_ deadline: NIODeadline, _ action: Action) -> ID {
-        self.lastID += 1
-        self.actions[self.lastID] = action
-        self.alarms.insert(Alarm(deadline: deadline, id: self.lastID))
-        return ID(number: self.lastID)
+        self.lastNumber += 1
+        let key = self.timers.insert(Timer(number: self.lastNumber, action: action))
+        self.alarms.insert(Time(deadline: deadline, number: self.lastNumber), key)
+        return ID(number: self.lastNumber, key: key)
     }
 
     /// Cancels a timer. Has no effect on one that has fired.
     package mutating func remove(_ id: ID) {
-        guard self.actions.removeValue(forKey: id.number) != nil else { return }
-        if self.actions.isEmpty {
-            // Including the memory, since there may have been very many.
-            self.alarms = Heap()
-            self.actions = [:]
-        } else if self.alarms.count > 64, self.alarms.count > 2 * self.actions.count {
-            self.alarms = Heap(self.alarms.unordered.filter { self.actions[$0.id] != nil })
+        guard self.timers[id.key]?.number == id.number else { return }
+        self.timers.remove(id.key)
+        if self.timers.count == 0 {
+            self.alarms = AlarmHeap()
+            _ = self.timers.releaseMemory(keeping: Self.slotsKept)
+        } else if self.alarms.isCrowded(owners: self.timers.count) {
+            Self.sweep(&self.alarms, self.timers)
         }
     }
 
+    // The timers are borrowed, while the alarms are mutated.
+    private static func sweep(_ alarms: inout AlarmHeap<Time, SlotKey>, _ timers: borrowing SlotTable<Timer>) {
+        alarms.sweep { timers.contains($0.key) }
+    }
+
     /// Cancels all timers.
-    mutating func removeAll() { self = TimerTable(numberedFrom: self.lastID) }
+    mutating func removeAll() { self = TimerTable(numberedFrom: self.lastNumber) }
 
     /// The latest time at which the next one is due; that timer may have been cancelled.
-    package var nextDeadline: NIODeadline? { self.actions.isEmpty ? nil : self.alarms.min?.deadline }
+    package var nextDeadline: NIODeadline? { self.timers.count == 0 ? nil : self.alarms.first?.time.deadline }
 
     /// Removes and returns a due action.
     package mutating func popDue(now: NIODeadline) -> Action? {
-        while let next = self.alarms.min, next.deadline <= now {
-            self.alarms.removeMin()
-            if let action = self.actions.removeValue(forKey: next.id) { return action }
+        while let alarm = self.alarms.popDue(now: Time(deadline: now, number: .max)) {
+            if let timer = self.timers.remove(alarm.key) { return timer.action }
         }
         return nil
     }

@@ -318,8 +318,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         guard !outcome.hasBegun else { return }
         if let cost = outcome.waitingCost.take() {
             // It makes room at once.
-            self.waiting.leave(cost: cost)
-            self.waiting.dropStubs(where: Self.isStub)
+            self.waiting.leave(cost: cost, where: Self.isStub)
         }
         outcome.complete(.failure(error))
     }

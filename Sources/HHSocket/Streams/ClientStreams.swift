@@ -7,7 +7,7 @@ import NIOCore
 /// The shell passes each frame to ``receive(_:isDamaged:isAwaited:now:)`` and handles those that it does not accept,
 /// pulls frames with ``next(now:)`` while the socket accepts more, and performs the actions of ``nextAction()`` after
 /// each call. It calls ``timePassed(now:)`` at ``nextDeadline``.
-package struct ClientStreams {
+package struct ClientStreams: ~Copyable {
     private var core: StreamCore
 
     package init(_ settings: StreamSettings = StreamSettings()) {
@@ -64,7 +64,7 @@ package struct ClientStreams {
     /// Sends the end of the items, after those that wait.
     package mutating func finish(_ id: StreamID) {
         guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return }
-        self.core.streams[id.key]?.hasOutputEnded = true
+        self.core.streams.with(id.key) { $0.hasOutputEnded = true }
         self.core.scheduler.append(LanePayload(type: FrameType.end, kind: .end), to: stream.lane)
     }
 
@@ -198,12 +198,10 @@ package struct ClientStreams {
     package var heldMemory: UInt64 { self.core.heldMemory }
     /// The number of bytes that wait to be sent.
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
-    /// ``hasUnfinished`` for each frame: a nonmutating getter of a value that is stored in a class is called on a copy.
-    package mutating func hasUnfinishedInPlace() -> Bool { self.core.hasUnfinished }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
-    package var awaitsPieces: Bool { mutating get { !self.core.assembler.isEmpty } }
+    package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
     /// Whether there is no stream, no incomplete payload, and nothing to send or to do.
-    package var isQuiet: Bool { mutating get { self.core.isQuiet } }
+    package var isQuiet: Bool { self.core.isQuiet }
     /// The number of received bytes of a plain call's incomplete answer.
     package mutating func gatheredBytes(_ serial: UInt32) -> Int { self.core.assembler.gatheredBytes(serial) }
     /// Whether there is an incomplete payload, so that the read-stall timeout applies.

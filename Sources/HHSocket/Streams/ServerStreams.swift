@@ -8,7 +8,7 @@ import NIOCore
 /// each cancel. It opens a request of a stream's type with ``open(type:serial:kind:hasBody:hasKey:priority:now:)``. It
 /// pulls frames with ``next(now:)`` while the socket accepts more, and performs the actions of ``takeActions(into:)``
 /// after each call. It calls ``timePassed(now:)`` at ``nextDeadline``.
-package struct ServerStreams {
+package struct ServerStreams: ~Copyable {
     private var core: StreamCore
     private var isDraining = false
 
@@ -95,7 +95,7 @@ package struct ServerStreams {
             self.core.fail(key, .violated(.endWithinItem))
             return self.core.noteGoingOn()
         }
-        self.core.streams[key]?.hasInputEnded = true
+        self.core.streams.with(key) { $0.hasInputEnded = true }
         self.core.actions.append(.itemsEnded(StreamID(key: key)))
     }
 
@@ -296,12 +296,10 @@ package struct ServerStreams {
         guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return 0 }
         return self.core.scheduler.allowance(stream.lane)
     }
-    /// ``waitingBytes`` for each frame: a nonmutating getter of a value that is stored in a class is called on a copy.
-    package mutating func waitingBytesInPlace() -> Int { self.core.scheduler.waitingBytes }
     /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
-    package var awaitsPieces: Bool { mutating get { !self.core.assembler.isEmpty } }
+    package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
     /// Whether there is no stream, no incomplete payload, and nothing to send or to do.
-    package var isQuiet: Bool { mutating get { self.core.isQuiet } }
+    package var isQuiet: Bool { self.core.isQuiet }
     /// Whether there is an incomplete payload, so that the read-stall timeout applies.
     package var hasUnfinished: Bool { self.core.hasUnfinished }
     /// The credit for items that this side sends.

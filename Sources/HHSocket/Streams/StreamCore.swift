@@ -47,13 +47,13 @@ package struct StreamSettings: Sendable {
 ///
 /// The input is frames, requests of the application and the time; the output is the frames of
 /// ``StreamScheduler/next()``, and ``StreamAction``s for the shell.
-struct StreamCore {
+struct StreamCore: ~Copyable {
     enum Role: Hashable {
         case client, server
     }
 
     /// A stream, from its opening until it is over and the application has taken all of its items.
-    struct Stream: SlotElement {
+    struct Stream {
         let serial: UInt32
         /// The type of the call.
         let type: UInt32
@@ -149,7 +149,7 @@ struct StreamCore {
     var scheduler: StreamScheduler
     /// The window of the other side's items on all streams.
     var connection: ReceiveWindow
-    var streams = Slots<Stream>()
+    var streams = SlotTable<Stream>()
     /// The streams that are open, by serial.
     private(set) var open: [UInt32: SlotKey] = [:]
     /// The stream that was looked up last.
@@ -260,8 +260,10 @@ struct StreamCore {
         if let alarm = stream.alarm { self.timers.remove(alarm) }
         self.dropAssembly(key)
         if !self.isAnswering(key) { self.noteLate(stream) }
-        self.streams[key]?.isOver = true
-        self.streams[key]?.alarm = nil
+        self.streams.with(key) {
+            $0.isOver = true
+            $0.alarm = nil
+        }
         let end = StreamEnd(outcome: outcome, answer: answer, hasMoved: stream.hasMoved, hasLeft: stream.hasLeft)
         self.actions.append(.ended(StreamID(key: key), end))
         // At a client, items that arrived before the end belong to the application.
@@ -294,6 +296,7 @@ struct StreamCore {
     private mutating func removeIfDone(_ key: SlotKey) {
         guard self.streams[key]?.isOver ?? false, self.streams[key]?.untaken == ItemReceipt() else { return }
         self.streams.remove(key)
+        _ = self.streams.releaseMemory(keeping: StreamScheduler.slotsKept)
     }
 
     /// The bytes are invalid in a way that requires ending the connection.
@@ -328,7 +331,7 @@ struct StreamCore {
         guard let departure = self.scheduler.next() else { return nil }
         if let key = departure.stream?.key, let kind = departure.kind {
             switch kind {
-            case .free: self.streams[key]?.hasLeft = true
+            case .free: self.streams.with(key) { $0.hasLeft = true }
             case .item: self.streams.with(key) { $0.moved(now) }
             case .end: break
             case .last: if departure.isWhole { self.finish(key, .answered(departure.frame.status)) }
@@ -357,7 +360,7 @@ struct StreamCore {
         } else if let key = self.find(frame.serial), let lane = self.streams[key]?.lane,
             self.scheduler.grant(credit, to: lane)
         {
-            self.streams[key]?.lastMoved = now
+            self.streams.with(key) { $0.lastMoved = now }
         } else {
             self.unproductiveFrames += 1
         }
@@ -400,7 +403,7 @@ struct StreamCore {
         self.heldOfStreams += cost
         if frame.type & FrameType.continuesFlag != 0 {
             self.gather(frame, key)
-            self.streams[key]?.window.take(cost)
+            self.streams.with(key) { $0.window.take(cost) }
             self.connection.take(cost)
         } else {
             self.deliver(frame, key, cost, now: now)
@@ -444,7 +447,7 @@ struct StreamCore {
     private func objection(to frame: borrowing ArrivedFrame, of key: SlotKey, isDamaged: Bool, _ cost: UInt64)
         -> StreamOutcome?
     {
-        guard self.streams.has(key) else { return nil }
+        guard self.streams.contains(key) else { return nil }
         if isDamaged { return .damaged }
         if let outcome = self.streams[key]?.objection(frame.type, cost, self.role, self.settings.flags) {
             return outcome
@@ -465,14 +468,18 @@ struct StreamCore {
     }
 
     private mutating func gather(_ frame: borrowing ArrivedFrame, _ key: SlotKey) {
-        self.memoryOfStreams -= self.streams[key]?.assembly?.memory ?? 0
-        if self.streams[key]?.assembly == nil {
+        guard self.streams.contains(key) else { return }
+        // Taken out, so that it grows in place.
+        var assembly = self.streams.with(key) { $0.assembly.take() } ?? nil
+        if assembly == nil {
             self.unfinishedCount += 1
-            self.streams[key]?.assembly = PieceAssembly(frame)
+            assembly = PieceAssembly(frame)
         } else {
-            self.streams[key]?.assembly?.append(frame)
+            self.memoryOfStreams -= assembly?.memory ?? 0
+            assembly?.append(frame)
         }
-        self.memoryOfStreams += self.streams[key]?.assembly?.memory ?? 0
+        self.memoryOfStreams += assembly?.memory ?? 0
+        self.streams.with(key) { [assembly] in $0.assembly = assembly }
     }
 
     /// Delivers a complete item.
@@ -480,13 +487,13 @@ struct StreamCore {
         var payload = frame.payload.buffer
         var total = cost
         if var assembly = self.takeAssembly(key) {
-            self.streams[key]?.window.putBack(assembly.cost)
+            self.streams.with(key) { $0.window.putBack(assembly.cost) }
             total = cost.adding(assembly.cost)
             assembly.append(frame)
             payload = assembly.bytes.buffer
         }
         let receipt = ItemReceipt(cost: total, lastCost: cost, payload)
-        self.streams[key]?.untaken += receipt
+        self.streams.with(key) { $0.untaken += receipt }
         self.memoryOfStreams += receipt.memory
         if self.streams[key]?.dropsItems ?? true {
             self.take(key, receipt)
@@ -513,17 +520,19 @@ struct StreamCore {
     }
 
     private mutating func takeAssembly(_ key: SlotKey) -> PieceAssembly? {
-        guard self.streams[key]?.assembly != nil, let assembly = self.streams[key]?.assembly.take() else {
-            return nil
-        }
+        guard let assembly = self.streams.with(key, { $0.assembly.take() }) ?? nil else { return nil }
         self.unfinishedCount -= 1
         self.memoryOfStreams -= assembly.memory
         return assembly
     }
 
     private mutating func take(_ key: SlotKey, _ receipt: ItemReceipt) {
-        guard let taken = self.streams[key]?.untaken.remove(receipt) else { return }
-        self.streams[key]?.window.take(taken.cost)
+        let taken = self.streams.with(key) { stream in
+            let taken = stream.untaken.remove(receipt)
+            stream.window.take(taken.cost)
+            return taken
+        }
+        guard let taken else { return }
         self.connection.take(taken.lastCost)
         self.heldOfStreams -= taken.cost
         self.memoryOfStreams -= taken.memory
@@ -531,9 +540,9 @@ struct StreamCore {
 
     /// Records that the application has taken items.
     mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
-        guard self.streams.has(id.key) else { return }
+        guard self.streams.contains(id.key) else { return }
         self.take(id.key, receipt)
-        self.streams[id.key]?.lastMoved = now
+        self.streams.with(id.key) { $0.lastMoved = now }
         self.grant(id.key, now: now)
         self.grantConnection()
         self.removeIfDone(id.key)
@@ -543,7 +552,7 @@ struct StreamCore {
     mutating func release(_ key: SlotKey) {
         guard let untaken = self.streams[key]?.untaken else { return }
         self.take(key, untaken)
-        self.streams[key]?.dropsItems = true
+        self.streams.with(key) { $0.dropsItems = true }
         self.grantConnection()
         self.removeIfDone(key)
     }
@@ -554,7 +563,7 @@ struct StreamCore {
     mutating func answer(_ id: StreamID, _ payload: LanePayload) {
         guard let stream = self.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return }
         self.noteLate(stream)
-        self.streams[id.key]?.hasOutputEnded = true
+        self.streams.with(id.key) { $0.hasOutputEnded = true }
         self.dropAssembly(id.key)
         self.release(id.key)
         self.scheduler.append(payload, to: stream.lane)
@@ -571,7 +580,7 @@ struct StreamCore {
         // An answer in the middle of an item ends the stream, and the half is dropped.
         if let assembly = stream.assembly, assembly.status == .partial { self.dropAssembly(key) }
         if let outcome = self.limitBroken(by: frame, self.streams[key]?.assembly) { return self.fail(key, outcome) }
-        self.streams[key]?.lastMoved = now
+        self.streams.with(key) { $0.lastMoved = now }
         guard continues else {
             var whole = frame.kept()
             if var assembly = self.takeAssembly(key) {
@@ -583,8 +592,7 @@ struct StreamCore {
         }
         self.heldOfStreams += StreamFrames.cost(frame.length)
         self.gather(frame, key)
-        self.streams[key]?.hasOutputEnded = true
-        self.streams[key]?.hasInputEnded = true
+        self.streams.with(key) { ($0.hasOutputEnded, $0.hasInputEnded) = (true, true) }
         self.stopSending(key)
     }
 
@@ -605,7 +613,8 @@ struct StreamCore {
 
     private mutating func setAlarm(_ key: SlotKey, _ from: NIODeadline) {
         guard let limit = self.settings.idleLimit else { return }
-        self.streams[key]?.alarm = self.timers.set(from + limit, StreamID(key: key))
+        let alarm = self.timers.set(from + limit, StreamID(key: key))
+        self.streams.with(key) { $0.alarm = alarm }
     }
 
     /// Appends the shell's next actions to `actions`.
@@ -618,9 +627,7 @@ struct StreamCore {
 
     /// Whether there is no stream, no incomplete payload, and nothing to send or to do.
     var isQuiet: Bool {
-        mutating get {
-            self.streams.count == 0 && self.assembler.isEmpty && self.actions.isEmpty && self.scheduler.isQuiet
-        }
+        self.streams.count == 0 && self.assembler.isEmpty && self.actions.isEmpty && self.scheduler.isQuiet
     }
 
     /// Ends the streams that have not moved for too long.
@@ -628,7 +635,7 @@ struct StreamCore {
         guard let limit = self.settings.idleLimit else { return }
         while let id = self.timers.popDue(now: now) {
             guard let stream = self.streams[id.key], !stream.isOver else { continue }
-            self.streams[id.key]?.alarm = nil
+            self.streams.with(id.key) { $0.alarm = nil }
             if stream.lastMoved + limit > now {
                 self.setAlarm(id.key, stream.lastMoved)
             } else {

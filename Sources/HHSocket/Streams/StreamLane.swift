@@ -37,7 +37,7 @@ package struct LanePayload: Sendable {
 }
 
 /// The payloads that one serial has to send. They are sent in order, and take turns with those of other lanes.
-struct StreamLane: SlotElement, Sendable {
+struct StreamLane: Sendable {
     /// The place where a lane waits.
     enum Place: Hashable, Sendable {
         /// It has nothing to send.
@@ -246,20 +246,11 @@ struct LaneLine: Sendable {
     }
 
     /// Records that a place has become a stub.
-    mutating func leave(_ lanes: borrowing Slots<StreamLane>) {
+    mutating func leave(_ lanes: borrowing SlotTable<StreamLane>) {
         self.stubs += 1
         guard self.stubs > 32, self.stubs > self.queue.count / 2 else { return }
-        let tickets = self.queue
-        self.queue = PriorityQueue()
+        self.queue.removeAll { lanes[$0.lane]?.ticket != $0.ticket }
         self.stubs = 0
-        self.refill(tickets, lanes)
         self.noteFirst()
-    }
-
-    private mutating func refill(_ old: PriorityQueue<Entry>, _ lanes: borrowing Slots<StreamLane>) {
-        var old = old
-        while let priority = old.firstPriority, let entry = old.popFirst() {
-            if lanes[entry.lane]?.ticket == entry.ticket { self.queue.append(entry, priority) }
-        }
     }
 }

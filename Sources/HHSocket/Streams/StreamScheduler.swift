@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
-import HeapModule
 import NIOCore
 
 /// The payloads that one side of a connection has to send once streams are agreed on, and their order.
@@ -11,7 +10,7 @@ import NIOCore
 /// leaves the queue until credit arrives, so that the cost of a frame does not depend on the number of waiting lanes.
 /// If the connection's credit does not suffice for the item whose turn it is, all items wait, and payloads that cost
 /// nothing are sent.
-package struct StreamScheduler: Sendable {
+package struct StreamScheduler: ~Copyable, Sendable {
     /// A frame whose turn it is.
     package struct Departure: Sendable {
         package var frame: Frame
@@ -23,16 +22,12 @@ package struct StreamScheduler: Sendable {
         package var isWhole: Bool
     }
 
-    /// A lane that waits for the connection's credit to suffice for a whole frame.
-    private struct Wanting: Comparable, Sendable {
+    /// The credit that a lane waits for. Lanes that wait for as much are ordered as they began to.
+    private struct Price: Comparable, Sendable {
         var cost: UInt64
-        var entry: LaneLine.Entry
+        var ticket: UInt64
 
-        static func < (one: Wanting, other: Wanting) -> Bool {
-            (one.cost, one.entry.ticket) < (other.cost, other.entry.ticket)
-        }
-
-        static func == (one: Wanting, other: Wanting) -> Bool { one.entry.ticket == other.entry.ticket }
+        static func < (one: Price, other: Price) -> Bool { (one.cost, one.ticket) < (other.cost, other.ticket) }
     }
 
     /// The credit for items on the connection.
@@ -40,14 +35,13 @@ package struct StreamScheduler: Sendable {
     /// The largest cost of items that may be sent before senders must wait.
     private let maximumClaims: UInt64
 
-    private var lanes = Slots<StreamLane>()
+    private var lanes = SlotTable<StreamLane>()
     /// The lanes of payloads that belong to no stream, by serial.
     private var plainLanes: [UInt32: SlotKey] = [:]
     private var freeLine = LaneLine()
     private var itemLine = LaneLine()
-    private var wanting = Heap<Wanting>()
-    /// The number of invalid entries of ``wanting``.
-    private var wantingStubs = 0
+    /// The lanes that wait for the connection's credit to suffice for a whole frame.
+    private var wanting = AlarmHeap<Price, SlotKey>()
     private var lastTicket: UInt64 = 0
     /// The sum of the lanes' claims.
     private var claims: UInt64 = 0
@@ -66,6 +60,8 @@ package struct StreamScheduler: Sendable {
     /// The number of payloads that wait.
     package private(set) var waitingCount = 0
 
+    /// The number of slots of lanes that are kept even if there is none.
+    static var slotsKept: Int { 16 }
     /// The number of bytes that a waiting payload counts in addition to its own.
     private static var payloadOverhead: Int { 64 }
 
@@ -78,12 +74,9 @@ package struct StreamScheduler: Sendable {
         self.maximumClaims = UInt64(max(0, maximumQueuedBytes))
     }
 
-    /// Whether there is no lane, and nothing to send. Read with each read, of a value that is stored in a class: a
-    /// nonmutating getter is called on a copy.
+    /// Whether there is no lane, and nothing to send.
     package var isQuiet: Bool {
-        mutating get {
-            self.lanes.count == 0 && self.waitingCount == 0 && self.connectionCreditDue == nil && self.cancels.isEmpty
-        }
+        self.lanes.count == 0 && self.waitingCount == 0 && self.connectionCreditDue == nil && self.cancels.isEmpty
     }
 
     /// The number of lanes.
@@ -106,7 +99,7 @@ package struct StreamScheduler: Sendable {
     }
 
     /// Names the stream of a lane.
-    mutating func assign(_ stream: StreamID, to lane: SlotKey) { self.lanes[lane]?.stream = stream }
+    mutating func assign(_ stream: StreamID, to lane: SlotKey) { self.lanes.with(lane) { $0.stream = stream } }
 
     /// The cost of a lane's items that were sent so far.
     func sent(_ key: SlotKey) -> UInt64 { self.lanes[key]?.window.sent ?? 0 }
@@ -120,7 +113,7 @@ package struct StreamScheduler: Sendable {
         self.leaveLine(key)
         let hasCredit = self.lanes[key]?.isInCreditLine ?? false
         let waits = self.lanes[key]?.sender == .waitsForRoom
-        self.lanes.remove(key)
+        self.remove(key)
         if hasCredit { Self.trim(&self.creditLine, self.lanes) }
         if waits { Self.trim(&self.roomLine, self.lanes) }
         self.lookForRoom()
@@ -156,9 +149,9 @@ package struct StreamScheduler: Sendable {
     }
 
     /// Removes the keys of closed lanes, once they are most.
-    private static func trim(_ line: inout Deque<SlotKey>, _ lanes: Slots<StreamLane>) {
+    private static func trim(_ line: inout Deque<SlotKey>, _ lanes: borrowing SlotTable<StreamLane>) {
         guard line.count > 32, line.count > 2 * lanes.count else { return }
-        line.removeAll { !lanes.has($0) }
+        line.removeAll { !lanes.contains($0) }
     }
 
     // MARK: Payloads
@@ -180,7 +173,7 @@ package struct StreamScheduler: Sendable {
 
     /// Detaches the payloads that wait for the other side, which may be slices of reads or of longer bodies.
     package mutating func detachWaiting() {
-        for key in self.lanes.keys { self.lanes.with(key) { $0.detachWaiting() } }
+        for key in self.lanes.keys(where: { _ in true }) { self.lanes.with(key) { $0.detachWaiting() } }
     }
 
     /// - Returns: Whether the stream's credit reaches for all that waits; nil without such a lane.
@@ -285,8 +278,9 @@ package struct StreamScheduler: Sendable {
     ///
     /// - Returns: Whether it has an effect.
     mutating func grant(_ credit: UInt64, to key: SlotKey) -> Bool {
-        guard self.lanes[key]?.window.grant(credit) ?? false, let lane = self.lanes[key] else { return false }
-        if lane.place == .stream || lane.place == .whole {
+        let former = self.lanes.with(key) { $0.window.grant(credit) ? $0.place : nil }
+        guard let place = former ?? nil else { return false }
+        if place == .stream || place == .whole {
             self.leaveLine(key)
             self.enterLine(key)
         } else {
@@ -302,15 +296,11 @@ package struct StreamScheduler: Sendable {
     mutating func grantConnection(_ credit: UInt64) -> Bool {
         guard self.connection.grant(credit) else { return false }
         var budget = self.connection.free
-        while let next = self.wanting.min, next.cost <= budget {
-            self.wanting.removeMin()
-            guard self.lanes[next.entry.lane]?.ticket == next.entry.ticket else {
-                self.wantingStubs -= 1
-                continue
-            }
-            budget -= next.cost
-            self.lanes[next.entry.lane]?.ticket = 0
-            self.enterLine(next.entry.lane)
+        while let next = self.wanting.popDue(now: Price(cost: budget, ticket: .max)) {
+            guard Self.isWanted(next, self.lanes) else { continue }
+            budget -= next.time.cost
+            self.lanes.with(next.key) { $0.ticket = 0 }
+            self.enterLine(next.key)
         }
         self.lookForRoom()
         return true
@@ -318,11 +308,12 @@ package struct StreamScheduler: Sendable {
 
     /// Sends a credit for a stream. It replaces one that waits.
     mutating func sendCredit(_ credit: UInt64, of key: SlotKey) {
-        guard let isInLine = self.lanes[key]?.isInCreditLine else { return }
-        self.lanes[key]?.creditDue = credit
-        guard !isInLine else { return }
-        self.lanes[key]?.isInCreditLine = true
-        self.creditLine.append(key)
+        let wasInLine = self.lanes.with(key) { lane in
+            lane.creditDue = credit
+            defer { lane.isInCreditLine = true }
+            return lane.isInCreditLine
+        }
+        if wasInLine == false { self.creditLine.append(key) }
     }
 
     /// Sends a credit for the connection.
@@ -354,22 +345,32 @@ package struct StreamScheduler: Sendable {
 
     /// Removes a lane from its queue before its turn.
     private mutating func leaveLine(_ key: SlotKey) {
-        guard let place = self.lanes[key]?.place else { return }
-        self.lanes[key]?.ticket = 0
-        self.lanes[key]?.place = .none
-        switch place {
+        let former = self.lanes.with(key) { lane in
+            defer { (lane.ticket, lane.place) = (0, .none) }
+            return lane.place
+        }
+        guard let former else { return }
+        switch former {
         case .none, .stream: break
         case .free: self.freeLine.leave(self.lanes)
         case .item: self.itemLine.leave(self.lanes)
         case .whole:
-            self.wantingStubs += 1
-            guard self.wantingStubs > 32, self.wantingStubs > self.wanting.count / 2 else { break }
-            self.wanting = Heap(
-                self.wanting.unordered.filter { self.lanes[$0.entry.lane]?.ticket == $0.entry.ticket }
-            )
-            self.wantingStubs = 0
+            if self.wanting.isCrowded(owners: self.lanes.count) { Self.sweep(&self.wanting, self.lanes) }
         }
         self.updateClaim(key)
+    }
+
+    // The lanes are borrowed, while the heap is mutated.
+
+    private static func sweep(_ wanting: inout AlarmHeap<Price, SlotKey>, _ lanes: borrowing SlotTable<StreamLane>) {
+        wanting.sweep { Self.isWanted($0, lanes) }
+    }
+
+    private static func isWanted(
+        _ alarm: AlarmHeap<Price, SlotKey>.Alarm,
+        _ lanes: borrowing SlotTable<StreamLane>
+    ) -> Bool {
+        lanes[alarm.key]?.ticket == alarm.time.ticket
     }
 
     private mutating func updateClaim(_ key: SlotKey) {
@@ -386,7 +387,7 @@ package struct StreamScheduler: Sendable {
     }
 
     /// Removes stubs from the front of a queue.
-    private static func dropStubs(_ line: inout LaneLine, _ lanes: inout Slots<StreamLane>) {
+    private static func dropStubs(_ line: inout LaneLine, _ lanes: inout SlotTable<StreamLane>) {
         while let first = line.first, lanes.with(first.lane, { $0.ticket }) != first.ticket { line.popStub() }
     }
 
@@ -426,13 +427,16 @@ package struct StreamScheduler: Sendable {
     /// Removes the first lane with an item from the queue, until credit arrives.
     private mutating func setAside(_ key: SlotKey, _ place: StreamLane.Place) {
         self.itemLine.popFirst()
-        self.lanes[key]?.place = place
-        if place == .whole, let ticket = self.lanes[key]?.ticket, let length = self.lanes[key]?.nextLength {
-            let cost = StreamFrames.cost(min(length, StreamFrames.maximumPieceLength))
-            self.wanting.insert(Wanting(cost: cost, entry: LaneLine.Entry(lane: key, ticket: ticket)))
-        } else {
-            self.lanes[key]?.ticket = 0
+        let price = self.lanes.with(key) { lane -> Price? in
+            lane.place = place
+            if place == .whole {
+                let length = min(lane.nextLength, StreamFrames.maximumPieceLength)
+                return Price(cost: StreamFrames.cost(length), ticket: lane.ticket)
+            }
+            lane.ticket = 0
+            return nil
         }
+        if let price = price ?? nil { self.wanting.insert(price, key) }
         self.updateClaim(key)
         self.lookForRoom()
     }
@@ -470,7 +474,12 @@ package struct StreamScheduler: Sendable {
         self.enterLine(key)
         guard part.next == nil, part.stream == nil, self.plainLanes[part.frame.serial] == key else { return }
         self.plainLanes[part.frame.serial] = nil
+        self.remove(key)
+    }
+
+    private mutating func remove(_ key: SlotKey) {
         self.lanes.remove(key)
+        _ = self.lanes.releaseMemory(keeping: Self.slotsKept)
     }
 
     /// Whether one lane is in a queue, and none in the other.
@@ -490,14 +499,13 @@ package struct StreamScheduler: Sendable {
             )
         }
         while let key = self.creditLine.popFirst() {
-            self.lanes[key]?.isInCreditLine = false
-            guard let lane = self.lanes[key], let credit = lane.creditDue else { continue }
-            self.lanes[key]?.creditDue = nil
-            return Departure(
-                frame: StreamFrames.credit(serial: lane.serial, credit),
-                stream: lane.stream,
-                isWhole: true
-            )
+            let departure = self.lanes.with(key) { lane -> Departure? in
+                lane.isInCreditLine = false
+                guard let credit = lane.creditDue.take() else { return nil }
+                let frame = StreamFrames.credit(serial: lane.serial, credit)
+                return Departure(frame: frame, stream: lane.stream, isWhole: true)
+            }
+            if let departure = departure ?? nil { return departure }
         }
         return nil
     }
@@ -518,7 +526,7 @@ package struct StreamScheduler: Sendable {
         guard !self.roomLine.isEmpty else { return }
         while self.hasRoom, let key = self.roomLine.popFirst() {
             guard self.lanes[key]?.sender == .waitsForRoom else { continue }
-            self.lanes[key]?.sender = .goesOn
+            self.lanes.with(key) { $0.sender = .goesOn }
             guard self.mayGoOn(key), let stream = self.lanes[key]?.stream else { continue }
             self.goingOn.append(stream)
         }

@@ -126,7 +126,7 @@ struct SharedCallMachine {
     /// The lookups, and below the calls, that further callers may join.
     private var openLookups: [Slot: UInt64] = [:]
     private var openCalls: [Slot: UInt64] = [:]
-    private var alarms = AlarmHeap<Caller>()
+    private var alarms = AlarmHeap<NIODeadline, Caller>()
     private var lastNumber: UInt64 = 0
 
     /// - Parameter maximumCallers: The number of callers that may wait; further ones fail with `tooManyInFlight`.

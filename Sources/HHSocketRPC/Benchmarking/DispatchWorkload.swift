@@ -66,7 +66,7 @@ import NIOCore
     /// A heap that always holds the same number of deadlines.
     public struct Deadlines {
         private let key: DispatchKey
-        private var heap = AlarmHeap<DispatchKey>()
+        private var heap = AlarmHeap<NIODeadline, DispatchKey>()
         /// xorshift32.
         private var random: UInt32 = 2_463_534_242
 

@@ -31,7 +31,6 @@ extension CallTable where Call: ~Copyable {
         /// Adds a call, whose entry knows that it waits.
         mutating func append(_ key: DispatchKey, _ priority: FramePriority, in calls: inout SlotTable<Entry>) {
             let place = Place(key: key, number: calls[key.index].nextPlace())
-            self.dropStubs(calls)
             let (bytes, isReturning) = (calls[key.index].bytes, calls[key.index].isReturning)
             self.places.append(place, priority, cost: bytes, isReturning: isReturning)
         }
@@ -39,9 +38,8 @@ extension CallTable where Call: ~Copyable {
         /// Moves a call that waits behind the others of this priority.
         mutating func move(_ key: DispatchKey, to priority: FramePriority, in calls: inout SlotTable<Entry>) {
             let place = Place(key: key, number: calls[key.index].nextPlace())
-            self.dropStubs(calls)
             let (bytes, isReturning) = (calls[key.index].bytes, calls[key.index].isReturning)
-            self.places.appendEntry(place, priority, cost: bytes, isReturning: isReturning)
+            self.places.move(place, to: priority, cost: bytes, isReturning: isReturning) { Self.isStub($0, calls) }
         }
 
         /// Removes and returns the first call that waits.
@@ -50,17 +48,13 @@ extension CallTable where Call: ~Copyable {
         }
 
         /// Removes a call of this size, which no longer waits: its place is a stub from now on.
-        mutating func leave(bytes: Int) {
-            self.places.leave(cost: bytes)
+        mutating func leave(bytes: Int, in calls: borrowing SlotTable<Entry>) {
+            self.places.leave(cost: bytes) { Self.isStub($0, calls) }
         }
 
         /// Removes all places, which must be stubs.
         mutating func removeStubs() {
             self.places.removeStubs()
-        }
-
-        private mutating func dropStubs(_ calls: borrowing SlotTable<Entry>) {
-            self.places.dropStubs { Self.isStub($0, calls) }
         }
 
         private static func isStub(_ place: Place, _ calls: borrowing SlotTable<Entry>) -> Bool {

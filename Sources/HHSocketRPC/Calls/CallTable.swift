@@ -3,7 +3,7 @@ import HHSocket
 import NIOCore
 
 /// The identity of one call in a ``CallTable``; invalid once that call has been removed.
-typealias DispatchKey = SlotTableKey
+typealias DispatchKey = SlotKey
 
 /// The facts of a call that every entry has room for: plain values, which are copied out and written back.
 struct CallFacts {
@@ -55,6 +55,7 @@ protocol TableCall: ~Copyable {
 /// other event requires its ``TableCall/Flight``, which is made when it is first needed.
 struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     typealias Flight = Call.Flight
+    private typealias Alarms = AlarmHeap<NIODeadline, DispatchKey>
 
     /// The number of slots kept even if they hold no call.
     private static var slotsKept: Int { 1_024 }
@@ -70,7 +71,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     private var kept = Places<Call.Kept>()
     /// The serials of calls in flight, which lead to the indices of their entries.
     private var serials: Serials
-    private var alarms = AlarmHeap<DispatchKey>()
+    private var alarms = Alarms()
     /// Calls that wait for a connection.
     private var waiting: Line
     private var drains = DrainCounts()
@@ -122,7 +123,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     private mutating func shrink() {
         guard self.calls.releaseMemory(keeping: Self.slotsKept) else { return }
         self.kept = Places()
-        self.alarms = AlarmHeap()
+        self.alarms = Alarms()
         self.waiting.removeStubs()
     }
 
@@ -437,15 +438,15 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
 
     // The entries are borrowed, while the alarms are mutated.
 
-    private static func sweep(_ alarms: inout AlarmHeap<DispatchKey>, _ calls: borrowing SlotTable<Entry>) {
+    private static func sweep(_ alarms: inout Alarms, _ calls: borrowing SlotTable<Entry>) {
         alarms.sweep { Self.isWanted($0, calls) }
     }
 
-    private static func dropStale(_ alarms: inout AlarmHeap<DispatchKey>, _ calls: borrowing SlotTable<Entry>) {
+    private static func dropStale(_ alarms: inout Alarms, _ calls: borrowing SlotTable<Entry>) {
         alarms.dropFirst { Self.isWanted($0, calls) }
     }
 
-    private static func isWanted(_ alarm: AlarmHeap<DispatchKey>.Alarm, _ calls: borrowing SlotTable<Entry>) -> Bool {
+    private static func isWanted(_ alarm: Alarms.Alarm, _ calls: borrowing SlotTable<Entry>) -> Bool {
         calls.contains(alarm.key) && calls[alarm.key.index].isWaiting(until: alarm.time)
     }
 
@@ -608,7 +609,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
         guard let attempt = self.attempt(at: index) else { return nil }
         self.calls[index].end()
         if attempt.phase == .waiting {
-            self.waiting.leave(bytes: self.calls[index].bytes)
+            self.waiting.leave(bytes: self.calls[index].bytes, in: self.calls)
             self.calls[index].bytes = 0
         }
         guard let serial = attempt.serial else { return attempt }

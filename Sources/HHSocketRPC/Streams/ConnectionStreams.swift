@@ -226,7 +226,7 @@ final class ConnectionStreams {
 
     /// Whether an answer with this serial may end a stream, or be the last piece of a payload.
     func claims(_ serial: UInt32) -> Bool {
-        self.hasStream(of: serial) || self.machine.hasUnfinishedInPlace()
+        self.hasStream(of: serial) || self.machine.hasUnfinished
     }
 
     private func hasStream(of serial: UInt32) -> Bool {

@@ -156,7 +156,6 @@ final class StreamCarrier: @unchecked Sendable {
 
     private func append(_ place: Place, _ priority: FramePriority) {
         place.run.call.flight.isInLine = true
-        self.line.dropStubs { $0.isStub }
         self.line.append(place, priority, cost: 0)
     }
 
@@ -164,7 +163,7 @@ final class StreamCarrier: @unchecked Sendable {
     private func leave(_ call: StreamCall) {
         guard call.flight.isInLine else { return }
         call.flight.isInLine = false
-        self.line.leave(cost: 0)
+        self.line.leave(cost: 0) { $0.isStub }
     }
 }
 

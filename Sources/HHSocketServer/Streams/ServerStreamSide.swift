@@ -468,7 +468,7 @@ final class ServerStreamSide {
 extension ServerStreamSide: PieceSender {
     var wantsRoom: Bool { self.waitsForRoom }
     var isPushing: Bool { self.pushIsUnderWay }
-    var waitingBytes: Int { self.machine.waitingBytesInPlace() }
+    var waitingBytes: Int { self.machine.waitingBytes }
 
     func sendInPieces(_ answer: Frame, in turn: inout Turn) {
         self.machine.sendPlain(

@@ -131,13 +131,13 @@ import Testing
         var client = ClientSide()
         _ = client.open(50)
         client.receive(50, .partial, 100, flags: self.more)
-        #expect(client.streams.hasUnfinished)
+        #expect(client.streams.hasUnfinished == true)
         client.receive(50, .unknown)
         let actions = client.actions()
         #expect(actions.items.isEmpty)
         #expect(actions.outcomes == [.answered(.unknown)])
         #expect(client.streams.heldBytes == 0)
-        #expect(!client.streams.hasUnfinished)
+        #expect(client.streams.hasUnfinished == false)
     }
 
     @Test func aDamagedAnswerFailsTheStream() {
@@ -194,9 +194,9 @@ import Testing
         var client = ClientSide(StreamTerms(maximumStreams: 2))
         let first = client.open(50)
         _ = client.open(51)
-        #expect(!client.streams.canOpen)
+        #expect(client.streams.canOpen == false)
         client.streams.cancel(first)
-        #expect(client.streams.canOpen)
+        #expect(client.streams.canOpen == true)
     }
 
     @Test func completeItemsOutliveTheConnection() {
@@ -210,7 +210,7 @@ import Testing
         #expect(actions.outcomes == [.connectionLost])
         #expect(client.streams.heldBytes == 0)
         #expect(client.streams.count == 0)
-        #expect(!client.streams.canOpen)
+        #expect(client.streams.canOpen == false)
     }
 
     @Test func itIsToldWhetherAnItemHasMoved() {

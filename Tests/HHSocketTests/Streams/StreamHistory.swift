@@ -161,7 +161,7 @@ enum StreamHistory {
     // MARK: Promises
 
     /// Checks at every step that memory is bounded.
-    private static func check(_ world: StreamWorld, _ script: Script) throws {
+    private static func check(_ world: borrowing StreamWorld, _ script: Script) throws {
         var (lastUp, lastDown): (UInt64, UInt64) = (0, 0)
         for stream in world.streams {
             let up = stream.up.inbox.reduce(0) { $0 + $1.payload.readableBytes }
@@ -219,7 +219,7 @@ enum StreamHistory {
 
     /// Checks that readers have received all items while the connection's window had room.
     private static func checkProgress(
-        _ world: StreamWorld,
+        _ world: borrowing StreamWorld,
         _ script: Script,
         _ takes: (ObservedStream) -> Bool
     ) throws {
@@ -243,7 +243,7 @@ enum StreamHistory {
         }
     }
 
-    private static func checkEnd(_ world: StreamWorld) throws {
+    private static func checkEnd(_ world: borrowing StreamWorld) throws {
         for stream in world.streams {
             guard let end = stream.clientEnd else { throw Broken("\(stream.serial): no end at the client") }
             guard stream.server == nil || stream.serverEnd != nil else {

@@ -3,7 +3,7 @@ import HHSocket
 import NIOCore
 
 /// A client's streams, with their output.
-struct ClientSide {
+struct ClientSide: ~Copyable {
     var streams: ClientStreams
     var now = NIODeadline.uptimeNanoseconds(0)
 
@@ -56,7 +56,7 @@ struct ClientSide {
 }
 
 /// A server's streams, with their output.
-struct ServerSide {
+struct ServerSide: ~Copyable {
     var streams: ServerStreams
     var now = NIODeadline.uptimeNanoseconds(0)
 

@@ -97,7 +97,7 @@ struct ObservedStream {
 }
 
 /// A client and a server with a pipe between them, and their expected behaviour.
-struct StreamWorld {
+struct StreamWorld: ~Copyable {
     static let type: UInt32 = 1_000
     static let plainType: UInt32 = 2_000
     static let pushType: UInt32 = 3_000

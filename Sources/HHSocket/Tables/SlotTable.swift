@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The name of an element of a ``SlotTable``; invalid once that element has been removed.
-struct SlotTableKey: Hashable, Sendable {
-    let index: UInt32
-    fileprivate let generation: UInt32
+@usableFromInline
+package struct SlotKey: Hashable, Sendable {
+    @usableFromInline package let index: UInt32
+    @usableFromInline let generation: UInt32
+
+    @inlinable
+    init(index: UInt32, generation: UInt32) {
+        self.index = index
+        self.generation = generation
+    }
 }
 
 /// Elements in numbered slots, which are reused. A key whose element has been removed finds nothing, even if its slot
@@ -10,14 +17,25 @@ struct SlotTableKey: Hashable, Sendable {
 ///
 /// Whoever stores an index while its element is in the table accesses the element without the check of a key. Every
 /// operation but ``keys(where:)`` takes constant time, and none copies an element.
-struct SlotTable<Element: ~Copyable>: ~Copyable {
-    private struct Slot {
+///
+/// Its state is not private, so that the code is specialised in the modules that use it.
+@usableFromInline
+package struct SlotTable<Element: ~Copyable>: ~Copyable {
+    @usableFromInline
+    struct Slot {
         /// Odd while the slot has an element. Each insertion and each removal adds one.
-        var generation: UInt32
+        @usableFromInline var generation: UInt32
         /// The next free slot, if this one is free.
-        var nextFree: UInt32
+        @usableFromInline var nextFree: UInt32
+
+        @inlinable
+        init(generation: UInt32, nextFree: UInt32) {
+            self.generation = generation
+            self.nextFree = nextFree
+        }
 
         /// Takes the slot, the first free one, for an element, and returns the generation of its key.
+        @inlinable
         @inline(__always)
         mutating func fill(_ firstFree: inout UInt32) -> UInt32 {
             self.generation &+= 1
@@ -26,6 +44,7 @@ struct SlotTable<Element: ~Copyable>: ~Copyable {
         }
 
         /// Makes the slot, which has this index, the first free one.
+        @inlinable
         @inline(__always)
         mutating func free(_ index: UInt32, _ firstFree: inout UInt32) {
             self.generation &+= 1
@@ -35,18 +54,22 @@ struct SlotTable<Element: ~Copyable>: ~Copyable {
     }
 
     /// The end of the list of free slots.
-    private static var none: UInt32 { .max }
+    @inlinable static var none: UInt32 { .max }
 
-    private var slots = Slab<Slot>()
+    @usableFromInline var slots = Slab<Slot>()
     /// The memory of a free slot is not initialised.
-    private var elements = Places<Element>()
+    @usableFromInline var elements = Places<Element>()
     /// The slot that became free last.
-    private var firstFree = Self.none
+    @usableFromInline var firstFree = Self.none
     /// The generation of new slots, so that the keys of elements from before ``releaseMemory(keeping:)`` match none.
-    private var firstGeneration: UInt32 = 0
+    @usableFromInline var firstGeneration: UInt32 = 0
     /// The number of elements.
-    private(set) var count = 0
+    @usableFromInline package internal(set) var count = 0
 
+    @inlinable
+    package init() {}
+
+    @inlinable
     deinit {
         for index in self.indices where self.hasElement(at: index) {
             self.elements[Int(index)].deinitialize(count: 1)
@@ -54,29 +77,33 @@ struct SlotTable<Element: ~Copyable>: ~Copyable {
     }
 
     /// The indices of all slots, with and without an element.
-    var indices: Range<UInt32> { 0..<UInt32(self.slots.count) }
+    @inlinable package var indices: Range<UInt32> { 0..<UInt32(self.slots.count) }
 
     /// Whether the slot at this index, if there is one, has an element.
+    @inlinable
     @inline(__always)
-    func hasElement(at index: UInt32) -> Bool {
+    package func hasElement(at index: UInt32) -> Bool {
         Int(index) < self.slots.count && self.slots[Int(index)].generation & 1 == 1
     }
 
     /// Whether this key's element is in the table.
+    @inlinable
     @inline(__always)
-    func contains(_ key: SlotTableKey) -> Bool {
+    package func contains(_ key: SlotKey) -> Bool {
         Int(key.index) < self.slots.count && self.slots[Int(key.index)].generation == key.generation
     }
 
     /// The key of the element at this index.
+    @inlinable
     @inline(__always)
-    func key(at index: UInt32) -> SlotTableKey {
-        SlotTableKey(index: index, generation: self.slots[Int(index)].generation)
+    package func key(at index: UInt32) -> SlotKey {
+        SlotKey(index: index, generation: self.slots[Int(index)].generation)
     }
 
     /// The element at an index, which must have one.
+    @inlinable
     @inline(__always)
-    subscript(index: UInt32) -> Element {
+    package subscript(index: UInt32) -> Element {
         @inline(__always)
         _read {
             assert(self.hasElement(at: index))
@@ -90,26 +117,29 @@ struct SlotTable<Element: ~Copyable>: ~Copyable {
     }
 
     /// Changes an element in its place, and returns the result of `body`; nil if the element has been removed.
+    @inlinable
     @discardableResult
     @inline(__always)
-    mutating func with<Result>(_ key: SlotTableKey, _ body: (inout Element) -> Result) -> Result? {
+    package mutating func with<Result>(_ key: SlotKey, _ body: (inout Element) -> Result) -> Result? {
         guard self.contains(key) else { return nil }
         return body(&self.elements[Int(key.index)].pointee)
     }
 
     /// Adds an element in the slot that became free last, or in a new one.
+    @inlinable
     @inline(__always)
-    mutating func insert(_ element: consuming Element) -> SlotTableKey {
+    package mutating func insert(_ element: consuming Element) -> SlotKey {
         if self.firstFree == Self.none { self.addSlot() }
         let index = self.firstFree
         let generation = self.slots[Int(index)].fill(&self.firstFree)
         self.elements[Int(index)].initialize(to: element)
         self.count += 1
-        return SlotTableKey(index: index, generation: generation)
+        return SlotKey(index: index, generation: generation)
     }
 
+    @inlinable
     @inline(never)
-    private mutating func addSlot() {
+    mutating func addSlot() {
         // Every slot has an element, since none is free.
         self.elements.reserve(self.slots.count) { _ in true }
         self.firstFree = UInt32(self.slots.count)
@@ -117,8 +147,9 @@ struct SlotTable<Element: ~Copyable>: ~Copyable {
     }
 
     /// Removes an element and returns it; nil if it has been removed before.
+    @inlinable
     @discardableResult
-    mutating func remove(_ key: SlotTableKey) -> Element? {
+    package mutating func remove(_ key: SlotKey) -> Element? {
         guard self.contains(key) else { return nil }
         let element = self.elements[Int(key.index)].move()
         self.vacate(key.index)
@@ -127,16 +158,18 @@ struct SlotTable<Element: ~Copyable>: ~Copyable {
 
     /// Frees the slot of an element that has nothing left to release, since its references were moved out or never
     /// were. The element is not deinitialised, which would cost a call for each reference, even to nil.
+    @inlinable
     @inline(__always)
-    mutating func vacate(_ index: UInt32) {
+    package mutating func vacate(_ index: UInt32) {
         assert(self.hasElement(at: index))
         self.slots[Int(index)].free(index, &self.firstFree)
         self.count -= 1
     }
 
     /// The keys of the elements that satisfy `predicate`, in the order of their slots.
-    func keys(where predicate: (borrowing Element) -> Bool) -> [SlotTableKey] {
-        var keys: [SlotTableKey] = []
+    @inlinable
+    package func keys(where predicate: (borrowing Element) -> Bool) -> [SlotKey] {
+        var keys: [SlotKey] = []
         for index in self.indices where self.hasElement(at: index) && predicate(self[index]) {
             keys.append(self.key(at: index))
         }
@@ -146,7 +179,8 @@ struct SlotTable<Element: ~Copyable>: ~Copyable {
     /// Releases the memory of all slots if there is no element and there are more than `count` slots.
     ///
     /// - Returns: Whether it was released.
-    mutating func releaseMemory(keeping count: Int) -> Bool {
+    @inlinable
+    package mutating func releaseMemory(keeping count: Int) -> Bool {
         guard self.count == 0, self.slots.count > count else { return false }
         for index in self.slots.indices {
             self.firstGeneration = max(self.firstGeneration, self.slots[index].generation)
@@ -156,4 +190,14 @@ struct SlotTable<Element: ~Copyable>: ~Copyable {
         self.firstFree = Self.none
         return true
     }
+}
+
+// Proof of Sendable: a table has one owner, and only the table accesses its memory.
+extension SlotTable: @unchecked Sendable where Element: Sendable, Element: ~Copyable {}
+
+extension SlotTable {
+    /// A copy of an element, or of what is read of it; nil if the element has been removed.
+    @inlinable
+    @inline(__always)
+    package subscript(key: SlotKey) -> Element? { self.contains(key) ? self.elements[Int(key.index)].pointee : nil }
 }

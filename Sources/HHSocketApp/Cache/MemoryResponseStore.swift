@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOConcurrencyHelpers
+import HHSocket
 
 /// A store of answers in memory, with a maximum cost: the least recently used answers are evicted to make room.
 public final class MemoryResponseStore: ResponseStore {
     /// The default maximum cost: 20 MB (20,000,000 bytes), as in the first client of this protocol.
     public static let defaultMaximumCost = 20_000_000
 
-    private let table: NIOLockedValueBox<ResponseCacheTable>
+    private let table: LockedBox<ResponseCacheTable>
 
     /// - Parameter maximumCost: The memory that the answers may take, in bytes: bodies, metadata and keys, with
     ///   overhead; 20 MB by default. An answer that takes more than an eighth of it is not kept.
     public init(maximumCost: Int = MemoryResponseStore.defaultMaximumCost) {
-        self.table = NIOLockedValueBox(ResponseCacheTable(maximumCost: maximumCost))
+        self.table = LockedBox(ResponseCacheTable(maximumCost: maximumCost))
     }
 
     public func response(for key: ResponseKey) async -> StoredResponse? {

@@ -22,7 +22,7 @@ final class IdempotentAnswers: Sendable {
     private let policy: IdempotencyPolicy
     private let time: SocketTime
     private let windows: [Window]
-    private let shares: [NIOLockedValueBox<KeptShares>]
+    private let shares: [LockedBox<KeptShares>]
     private let numbers = ManagedAtomic<UInt64>(0)
     private let keptCount = ManagedAtomic(0)
     private let keptBytes = ManagedAtomic(0)
@@ -36,7 +36,7 @@ final class IdempotentAnswers: Sendable {
         let largest = max(policy.identityShare, policy.addressShare)
         let parts = largest > 0 ? min(1 / largest, Double(Self.maximumShareCount)) : 1
         let count = max(1, min(Int(parts), policy.whole.count / Self.smallestShareCount))
-        self.shares = (0..<count).map { _ in NIOLockedValueBox(KeptShares(policy, part: 1 / Double(count))) }
+        self.shares = (0..<count).map { _ in LockedBox(KeptShares(policy, part: 1 / Double(count))) }
     }
 
     /// The answers that are kept, and their cost.

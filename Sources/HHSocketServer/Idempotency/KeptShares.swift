@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
 import NIOCore
 
 /// The cost of the answers that are kept for repeats, by owner; decides which answers to remove. The time is passed in.
@@ -6,7 +7,7 @@ import NIOCore
 /// Every answer is in two lists, that of its owner and that of all, from the oldest to the newest. So the oldest of
 /// either is found and removed in constant time. Owners are in levels by the amount that they hold, each of which is a
 /// list in which they take turns: an owner that holds most, within a factor of two, is found as quickly.
-struct KeptShares {
+struct KeptShares: ~Copyable, Sendable {
     typealias Amount = IdempotencyPolicy.Amount
 
     /// An answer to remove.
@@ -26,17 +27,14 @@ struct KeptShares {
         var owner: IdempotencyOwner
         var cost: Int
         var until: NIODeadline
-        /// The next newer one of its owner, -1 for none; of a free place the next free one.
-        var ownersNext = -1
-        /// Its neighbours among all.
-        var older = -1
-        var newer = -1
+        /// The next newer one of its owner.
+        var ownersNext: SlotKey?
     }
 
     private struct Holding {
         var amount = Amount()
-        var oldest = -1
-        var newest = -1
+        var oldest: SlotKey?
+        var newest: SlotKey?
         var level = 0
         /// Its neighbours in the level.
         var before: IdempotencyOwner?
@@ -57,10 +55,8 @@ struct KeptShares {
 
     private let whole: Amount
     private let policy: IdempotencyPolicy
-    private var records: [Record] = []
-    private var firstFree = -1
-    private var oldest = -1
-    private var newest = -1
+    /// The records of all answers, the oldest first.
+    private var records = SlotList<Record>()
     private var holdings: [IdempotencyOwner: Holding] = [:]
     private var known = Group()
     private var anonymous = Group()
@@ -100,11 +96,13 @@ struct KeptShares {
         var forgotten = self.expired(now: now)
         self.append(Record(key: key, number: number, owner: owner, cost: cost, until: until))
         let share = self.policy.share(isKnown: owner.isKnown)
-        while let holding = self.holdings[owner], Self.exceeds(holding.amount, share) {
-            forgotten.append(self.forget(holding.oldest))
+        while let holding = self.holdings[owner], Self.exceeds(holding.amount, share),
+            let lost = self.forget(holding.oldest)
+        {
+            forgotten.append(lost)
         }
-        while let owner = self.ownerToLose, let holding = self.holdings[owner] {
-            forgotten.append(self.forget(holding.oldest))
+        while let owner = self.ownerToLose, let lost = self.forget(self.holdings[owner]?.oldest) {
+            forgotten.append(lost)
             self.takeTurn(owner)
         }
         return forgotten
@@ -117,8 +115,10 @@ struct KeptShares {
     /// Removes expired answers, ``maximumExpirations`` of them at most.
     mutating func expired(now: NIODeadline) -> [Forgotten] {
         var forgotten: [Forgotten] = []
-        while self.oldest >= 0, self.records[self.oldest].until <= now, forgotten.count < Self.maximumExpirations {
-            forgotten.append(self.forget(self.oldest, hasExpired: true))
+        while let oldest = self.records.first, let record = self.records[oldest], record.until <= now,
+            forgotten.count < Self.maximumExpirations, let one = self.forget(oldest, hasExpired: true)
+        {
+            forgotten.append(one)
         }
         return forgotten
     }
@@ -150,64 +150,30 @@ struct KeptShares {
     // MARK: The lists
 
     private mutating func append(_ record: Record) {
-        var record = record
-        record.older = self.newest
-        let index: Int
-        if self.firstFree >= 0 {
-            index = self.firstFree
-            self.firstFree = self.records[index].ownersNext
-            self.records[index] = record
-        } else {
-            index = self.records.count
-            self.records.append(record)
-        }
-        if self.newest >= 0 { self.records[self.newest].newer = index } else { self.oldest = index }
-        self.newest = index
+        let place = self.records.append(record)
         var holding = self.holdings[record.owner] ?? Holding()
-        if holding.newest >= 0 { self.records[holding.newest].ownersNext = index } else { holding.oldest = index }
-        holding.newest = index
+        if let newest = holding.newest {
+            self.records.with(newest) { $0.ownersNext = place }
+        } else {
+            holding.oldest = place
+        }
+        holding.newest = place
         self.change(record.owner, &holding, count: 1, bytes: record.cost)
         self.holdings[record.owner] = holding
     }
 
     /// Removes a record, which is its owner's oldest.
-    private mutating func forget(_ index: Int, hasExpired: Bool = false) -> Forgotten {
-        let record = self.records[index]
-        if record.older >= 0 {
-            self.records[record.older].newer = record.newer
-        } else {
-            self.oldest = record.newer
-        }
-        if record.newer >= 0 {
-            self.records[record.newer].older = record.older
-        } else {
-            self.newest = record.older
-        }
+    private mutating func forget(_ place: SlotKey?, hasExpired: Bool = false) -> Forgotten? {
+        guard let place, let record = self.records.remove(place) else { return nil }
         if var holding = self.holdings[record.owner] {
             holding.oldest = record.ownersNext
-            if holding.oldest < 0 { holding.newest = -1 }
+            if holding.oldest == nil { holding.newest = nil }
             self.change(record.owner, &holding, count: -1, bytes: -record.cost)
             self.holdings[record.owner] = holding.amount.count > 0 ? holding : nil
         }
-        let forgotten = Forgotten(key: record.key, number: record.number, hasExpired: hasExpired)
-        if self.holdings.isEmpty {
-            // After a burst the memory is released with the last answer.
-            self.records = []
-            self.firstFree = -1
-            self.holdings = [:]
-        } else {
-            // Releases everything that it held.
-            self.records[index] = Record(
-                key: IdempotencyKey(key: ""),
-                number: 0,
-                owner: .local,
-                cost: 0,
-                until: .distantPast,
-                ownersNext: self.firstFree
-            )
-            self.firstFree = index
-        }
-        return forgotten
+        // After a burst the memory is released with the last answer.
+        if self.holdings.isEmpty { self.holdings = [:] }
+        return Forgotten(key: record.key, number: record.number, hasExpired: hasExpired)
     }
 
     // MARK: Levels

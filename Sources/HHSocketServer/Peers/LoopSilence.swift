@@ -10,7 +10,7 @@ protocol SilentConnection: AnyObject {
     /// Whether the server is at work for the client, so that it has a right to be silent.
     var isBusy: Bool { get }
     /// Its place in the order of silence.
-    var placeOfSilence: SilenceOrder<any SilentConnection>.Place? { get set }
+    var placeOfSilence: SlotKey? { get set }
     /// Closes it for a newcomer.
     func closeForNewcomer(in turn: inout Turn)
 }
@@ -66,7 +66,7 @@ final class LoopSilence: Sendable {
 
     @discardableResult
     private func look(
-        _ place: SilenceOrder<any SilentConnection>.Place,
+        _ place: SlotKey,
         _ connection: any SilentConnection,
         now: NIODeadline
     ) -> Bool {

@@ -56,7 +56,7 @@ final class ServerPeer: LinkHost {
     /// The number of stages so far.
     private var stageCount: UInt32 = 0
     private var watch: PeerWatch
-    private var silencePlace: SilenceOrder<any SilentConnection>.Place?
+    private var silencePlace: SlotKey?
     /// The units that are of no use and that it may still send.
     private var unproductive: TokenBucket?
     /// Ends the stage.
@@ -447,7 +447,7 @@ extension ServerPeer: LoopPeer {
 }
 
 extension ServerPeer: SilentConnection {
-    var placeOfSilence: SilenceOrder<any SilentConnection>.Place? {
+    var placeOfSilence: SlotKey? {
         get { self.silencePlace }
         set { self.silencePlace = newValue }
     }

@@ -17,7 +17,7 @@ private func stranger(_ number: Int) throws -> IdempotencyOwner {
     return .address(try #require(ClientAddress(address)))
 }
 
-@Suite struct KeptSharesTests {
+@Suite struct KeptSharesTests: ~Copyable {
     /// A total of ten answers or 10,000 bytes, of which an identity may have half and an address a fifth.
     private static func policy(_ change: (inout IdempotencyPolicy) -> Void = { _ in }) -> IdempotencyPolicy {
         var policy = IdempotencyPolicy()

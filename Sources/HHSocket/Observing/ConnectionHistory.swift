@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 public import Foundation
+import HHSocketMessage
 
 /// The latest events of a connection, with their causes: the answer to "why did it reconnect?".
 ///
@@ -149,36 +150,8 @@ extension Date {
         let seconds = self.timeIntervalSince1970
         let clamped = seconds.isNaN ? 0 : min(max(seconds, range.lowerBound), range.upperBound)
         let milliseconds = Int64((clamped * 1_000).rounded())
-        let (day, time) = milliseconds.flooringDivision(by: 86_400_000)
-        let (year, month, dayOfMonth) = Self.civil(day: day)
-        let date = "\(year.padded(4))-\(month.padded(2))-\(dayOfMonth.padded(2))"
-        let clock = "\((time / 3_600_000).padded(2)):\((time / 60_000 % 60).padded(2)):\((time / 1_000 % 60).padded(2))"
-        return "\(date)T\(clock).\((time % 1_000).padded(3))Z"
-    }
-
-    /// The Gregorian date of a day counted from 1970-01-01. Years begin in March here, so that the leap day is their
-    /// last, and are counted in the 400 years (146,097 days) after which the calendar repeats; 719,468 days lie between
-    /// 0000-03-01 and 1970-01-01. See Howard Hinnant, "chrono-compatible low-level date algorithms".
-    private static func civil(day: Int64) -> (year: Int64, month: Int64, day: Int64) {
-        let (era, dayOfEra) = (day + 719_468).flooringDivision(by: 146_097)
-        let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
-        let monthFromMarch = (5 * dayOfYear + 2) / 153
-        let month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
-        let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
-        return (year, month, dayOfYear - (153 * monthFromMarch + 2) / 5 + 1)
-    }
-}
-
-extension Int64 {
-    fileprivate func flooringDivision(by divisor: Int64) -> (quotient: Int64, remainder: Int64) {
-        let (quotient, remainder) = self.quotientAndRemainder(dividingBy: divisor)
-        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
-    }
-
-    fileprivate func padded(_ width: Int) -> String {
-        let digits = String(self)
-        return String(repeating: "0", count: Swift.max(0, width - digits.count)) + digits
+        let (whole, fraction) = milliseconds.flooringDivision(by: 1_000)
+        return "\(CivilDate.text(secondsSince1970: whole)).\(fraction.padded(3))Z"
     }
 }
 

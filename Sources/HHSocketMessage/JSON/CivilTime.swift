@@ -8,7 +8,6 @@ struct CivilTime: Equatable {
     private static let timestamps: ClosedRange<Int64> = -62_135_596_800...253_402_300_799
     /// The range of a duration's seconds: some 10,000 years either way. Its nanoseconds may exceed it.
     private static let durations: ClosedRange<Int64> = -315_576_000_000...315_576_000_000
-    private static let secondsPerDay: Int64 = 86_400
 
     init(seconds: Int64, nanos: Int32) {
         self.seconds = seconds
@@ -20,15 +19,15 @@ struct CivilTime: Equatable {
     init?(timestamp text: String) {
         var scanner = DigitScanner(text)
         guard let year = scanner.digits(4), year >= 1, scanner.take("-"),
-            let month = scanner.digits(2), (1...12).contains(month), scanner.take("-"),
-            let day = scanner.digits(2), (1...Self.days(in: month, of: year)).contains(day), scanner.take("T"),
+            let month = scanner.digits(2), scanner.take("-"), let day = scanner.digits(2), scanner.take("T"),
             let hour = scanner.digits(2), hour < 24, scanner.take(":"),
             let minute = scanner.digits(2), minute < 60, scanner.take(":"),
             let second = scanner.digits(2), second < 60,
             let nanos = scanner.fraction(), let offset = scanner.offset(), scanner.isAtEnd
         else { return nil }
-        let time = hour * 3_600 + minute * 60 + second
-        self.seconds = Self.days(toYear: year, month: month, day: day) * Self.secondsPerDay + time - offset
+        let date = CivilDate(year: year, month: month, day: day)
+        guard date.exists else { return nil }
+        self.seconds = date.daysSince1970 * 86_400 + hour * 3_600 + minute * 60 + second - offset
         self.nanos = nanos
         guard Self.timestamps.contains(self.seconds) else { return nil }
     }
@@ -36,21 +35,7 @@ struct CivilTime: Equatable {
     /// The RFC 3339 timestamp; nil outside the range of timestamps.
     var timestamp: String? {
         guard Self.timestamps.contains(self.seconds), (0..<1_000_000_000).contains(self.nanos) else { return nil }
-        // Positive: counted from the year 1.
-        let sinceYear1 = self.seconds - Self.timestamps.lowerBound
-        let (days, time) = sinceYear1.quotientAndRemainder(dividingBy: Self.secondsPerDay)
-        // The year of the day, or the next one.
-        var year = days / 365 + 1
-        while Self.days(toYear: year, month: 1, day: 1) - Self.epoch > days { year -= 1 }
-        var day = days - (Self.days(toYear: year, month: 1, day: 1) - Self.epoch) + 1
-        var month: Int64 = 1
-        while day > Self.days(in: month, of: year) {
-            day -= Self.days(in: month, of: year)
-            month += 1
-        }
-        let date = "\(Self.padded(year, 4))-\(Self.padded(month, 2))-\(Self.padded(day, 2))"
-        let clock = [time / 3_600, time / 60 % 60, time % 60].map { Self.padded($0, 2) }.joined(separator: ":")
-        return "\(date)T\(clock)\(Self.fraction(self.nanos))Z"
+        return "\(CivilDate.text(secondsSince1970: self.seconds))\(Self.fraction(self.nanos))Z"
     }
 
     /// Creates a duration from seconds, such as `-1.5s`. Nil for anything else.
@@ -73,37 +58,12 @@ struct CivilTime: Equatable {
         return "\(sign)\(self.seconds.magnitude)\(Self.fraction(abs(self.nanos)))s"
     }
 
-    /// January 1 of the year 1, in days from January 1, 1970.
-    private static let epoch = Self.days(toYear: 1, month: 1, day: 1)
-
-    /// Returns a date in days from January 1, 1970.
-    private static func days(toYear year: Int64, month: Int64, day: Int64) -> Int64 {
-        let before = year - 1
-        let ofYears = before * 365 + before / 4 - before / 100 + before / 400
-        let ofMonths = (1..<month).reduce(0) { $0 + Self.days(in: $1, of: year) }
-        // 719,162 days lie between the years 1 and 1970.
-        return ofYears + ofMonths + day - 1 - 719_162
-    }
-
-    private static func days(in month: Int64, of year: Int64) -> Int64 {
-        switch month {
-        case 4, 6, 9, 11: 30
-        case 2: (year.isMultiple(of: 4) && !year.isMultiple(of: 100)) || year.isMultiple(of: 400) ? 29 : 28
-        default: 31
-        }
-    }
-
     /// Returns a point and three, six or nine digits, as few as suffice; an empty text for zero.
     private static func fraction(_ nanos: Int32) -> String {
         if nanos == 0 { return "" }
-        var digits = Self.padded(Int64(nanos), 9)
+        var digits = Int64(nanos).padded(9)
         while digits.hasSuffix("000") { digits.removeLast(3) }
         return ".\(digits)"
-    }
-
-    private static func padded(_ number: Int64, _ width: Int) -> String {
-        let digits = String(number)
-        return String(repeating: "0", count: max(0, width - digits.count)) + digits
     }
 }
 

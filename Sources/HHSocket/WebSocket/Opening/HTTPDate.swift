@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketMessage
+
 /// Dates of HTTP (RFC 9110, section 5.6.7).
 package enum HTTPDate {
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
@@ -17,10 +19,10 @@ package enum HTTPDate {
             let month = self.months.firstIndex(where: { $0 == (isOfC ? words[1] : words[2]) }),
             let day = self.number(isOfC ? words[2] : words[1], digits: 1...2),
             let year = self.year(isOfC ? words[4] : words[3], now: now),
-            let time = self.timeOfDay(isOfC ? words[3] : words[4]),
-            (1...self.length(ofMonth: month + 1, year: year)).contains(day)
+            let time = self.timeOfDay(isOfC ? words[3] : words[4])
         else { return nil }
-        return Int64(self.days(year: year, month: month + 1, day: day) * 86_400 + time)
+        let date = CivilDate(year: Int64(year), month: Int64(month + 1), day: Int64(day))
+        return date.exists ? date.daysSince1970 * 86_400 + Int64(time) : nil
     }
 
     private static func number(_ text: Substring, digits: ClosedRange<Int>) -> Int? {
@@ -44,25 +46,6 @@ package enum HTTPDate {
             let second = self.number(parts[2], digits: 2...2), second <= 60
         else { return nil }
         return hour * 3_600 + minute * 60 + second
-    }
-
-    private static func isLeap(_ year: Int) -> Bool {
-        year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-    }
-
-    private static func length(ofMonth month: Int, year: Int) -> Int {
-        switch month {
-        case 2: self.isLeap(year) ? 29 : 28
-        case 4, 6, 9, 11: 30
-        default: 31
-        }
-    }
-
-    /// The days since 1970 of a date after Christ.
-    private static func days(year: Int, month: Int, day: Int) -> Int {
-        let past = year - 1
-        let ofMonths = (1..<month).reduce(0) { $0 + self.length(ofMonth: $1, year: year) }
-        return past * 365 + past / 4 - past / 100 + past / 400 + ofMonths + day - 1 - 719_162
     }
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketMessage
+
 /// Reads ASN.1 values in DER (X.690), as far as certificates and lists of revoked ones need that.
 struct DER {
     struct Failure: Error {
@@ -84,14 +86,7 @@ struct DER {
         guard (1...12).contains(month), (1...31).contains(day), pairs[3] < 24, pairs[4] < 60, pairs[5] <= 60 else {
             throw Failure(reason: "\(what) is not a date")
         }
-        return Self.days(year, month, day) * 86_400 + pairs[3] * 3_600 + pairs[4] * 60 + pairs[5]
-    }
-
-    /// The days from 1970 to a date of the Gregorian calendar.
-    private static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
-        // Years begin in March, so that leap days are at their end.
-        let year = month > 2 ? year : year - 1
-        let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
-        return 365 * year + year / 4 - year / 100 + year / 400 + dayOfYear - 719_468
+        let days = CivilDate(year: year, month: month, day: day).daysSince1970
+        return days * 86_400 + pairs[3] * 3_600 + pairs[4] * 60 + pairs[5]
     }
 }

@@ -84,7 +84,7 @@ public final class FolderTransferStore: TransferStore {
     let openFiles: OpenFiles
     let durableLength: UInt64
     let threads = BlockingThreads(count: FolderTransferStore.threadCount)
-    private let turns = Turns<TransferID>()
+    private let locks = KeyedLock<TransferID>()
     let state: NIOLockedValueBox<State>
     private let sweeper = NIOLockedValueBox<Task<Void, Never>?>(nil)
 
@@ -178,15 +178,15 @@ public final class FolderTransferStore: TransferStore {
         of id: TransferID,
         _ body: @escaping @Sendable () throws -> Result
     ) async throws -> Result {
-        await self.turns.take(id)
-        defer { self.turns.give(id) }
+        await self.locks.lock(id)
+        defer { self.locks.unlock(id) }
         return try await self.onThread(of: id, body)
     }
 
     /// Runs `body` where the caller runs, which may block, when nothing else is done with this id.
     func inTurnHere<Result>(of id: TransferID, _ body: () throws -> Result) async throws -> Result {
-        await self.turns.take(id)
-        defer { self.turns.give(id) }
+        await self.locks.lock(id)
+        defer { self.locks.unlock(id) }
         return try Self.told(body)
     }
 

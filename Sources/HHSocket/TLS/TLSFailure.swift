@@ -4,45 +4,31 @@ import NIOSSL
 
 /// A failure of TLS, as specific as can be determined: the ``SocketError/underlying`` of errors with the code
 /// `tlsFailed`.
-public struct TLSFailure: Error, Sendable {
-    /// The reason for a failure. Cases may be added; have a default when you switch over it.
-    public enum Reason: Hashable, Sendable {
-        /// The server's certificate is for another name.
-        case wrongHost
-        /// The server's certificate does not chain to a trusted authority, or is otherwise unacceptable.
-        case notTrusted
-        /// The server's certificate has expired, or is not valid yet.
-        case outOfDate
-        /// The server's certificate is valid, but its key matches none of the pins.
-        case pinMismatch
-        /// The server requires a client certificate, and received none.
-        case clientCertificateRequired
-        /// The server does not accept our certificate.
-        case clientCertificateRejected
-        /// The two have no version, cipher, application protocol or kind of certificate in common.
-        case noCommonProtocol
-        /// The peer does not speak TLS.
-        case notTLS
-        /// The connection ended during the handshake.
-        case closed
-        /// Another failure; see ``TLSFailure/description``.
-        case other
-    }
+public typealias TLSFailure = NamedFailure<TLSFailureReason>
 
-    public var reason: Reason
-    /// A description of the failure.
-    public var description: String
-    /// The error of NIOSSL.
-    public var underlying: (any Error)?
-
-    init(_ reason: Reason, _ description: String, underlying: (any Error)? = nil) {
-        self.reason = reason
-        self.description = description
-        self.underlying = underlying
-    }
+/// The reason for a failure of TLS. Cases may be added; have a default when you switch over it.
+public enum TLSFailureReason: Hashable, Sendable {
+    /// The server's certificate is for another name.
+    case wrongHost
+    /// The server's certificate does not chain to a trusted authority, or is otherwise unacceptable.
+    case notTrusted
+    /// The server's certificate has expired, or is not valid yet.
+    case outOfDate
+    /// The server's certificate is valid, but its key matches none of the pins.
+    case pinMismatch
+    /// The server requires a client certificate, and received none.
+    case clientCertificateRequired
+    /// The server does not accept our certificate.
+    case clientCertificateRejected
+    /// The two have no version, cipher, application protocol or kind of certificate in common.
+    case noCommonProtocol
+    /// The peer does not speak TLS.
+    case notTLS
+    /// The connection ended during the handshake.
+    case closed
+    /// Another failure; see ``NamedFailure/description``.
+    case other
 }
-
-extension TLSFailure: CustomStringConvertible {}
 
 extension TLSFailure {
     /// Creates the failure for an error of NIOSSL; nil if it is not a failure of TLS.

@@ -79,7 +79,7 @@ extension LineDelimiter: CustomStringConvertible {
         case .crlf: "crlf"
         case .lfOrCRLF: "any"
         case .nul: "nul"
-        default: self.bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        default: self.bytes.hexadecimal
         }
     }
 
@@ -92,21 +92,10 @@ extension LineDelimiter: CustomStringConvertible {
         case "any": self = .lfOrCRLF
         case "nul": self = .nul
         default:
-            guard let bytes = Self.bytes(hexadecimal: text), let delimiter = try? LineDelimiter(bytes: bytes) else {
+            guard let bytes = [UInt8](hexadecimal: text), let delimiter = try? LineDelimiter(bytes: bytes) else {
                 return nil
             }
             self = delimiter
         }
-    }
-
-    private static func bytes(hexadecimal text: some StringProtocol) -> [UInt8]? {
-        let digits = text.utf8.map { Character(Unicode.Scalar($0)).hexDigitValue }
-        guard digits.count.isMultiple(of: 2) else { return nil }
-        var bytes: [UInt8] = []
-        for index in stride(from: 0, to: digits.count, by: 2) {
-            guard let high = digits[index], let low = digits[index + 1] else { return nil }
-            bytes.append(UInt8(high << 4 | low))
-        }
-        return bytes
     }
 }

@@ -87,8 +87,9 @@ struct IPv6AddressTable: Sendable {
     /// Returns the use of an address. It is unusable until duplicate address detection has succeeded. An address that
     /// is not in the table is lasting: an unreadable table must not block connecting.
     func use(of address: [UInt8], on interface: String) -> Use {
-        let digits = address.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-        guard let flags = self.flags[Key(interface: interface[...], address: digits[...])] else { return .lasting }
+        guard let flags = self.flags[Key(interface: interface[...], address: address.hexadecimal[...])] else {
+            return .lasting
+        }
         if flags & (Self.isDuplicate | Self.tentative) != 0 { return .unusable }
         return flags & Self.temporary == 0 ? .lasting : .temporary
     }

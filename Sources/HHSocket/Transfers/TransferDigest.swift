@@ -22,17 +22,8 @@ public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
 
     /// A digest of 64 hexadecimal digits, upper or lower case. Nil if `text` is anything else.
     public init?(hexadecimal text: some StringProtocol) {
-        let digits = text.utf8.map { byte -> UInt8? in
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
-            case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
-            default: nil
-            }
-        }
-        guard digits.count == 2 * Self.byteCount, !digits.contains(nil) else { return nil }
-        let values = digits.compactMap { $0 }
-        self.bytes = stride(from: 0, to: values.count, by: 2).map { values[$0] << 4 | values[$0 + 1] }
+        guard let bytes = [UInt8](hexadecimal: text), bytes.count == Self.byteCount else { return nil }
+        self.bytes = bytes
     }
 
     package init(_ hash: SHA256) { self.bytes = hash.finalize() }
@@ -44,10 +35,7 @@ public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
     package var data: Data { Data(self.bytes) }
 
     /// 64 hexadecimal digits, lower case.
-    public var description: String {
-        let digits = Array("0123456789abcdef".utf8)
-        return String(decoding: self.bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-    }
+    public var description: String { self.bytes.hexadecimal }
 }
 
 /// The content of a file, by its size and hash.

@@ -244,9 +244,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     static func hex(_ bytes: [UInt8], atMost limit: Int = 16) -> String {
-        let digits = Array("0123456789ABCDEF".utf8)
         // A long constant is identified by its beginning.
-        let shown = bytes.prefix(limit).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-        return String(decoding: shown, as: UTF8.self) + (bytes.count > limit ? "…" : "")
+        bytes.prefix(limit).hexadecimal.uppercased() + (bytes.count > limit ? "…" : "")
     }
 }

@@ -149,7 +149,7 @@ struct BytesDescription: Codable {
         }
         try container.allow("constant")
         let hex: String = try container.value("constant")
-        guard let bytes = Self.bytes(hex: hex) else {
+        guard let bytes = [UInt8](hexadecimal: hex.filter { $0 != " " }) else {
             throw container.wrong("constant", "\"\(hex)\" is not an even number of hexadecimal digits")
         }
         self.bytes = bytes
@@ -161,27 +161,7 @@ struct BytesDescription: Codable {
         if isText, !self.bytes.isEmpty {
             try container.encode(String(decoding: self.bytes, as: UTF8.self), forKey: AnyKey("text"))
         } else {
-            try container.encode(Self.hex(self.bytes), forKey: AnyKey("constant"))
+            try container.encode(self.bytes.hexadecimal.uppercased(), forKey: AnyKey("constant"))
         }
-    }
-
-    private static func bytes(hex text: String) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        var high: UInt8?
-        for character in text.utf8 where character != UInt8(ascii: " ") {
-            guard let digit = Character(UnicodeScalar(character)).hexDigitValue.map(UInt8.init) else { return nil }
-            if let first = high {
-                bytes.append(first << 4 | digit)
-                high = nil
-            } else {
-                high = digit
-            }
-        }
-        return high == nil ? bytes : nil
-    }
-
-    private static func hex(_ bytes: [UInt8]) -> String {
-        let digits = Array("0123456789ABCDEF".utf8)
-        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 }

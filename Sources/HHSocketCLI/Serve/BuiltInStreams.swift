@@ -35,7 +35,7 @@ extension BuiltIn {
                     length += item.readableBytes
                     item.withUnsafeReadableBytes { hash.update($0) }
                 }
-                return ByteBuffer(string: "\(count) \(length) \(Self.hex(hash.finalize()))")
+                return ByteBuffer(string: "\(count) \(length) \(hash.finalize().hexadecimal)")
             }
         case self.countOfItems:
             router.stream(type, .clientStreaming) { stream, _ in

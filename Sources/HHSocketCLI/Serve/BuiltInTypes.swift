@@ -97,15 +97,7 @@ enum BuiltIn {
     }
 
     static func sha256Hex(of bytes: ByteBuffer) -> String {
-        Self.hex(bytes.withUnsafeReadableBytes { SHA256.hash(of: $0) })
-    }
-
-    static func hex(_ digest: [UInt8]) -> String {
-        let digits = Array("0123456789abcdef".utf8)
-        return String(
-            decoding: digest.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] },
-            as: UTF8.self
-        )
+        bytes.withUnsafeReadableBytes { SHA256.hash(of: $0) }.hexadecimal
     }
 
     /// Returns the number in decimal digits, `limit` at most; nil if `bytes` are anything else.

@@ -53,9 +53,7 @@ public struct ConnectingClient: Sendable {
 
     /// The SHA-256 of ``certificate``, in lower-case hexadecimal digits; nil without one.
     public var certificateFingerprint: String? {
-        guard let certificate = self.certificate else { return nil }
-        return certificate.withUnsafeBytes { SHA256.hash(of: $0) }
-            .map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }.joined()
+        self.certificate?.withUnsafeBytes { SHA256.hash(of: $0) }.hexadecimal
     }
 }
 

@@ -27,6 +27,13 @@ extension HTTPHeadFault: CustomStringConvertible {
     }
 }
 
+/// The errors of heads.
+protocol HTTPHeadFailure: Error {
+    static var notHTTP: Self { get }
+    static var headTooLong: Self { get }
+    static func malformedHead(_ fault: HTTPHeadFault) -> Self
+}
+
 /// A complete head, parsed.
 struct HTTPHead: Sendable {
     /// The first line, without its end.

@@ -2,26 +2,17 @@
 import NIOCore
 
 /// Finds where the heads of a byte stream end, however the stream was split, within a limit on all of them together.
-struct HTTPHeadReader: Sendable {
+struct HTTPHeadReader<Failure: HTTPHeadFailure>: Sendable {
     enum Kind: Hashable, Sendable {
         case request
         case response
     }
 
-    enum Fault: Error, Hashable {
-        case notHTTP
-        case tooLong
-    }
-
-    /// The largest total length of the heads, in bytes, with the empty lines at their ends.
-    static let maximumLength = 16 << 10
-    private static let responseStart = Array("HTTP/".utf8)
-
     private let kind: Kind
     /// The bytes that do not belong to an earlier head.
     private var unread = ByteBuffer()
     /// The number of bytes that more heads may have.
-    private var room = HTTPHeadReader.maximumLength
+    private var room = HTTPSyntax.maximumHeadLength
     /// The number of unread bytes that were searched.
     private var searched = 0
     /// The offset at which the line begins that is being searched for its end.
@@ -50,14 +41,24 @@ struct HTTPHeadReader: Sendable {
         return rest
     }
 
-    /// Returns the next head, with the empty line at its end; nil if it is incomplete.
-    mutating func next() throws(Fault) -> ByteBuffer? {
+    /// Returns the next head; nil if it is incomplete.
+    mutating func next() throws(Failure) -> HTTPHead? {
+        guard let bytes = try self.nextBytes() else { return nil }
+        do throws(HTTPHeadFault) {
+            return try HTTPHead(bytes)
+        } catch {
+            throw .malformedHead(error)
+        }
+    }
+
+    /// Returns the bytes of the next head, with the empty line at its end; nil if it is incomplete.
+    private mutating func nextBytes() throws(Failure) -> ByteBuffer? {
         while true {
             let view = self.unread.readableBytesView.prefix(self.room)
-            if self.lineStart == 0 { try self.checkStart(view) }
+            if self.lineStart == 0, !self.isPlausible(view) { throw .notHTTP }
             guard let end = view.dropFirst(self.searched).firstIndex(of: HTTPSyntax.lineFeed) else {
                 self.searched = view.count
-                guard view.count < self.room else { throw .tooLong }
+                guard view.count < self.room else { throw .headTooLong }
                 return nil
             }
             let line = view[view.startIndex.advanced(by: self.lineStart)..<end]
@@ -85,16 +86,15 @@ struct HTTPHeadReader: Sendable {
         return head
     }
 
-    /// Recognises a peer of another protocol by its first bytes: it may never end a line.
-    private func checkStart(_ view: ByteBufferView) throws(Fault) {
+    /// Whether the first bytes may be those of HTTP: a peer of another protocol may never end a line.
+    private func isPlausible(_ view: ByteBufferView) -> Bool {
         switch self.kind {
         case .request:
             guard let first = view.first, first != HTTPSyntax.carriageReturn, first != HTTPSyntax.lineFeed else {
-                return
+                return true
             }
-            guard HTTPSyntax.isTokenByte(first) else { throw .notHTTP }
-        case .response:
-            guard zip(view, Self.responseStart).allSatisfy({ $0 == $1 }) else { throw .notHTTP }
+            return HTTPSyntax.isTokenByte(first)
+        case .response: return zip(view, "HTTP/".utf8).allSatisfy { $0 == $1 }
         }
     }
 }

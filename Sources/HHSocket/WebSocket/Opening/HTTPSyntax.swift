@@ -3,6 +3,8 @@
 enum HTTPSyntax {
     static let carriageReturn = UInt8(ascii: "\r")
     static let lineFeed = UInt8(ascii: "\n")
+    /// The largest total length of the heads of a stream, in bytes, with the empty lines at their ends.
+    static let maximumHeadLength = 16 << 10
 
     /// Whether `byte` may occur in a token (RFC 9110, section 5.6.2).
     static func isTokenByte(_ byte: UInt8) -> Bool {

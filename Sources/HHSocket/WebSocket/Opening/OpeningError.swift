@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A reason why the client's side of an opening cannot begin, or did not succeed.
-package enum OpeningError: Error, Hashable, Sendable {
+package enum OpeningError: HTTPHeadFailure, Hashable, Sendable {
     // MARK: Arguments
 
     case invalidURL(WebSocketURLFault)
@@ -92,7 +92,7 @@ extension OpeningError: CustomStringConvertible {
         switch self {
         case .notHTTP: "the peer does not speak HTTP"
         case .unsupportedVersion: "the server does not answer in HTTP/1.1"
-        case .headTooLong: "the server's response is longer than \(HTTPHeadReader.maximumLength) bytes"
+        case .headTooLong: "the server's response is longer than \(HTTPSyntax.maximumHeadLength) bytes"
         case .malformedHead(let fault): "the server's response is malformed: \(fault)"
         case .closedEarly: "the server closed the connection before it had answered"
         case .upgradeMissing: "the server's 101 has no \"Upgrade: websocket\""

@@ -2,7 +2,7 @@
 package import NIOCore
 
 /// A reason why a server does not upgrade, in the order in which they are checked.
-package enum OpeningRejection: Error, Hashable, Sendable {
+package enum OpeningRejection: HTTPHeadFailure, Hashable, Sendable {
     case headTooLong
     case notHTTP
     case malformedHead(HTTPHeadFault)
@@ -44,7 +44,7 @@ extension OpeningRejection: CustomStringConvertible {
     /// The text of the answer: one line that quotes nothing of the request.
     package var description: String {
         switch self {
-        case .headTooLong: "The request's head is longer than \(HTTPHeadReader.maximumLength) bytes."
+        case .headTooLong: "The request's head is longer than \(HTTPSyntax.maximumHeadLength) bytes."
         case .notHTTP: "This is not HTTP."
         case .malformedHead(let fault): "The request is malformed: \(fault)."
         case .requestLine: "The request line is malformed."

@@ -9,7 +9,7 @@ package import NIOCore
 /// ```
 /// Answer a rejection with its ``OpeningRejection/encode()``, after which the connection closes.
 package struct OpeningRequestReader: Sendable {
-    private var heads = HTTPHeadReader(.request)
+    private var heads = HTTPHeadReader<OpeningRejection>(.request)
 
     package init() {}
 
@@ -20,22 +20,7 @@ package struct OpeningRequestReader: Sendable {
 
     /// Returns the request's head; nil if it is incomplete. Not called again once it has returned one, or thrown.
     package mutating func next() throws(OpeningRejection) -> OpeningRequestHead? {
-        let bytes: ByteBuffer?
-        do throws(HTTPHeadReader.Fault) {
-            bytes = try self.heads.next()
-        } catch {
-            switch error {
-            case .notHTTP: throw .notHTTP
-            case .tooLong: throw .headTooLong
-            }
-        }
-        guard let bytes else { return nil }
-        let head: HTTPHead
-        do throws(HTTPHeadFault) {
-            head = try HTTPHead(bytes)
-        } catch {
-            throw .malformedHead(error)
-        }
+        guard let head = try self.heads.next() else { return nil }
         return try OpeningRequestHead(head)
     }
 

@@ -46,7 +46,7 @@ package struct OpeningResponseReader: Sendable {
     private static let version = Array("HTTP/1.1".utf8)
 
     private let request: OpeningRequest
-    private var heads = HTTPHeadReader(.response)
+    private var heads = HTTPHeadReader<OpeningError>(.response)
     private var state = State.head
 
     package init(for request: OpeningRequest) {
@@ -104,7 +104,7 @@ package struct OpeningResponseReader: Sendable {
 
     /// Reads heads up to the final one. A refusal is returned without its body.
     private mutating func readHead(now: Int64) throws(OpeningError) -> OpeningResult? {
-        while let head = try self.nextHead() {
+        while let head = try self.heads.next() {
             let line = try Self.statusLine(head.startLine)
             let fields = head.fields
             switch line.status {
@@ -130,24 +130,6 @@ package struct OpeningResponseReader: Sendable {
             }
         }
         return nil
-    }
-
-    private mutating func nextHead() throws(OpeningError) -> HTTPHead? {
-        let bytes: ByteBuffer?
-        do throws(HTTPHeadReader.Fault) {
-            bytes = try self.heads.next()
-        } catch {
-            switch error {
-            case .notHTTP: throw .notHTTP
-            case .tooLong: throw .headTooLong
-            }
-        }
-        guard let bytes else { return nil }
-        do throws(HTTPHeadFault) {
-            return try HTTPHead(bytes)
-        } catch {
-            throw .malformedHead(error)
-        }
     }
 
     /// Reads `HTTP/1.1 101 Switching Protocols` (RFC 9112, section 4). The reason phrase, and the space before it, may

@@ -47,7 +47,7 @@ import Testing
         ids.shuffle(using: &random)
         for (index, id) in ids.dropLast(10).enumerated() {
             table.remove(id)
-            #expect(table.occupiedPlaces <= max(64, 2 * (100_000 - index)))
+            #expect(table.occupiedPlaces <= 4 * (100_000 - index) + 64)
         }
         #expect(table.count == 10)
         #expect(due(&table, at: .distantFuture).count == 10)

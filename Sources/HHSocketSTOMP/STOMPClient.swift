@@ -187,7 +187,7 @@ public final class STOMPClient: ConnectionControl {
         }
         let subscriptions = self.host.subscriptions
         return try self.subscribe(destination, ack, window, headers, isHeld: false) { id in
-            let inbox = MessageInbox<STOMPMessage> { [weak subscriptions] in subscriptions?.fullnessChanged(id) }
+            let inbox = Inbox<STOMPMessage> { [weak subscriptions] in subscriptions?.fullnessChanged(id) }
             return (.inbox(inbox), inbox)
         }
     }
@@ -221,7 +221,7 @@ public final class STOMPClient: ConnectionControl {
         _ window: Int?,
         _ headers: STOMPHeaders,
         isHeld: Bool,
-        _ makeDelivery: (String) -> (MessageDelivery<STOMPMessage>, MessageInbox<STOMPMessage>?)
+        _ makeDelivery: (String) -> (MessageDelivery<STOMPMessage>, Inbox<STOMPMessage>?)
     ) throws(SocketError) -> STOMPSubscription {
         guard window.map({ $0 > 0 }) ?? true else {
             throw SocketError(.invalidArgument, message: "the window of a subscription is 1 or more")

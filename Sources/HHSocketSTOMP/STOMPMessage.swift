@@ -136,9 +136,10 @@ extension STOMPMessage: CustomStringConvertible {
     }
 }
 
-extension STOMPMessage: InboxMessage {
-    package var memory: Int { self.frame.headers.memory + self.frame.body.detachedCapacity }
+extension STOMPMessage: InboxElement {
+    @usableFromInline package var memory: Int { self.frame.headers.memory + self.frame.body.detachedCapacity }
 
+    @usableFromInline
     package mutating func detach(isOneOfMany: Bool) {
         self.frame.headers.detach()
         self.frame.body = self.frame.body.detached

@@ -89,7 +89,7 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     public struct AsyncIterator: AsyncIteratorProtocol {
         /// Holds the subscription.
         private let subscription: STOMPSubscription
-        private let reader: MessageInbox<STOMPMessage>.Reader?
+        private let reader: Inbox<STOMPMessage>.Reader?
 
         init(_ subscription: STOMPSubscription) {
             self.subscription = subscription

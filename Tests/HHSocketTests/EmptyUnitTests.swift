@@ -496,7 +496,7 @@ import Testing
     }
 
     private static let inbox = Case(testDescription: "receiving: empty messages that are not read") { count in
-        let inbox = MessageInbox<WebSocketMessage> {}
+        let inbox = WebSocketInbox {}
         return { for _ in 0..<count { _ = inbox.append(WebSocketMessage(ByteBuffer()), isLast: true) } }
     }
 

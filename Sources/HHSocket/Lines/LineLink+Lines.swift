@@ -34,11 +34,11 @@ extension LineLink {
         public typealias Element = String
         public typealias Failure = Never
 
-        let inbox: MessageInbox<Line>
+        let inbox: Inbox<Line>
         let report: @Sendable (SocketError) -> Void
 
         public struct AsyncIterator: AsyncIteratorProtocol {
-            let reader: MessageInbox<Line>.Reader
+            let reader: Inbox<Line>.Reader
             let report: @Sendable (SocketError) -> Void
 
             public mutating func next() async -> String? { await self.next(isolation: nil) }
@@ -74,16 +74,16 @@ extension LineLink {
     public struct LineViews<Element: Sendable>: AsyncSequence, Sendable {
         public typealias Failure = Never
 
-        private let inbox: MessageInbox<Line>
+        private let inbox: Inbox<Line>
         private let transform: @Sendable (Line) -> Element
 
-        init(_ inbox: MessageInbox<Line>, _ transform: @escaping @Sendable (Line) -> Element) {
+        init(_ inbox: Inbox<Line>, _ transform: @escaping @Sendable (Line) -> Element) {
             self.inbox = inbox
             self.transform = transform
         }
 
         public struct AsyncIterator: AsyncIteratorProtocol {
-            fileprivate let reader: MessageInbox<Line>.Reader
+            fileprivate let reader: Inbox<Line>.Reader
             fileprivate let transform: @Sendable (Line) -> Element
 
             public mutating func next() async -> Element? { await self.next(isolation: nil) }
@@ -100,8 +100,9 @@ extension LineLink {
     }
 }
 
-extension LineLink.Line: InboxMessage {
-    package var memory: Int { self.bytes.detachedCapacity }
+extension LineLink.Line: InboxElement {
+    @usableFromInline package var memory: Int { self.bytes.detachedCapacity }
 
+    @usableFromInline
     package mutating func detach(isOneOfMany: Bool) { self.bytes = self.bytes.detached }
 }

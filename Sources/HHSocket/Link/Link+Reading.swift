@@ -180,7 +180,7 @@ extension Link {
     func setYielding(_ isYielding: Bool) {
         guard isYielding != self.hot.reading.isYielding else { return }
         self.hot.reading.isYielding = isYielding
-        self.loop.yieldingCount += isYielding ? 1 : -1
+        self.loop.linkYields(isYielding)
     }
 
     private func goOnAfterYielding(in turn: inout Turn) {

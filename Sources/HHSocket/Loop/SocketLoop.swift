@@ -99,7 +99,7 @@ package final class SocketLoop: @unchecked Sendable {
     /// The timers that limit the time of what ends with the loop: by the clock of deadlines.
     private let endings: LoopTimers
     /// The number of links whose units wait for another turn.
-    package internal(set) var yieldingCount = 0
+    private var yieldingCount = 0
     private var isDrainScheduled = false
     /// Whether nothing that is submitted from now on runs.
     private var isClosed = false
@@ -558,6 +558,9 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// The time since the turn began, based on the latest reading of the clock.
     package func age(of turn: borrowing Turn) -> TimeAmount { self.clock - self.began(turn) }
+
+    /// Counts a link whose units wait for another turn, or no longer do.
+    func linkYields(_ isYielding: Bool) { self.yieldingCount += isYielding ? 1 : -1 }
 
     /// Returns whether a turn has lasted long enough. The more connections wait for another turn, the shorter it is, so
     /// that peers with few units do not wait long behind peers with many.

@@ -84,6 +84,7 @@ extension UnsafeMutableRawPointer {
 }
 
 /// A Swift task that waits for a turn.
+@usableFromInline
 package struct TurnWaiter: TurnHandler, Sendable {
     let continuation: UnsafeContinuation<Void, Never>
     /// Whether the waiting began on the loop's thread, and so continues there.
@@ -94,11 +95,13 @@ package struct TurnWaiter: TurnHandler, Sendable {
         self.isHere = isHere
     }
 
+    @usableFromInline
     package static func run(at place: UnsafeMutableRawPointer) {
         place.takeHandler(Self.self).resume()
     }
 
     /// Resumes it at once.
+    @usableFromInline
     package func resume() {
         self.continuation.resume()
     }

@@ -3,7 +3,7 @@ import NIOConcurrencyHelpers
 
 /// Notifies a link's delegate on the callback queue, and suspends reading while that is behind. On the socket's thread,
 /// except the delegate itself.
-package final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, Message: InboxMessage>:
+package final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, Message: InboxElement>:
     MessageTaking
 {
     private struct State {

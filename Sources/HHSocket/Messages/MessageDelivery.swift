@@ -3,7 +3,7 @@ import NIOCore
 
 /// A receiver of messages that may fall behind.
 package protocol MessageTaking<Message>: AnyObject, Sendable {
-    associatedtype Message: InboxMessage
+    associatedtype Message: InboxElement
 
     /// Whether nothing more should be read for now.
     var isFull: Bool { get }
@@ -16,8 +16,8 @@ package protocol MessageTaking<Message>: AnyObject, Sendable {
 }
 
 /// The place where messages go.
-package enum MessageDelivery<Message: InboxMessage> {
-    case inbox(MessageInbox<Message>)
+package enum MessageDelivery<Message: InboxElement> {
+    case inbox(Inbox<Message>)
     /// Called on the socket's thread, among the handlers of a turn.
     case handler(@Sendable (Message) -> Void)
     case delegate(any MessageTaking<Message>)
@@ -45,18 +45,18 @@ package enum MessageDelivery<Message: InboxMessage> {
         }
     }
 
-    /// Calls `body` once the current messages were taken and the sends that they caused have been submitted.
+    /// Calls `body` once the current messages were handled and the sends that they caused have been submitted.
     package func whenTaken(on loop: SocketLoop, _ body: @escaping @Sendable () -> Void) {
         switch self {
         case .handler: body()
         case .delegate: loop.callBack(.closure(body))
-        case .inbox(let inbox): inbox.whenRead(body)
+        case .inbox(let inbox): inbox.whenHandled(body)
         }
     }
 }
 
 /// A message for a handler, among the others of its turn.
-private struct MessageHandler<Message: InboxMessage>: TurnHandler {
+private struct MessageHandler<Message: InboxElement>: TurnHandler {
     let handler: @Sendable (Message) -> Void
     let message: Message
 

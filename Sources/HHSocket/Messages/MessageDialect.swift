@@ -46,7 +46,7 @@ package protocol MessageDialect: Sendable {
     associatedtype Language: LinkLanguage where Language.Unit: MessageUnit
     associatedtype Peer: MessagePeer where Peer.Language == Language
     /// A message that arrives.
-    associatedtype Message: InboxMessage
+    associatedtype Message: InboxElement
     /// An event of the link.
     associatedtype Event: Sendable
     /// The public object of the link.

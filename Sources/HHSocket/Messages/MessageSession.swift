@@ -45,7 +45,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     private let configuration: SocketConfiguration
     /// The settings, including the user's choices for the current connection.
     var dialect: Dialect
-    package let inbox: MessageInbox<Dialect.Message>
+    package let inbox: Inbox<Dialect.Message>
     package let delegation: Dialect.Delegation
     private let streams = Broadcast<Dialect.Event>()
     private let handler = NIOLockedValueBox<(@Sendable (Dialect.Message) -> Void)?>(nil)
@@ -65,7 +65,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         self.configuration = dialect.socket
         self.dialect = dialect
         let suspension = ReadingSuspension()
-        self.inbox = MessageInbox { suspension.changed() }
+        self.inbox = Inbox { suspension.changed() }
         self.delegation = MessageDelegation {
             Dialect.handOver($2, to: $0, of: $1)
         } fullnessChanged: {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
+
 /// The treatment of pushes that arrive faster than a subscriber takes them. Each subscriber has a separate buffer.
 ///
 /// Pushes are counted, not their bytes: each may be as large as ``/HHSocket/SocketConfiguration/maximumPayloadLength``.
@@ -31,14 +33,24 @@ public enum PushBufferingPolicy: Hashable, Sendable {
     /// ``dropOldest(_:)`` with 1,024.
     public static var `default`: PushBufferingPolicy { .dropOldest(1_024) }
 
-    /// The number of pushes that a reader takes at once, to process them without locks: a sixteenth of the limit, 256
-    /// at most, so that readers hold few pushes compared with the limit.
-    var batchLimit: Int { min(max(1, self.limit / 16), 256) }
-
     /// The number of pushes that may wait before the policy applies; 1 at least.
-    var limit: Int {
+    private var limit: Int {
         switch self {
         case .dropOldest(let limit), .dropNewest(let limit), .suspendReading(let limit): max(1, limit)
         }
+    }
+
+    /// The bounds of a subscription's inbox. Readers take few pushes at once, compared with the limit.
+    var bounds: InboxBounds {
+        let atLimit: InboxBounds.AtLimit =
+            switch self {
+            case .dropOldest: .dropOldest
+            case .dropNewest: .dropNewest
+            case .suspendReading: .hold
+            }
+        var bounds = InboxBounds(atLimit, batch: min(max(1, self.limit / 16), 256), detaching: .waiting)
+        bounds.count = self.limit
+        bounds.endsWithTask = true
+        return bounds
     }
 }

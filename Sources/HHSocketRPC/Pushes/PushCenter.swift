@@ -59,22 +59,22 @@ final class PushCenter: @unchecked Sendable {
 
     // MARK: Any thread
 
-    /// Subscribes a new mailbox to the pushes of `type`, or of every type if nil, until it is cancelled.
-    func subscribe(to type: UInt32?, _ policy: PushBufferingPolicy) -> PushMailbox {
-        let mailbox = PushMailbox(policy) { [weak self] mailbox, change in
-            self?.loop.submit(.closure { [weak self] in self?.mailboxChanged(mailbox, of: type, change, in: &$0) })
+    /// Subscribes a new inbox to the pushes of `type`, or of every type if nil, until it is cancelled.
+    func subscribe(to type: UInt32?, _ policy: PushBufferingPolicy) -> PushInbox {
+        let inbox = PushInbox(policy.bounds) { [weak self] inbox, change in
+            self?.loop.submit(.closure { [weak self] in self?.inboxChanged(inbox, of: type, change, in: &$0) })
         }
         let isAlive = self.loop.submit(
             .closure { _ in
                 if self.isFinished {
-                    mailbox.finish()
+                    inbox.finish()
                 } else {
-                    self.router.add(mailbox, type)
+                    self.router.add(inbox, type)
                 }
             }
         )
-        if !isAlive { mailbox.finish() }
-        return mailbox
+        if !isAlive { inbox.finish() }
+        return inbox
     }
 
     /// Counts and logs an error that a handler of pushes threw.
@@ -107,14 +107,13 @@ final class PushCenter: @unchecked Sendable {
 
     // MARK: Reading
 
-    private func mailboxChanged(
-        _ mailbox: PushMailbox,
-        of type: UInt32?,
-        _ change: PushMailbox.Change,
-        in turn: inout Turn
-    ) {
-        if change.isOver { self.router.remove(mailbox, type) }
-        if change.releasesReading { self.releaseReading(in: &turn) }
+    private func inboxChanged(_ inbox: PushInbox, of type: UInt32?, _ change: InboxChange, in turn: inout Turn) {
+        switch change {
+        case .over: self.router.remove(inbox, type)
+        case .releases: self.releaseReading(in: &turn)
+        // Reported where pushes are handed over, in the turn: so a release, which is submitted, always follows.
+        case .holds: break
+        }
     }
 
     /// Suspends reading for one more subscriber that is too far behind, until ``releaseReading(in:)`` is called for it.

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
+import HHSocket
 
 /// The subscribers of each type of push. Socket thread only.
 ///
 /// Pushes that arrive together are gathered for each subscriber, and handed over together.
 struct PushRouter {
     private final class Subscriber {
-        let mailbox: PushMailbox
+        let inbox: PushInbox
         /// The pushes that have arrived and are not handed over yet.
         private var pushes: Deque<SocketPush> = []
 
-        init(_ mailbox: PushMailbox) {
-            self.mailbox = mailbox
+        init(_ inbox: PushInbox) {
+            self.inbox = inbox
         }
 
         /// Whether no push waits to be handed over.
@@ -19,7 +20,7 @@ struct PushRouter {
 
         func gather(_ push: consuming SocketPush) { self.pushes.append(push) }
 
-        func handOver() -> PushBuffer<SocketPush>.Outcome { self.mailbox.append(&self.pushes) }
+        func handOver() -> InboxAppended { self.inbox.append(contentsOf: &self.pushes) }
     }
 
     /// The subscribers by type; nil for those of every type.
@@ -27,12 +28,12 @@ struct PushRouter {
     /// The subscribers with gathered pushes.
     private var waiting: [Subscriber] = []
 
-    mutating func add(_ mailbox: PushMailbox, _ type: UInt32?) {
-        self.subscribers[type, default: []].append(Subscriber(mailbox))
+    mutating func add(_ inbox: PushInbox, _ type: UInt32?) {
+        self.subscribers[type, default: []].append(Subscriber(inbox))
     }
 
-    mutating func remove(_ mailbox: PushMailbox, _ type: UInt32?) {
-        self.subscribers[type]?.removeAll { $0.mailbox === mailbox }
+    mutating func remove(_ inbox: PushInbox, _ type: UInt32?) {
+        self.subscribers[type]?.removeAll { $0.inbox === inbox }
         if self.subscribers[type]?.isEmpty == true { self.subscribers[type] = nil }
     }
 
@@ -56,7 +57,7 @@ struct PushRouter {
 
     private mutating func gather(_ push: consuming SocketPush, for subscriber: Subscriber) -> SocketPush? {
         if subscriber.isIdle {
-            guard !subscriber.mailbox.isOver else { return push }
+            guard !subscriber.inbox.isOver else { return push }
             self.waiting.append(subscriber)
         }
         subscriber.gather(push)
@@ -77,7 +78,7 @@ struct PushRouter {
         for subscriber in self.waiting {
             let appended = subscriber.handOver()
             result.dropped += appended.dropped
-            if appended.holdsReading { result.newHolds += 1 }
+            if appended.holds { result.newHolds += 1 }
         }
         self.waiting.removeAll(keepingCapacity: true)
         return result
@@ -85,7 +86,7 @@ struct PushRouter {
 
     /// Ends all subscriptions.
     mutating func finish() {
-        for subscriber in self.subscribers.values.joined() { subscriber.mailbox.finish() }
+        for subscriber in self.subscribers.values.joined() { subscriber.inbox.finish() }
         self.subscribers = [:]
     }
 }

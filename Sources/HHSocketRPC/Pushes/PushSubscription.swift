@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
+
 /// A handler's registration, by ``SocketClient/onPush(ofType:buffering:perform:)``.
 ///
 /// Ends with ``cancel()`` or when the client is released. Releasing this object has no effect: the handler stays.
 public final class PushSubscription: Sendable {
-    private let mailbox: PushMailbox
+    private let inbox: PushInbox
     private let task: Task<Void, Never>
 
     /// - Parameter failed: Called with the push's type and the error if the handler throws.
     init(
-        _ mailbox: PushMailbox,
+        _ inbox: PushInbox,
         perform handler: @escaping @Sendable (SocketPush) async throws -> Void,
         failed: @escaping @Sendable (UInt32, any Error) -> Void
     ) {
-        self.mailbox = mailbox
+        self.inbox = inbox
         self.task = Task {
-            let reading = PushReading(mailbox)
-            while let push = await reading.next(isolation: nil), !Task.isCancelled {
+            let reader = inbox.makeReader()
+            while let push = await reader.next(isolation: nil), !Task.isCancelled {
                 do {
                     try await handler(push)
                 } catch {
@@ -29,7 +31,7 @@ public final class PushSubscription: Sendable {
     /// Stops calling the handler, and discards the waiting pushes. If the handler is running, its Swift task is
     /// cancelled. May be called any number of times.
     public func cancel() {
-        self.mailbox.cancel()
+        self.inbox.cancel()
         self.task.cancel()
     }
 }

@@ -16,14 +16,19 @@ public struct SocketPush: Sendable, Hashable {
     /// The server that sent it.
     public var endpoint: Endpoint
 
-    /// Whether the body is a small part of the bytes that were read from the network together with it.
-    var isSlice: Bool { self.body.storageCapacity / 4 > self.body.readableBytes }
-
-    /// Copies the body, so that a waiting push does not retain all the bytes that were read together with it.
-    mutating func detach() {
-        self.body = ByteBuffer(bytes: self.body.readableBytesView)
-    }
-
     /// The payload as text; bytes that are not UTF-8 are replaced.
     public var string: String { String(buffer: self.body) }
+}
+
+/// The pushes of one subscription that wait to be read.
+typealias PushInbox = Inbox<SocketPush>
+
+extension SocketPush: InboxElement {
+    @usableFromInline package var memory: Int { self.body.detachedCapacity }
+
+    @usableFromInline
+    package mutating func detach(isOneOfMany: Bool) {
+        // A larger part of its read is not worth a copy.
+        if self.body.storageCapacity / 4 > self.body.readableBytes { self.body = self.body.detached }
+    }
 }

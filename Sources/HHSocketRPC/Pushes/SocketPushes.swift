@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocket
+
 /// The pushes that ``SocketClient/pushes(ofType:buffering:)`` and ``SocketClient/pushes(buffering:)`` subscribe to.
 ///
 /// The subscription ends when this sequence and its iterators are released, when a Swift task that reads it is
@@ -13,30 +15,30 @@ public struct SocketPushes: AsyncSequence, Sendable {
 
     /// Held by the sequence and its iterators. Its release ends the subscription.
     fileprivate final class Subscription: Sendable {
-        let mailbox: PushMailbox
+        let inbox: PushInbox
 
-        init(_ mailbox: PushMailbox) {
-            self.mailbox = mailbox
+        init(_ inbox: PushInbox) {
+            self.inbox = inbox
         }
 
         deinit {
-            self.mailbox.cancel()
+            self.inbox.cancel()
         }
     }
 
     private let subscription: Subscription
 
-    init(_ mailbox: PushMailbox) {
-        self.subscription = Subscription(mailbox)
+    init(_ inbox: PushInbox) {
+        self.subscription = Subscription(inbox)
     }
 
     public struct Iterator: AsyncIteratorProtocol {
         // Released before the subscription, whose end discards the waiting pushes.
-        private let reading: PushReading
+        private let reader: PushInbox.Reader
         private let subscription: Subscription
 
         fileprivate init(_ subscription: Subscription) {
-            self.reading = PushReading(subscription.mailbox)
+            self.reader = subscription.inbox.makeReader()
             self.subscription = subscription
         }
 
@@ -46,7 +48,7 @@ public struct SocketPushes: AsyncSequence, Sendable {
         /// Waits where the caller runs, and returns the next push; nil once the subscription has ended.
         public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async -> SocketPush? {
             defer { withExtendedLifetime(self.subscription) {} }
-            return await self.reading.next(isolation: actor)
+            return await self.reader.next(isolation: actor)
         }
     }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
-import DequeModule
 public import HHSocket
 public import NIOCore
 
@@ -46,38 +45,50 @@ extension SocketStream {
 /// A reader of a stream's items, for one task at a time.
 final class ItemReading {
     let stream: SocketStream
-    private var batch: Deque<StreamItem> = []
+    private let reader: Inbox<StreamItem>.Reader
     /// The taken items that were not reported.
     private var taken = ItemReceipt()
     private var limits: (quiet: UInt64, most: UInt64) = (0, 0)
 
     init(_ stream: SocketStream) {
         self.stream = stream
+        self.reader = stream.call.inbox.makeReader()
     }
 
     deinit {
-        if !self.batch.isEmpty { self.stream.call.giveBack(self.batch) }
         if self.taken != ItemReceipt() { self.stream.call.report(self.taken) }
     }
 
     func next(isolation: isolated (any Actor)?) async throws(SocketError) -> ByteBuffer? {
         let call = self.stream.call
         while true {
-            if call.isCancelled.load(ordering: .relaxed) { self.batch = [] }
-            if let item = self.batch.popFirst() {
-                self.took(item.receipt)
-                return try self.body(of: item)
-            }
-            if let end = try call.take(into: &self.batch) {
-                _ = try end.get()
-                return nil
-            }
-            if !self.batch.isEmpty {
+            if call.isCancelled.load(ordering: .relaxed) { self.reader.drop() }
+            if let item = self.reader.pop() { return try self.got(item) }
+            var item = self.reader.take()
+            if item == nil { item = await self.reader.waitForElement(isolation: isolation) }
+            if let item {
                 self.limits = call.reportLimits
-            } else {
-                await self.stream.wait(isolation: isolation) { call.awaitItem($0) }
+                return try self.got(item)
             }
+            switch self.reader.absence {
+            case .over: break
+            // Cancels the stream, too.
+            case .cancelled: await self.stream.wait(isolation: isolation) { call.awaitEnd($0) }
+            case .busy:
+                throw SocketError(
+                    .invalidArgument,
+                    message: "the items of a stream are for one reader, and another one waits for the next"
+                )
+            }
+            guard let end = call.end else { continue }
+            _ = try end.get()
+            return nil
         }
+    }
+
+    private func got(_ item: StreamItem) throws(SocketError) -> ByteBuffer {
+        self.took(item.receipt)
+        return try self.body(of: item)
     }
 
     private func body(of item: StreamItem) throws(SocketError) -> ByteBuffer {
@@ -93,9 +104,8 @@ final class ItemReading {
 
     private func took(_ receipt: ItemReceipt) {
         self.taken += receipt
-        guard self.taken.cost >= self.limits.most || self.batch.isEmpty && self.taken.cost > self.limits.quiet else {
-            return
-        }
+        let isAtEnd = !self.reader.hasElement
+        guard self.taken.cost >= self.limits.most || isAtEnd && self.taken.cost > self.limits.quiet else { return }
         self.stream.call.report(self.taken)
         self.taken = ItemReceipt()
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
-import DequeModule
 import Dispatch
 import HHSocket
 import NIOConcurrencyHelpers
@@ -11,62 +10,9 @@ extension StreamCall {
     /// Delivers the items of this turn to the reader. Socket thread only.
     func handOver(in turn: inout Turn) {
         guard !self.flight.arrived.isEmpty else { return }
-        let (reader, callsBack) = self.state.withLockedValue { state -> (TurnWaiter?, Bool) in
-            guard !state.dropsItems, state.end == nil else { return (nil, false) }
-            if state.items.isEmpty {
-                swap(&state.items, &self.flight.arrived)
-            } else {
-                // The reader is behind.
-                self.flight.detachArrived(isOneOfMany: state.items.count > Self.manyItems)
-                state.items.append(contentsOf: self.flight.arrived)
-            }
-            return (state.reader.take(), self.mustCallBack(&state))
-        }
-        self.flight.arrived.removeAll(keepingCapacity: true)
-        if let reader { turn.resume(reader) }
-        if callsBack { turn.callBack(.work(self), on: self.callbackQueue) }
-    }
-
-    /// The number of items that are behind above which even small ones are copied.
-    private static var manyItems: Int { 1_024 }
-
-    /// Moves all available items into `batch`, which is empty.
-    ///
-    /// - Returns: The result of the stream, if there are no more items.
-    /// - Throws: `invalidArgument` if another reader waits for the next item.
-    func take(into batch: inout Deque<StreamItem>) throws(SocketError) -> Result<SocketResponse, SocketError>? {
-        let (end, isReadElsewhere) = self.state.withLockedValue { state in
-            if !state.items.isEmpty {
-                swap(&batch, &state.items)
-                return (nil as Result<SocketResponse, SocketError>?, false)
-            }
-            return (state.end, state.end == nil && state.reader != nil)
-        }
-        guard isReadElsewhere else { return end }
-        throw SocketError(
-            .invalidArgument,
-            message: "the items of a stream are for one reader, and another one waits for the next"
-        )
-    }
-
-    /// Returns items that a reader has taken and not used to the front.
-    func giveBack(_ batch: consuming Deque<StreamItem>) {
-        var rest = batch
-        self.state.withLockedValue { state in
-            guard !state.dropsItems else { return }
-            rest.append(contentsOf: state.items)
-            state.items = rest
-        }
-    }
-
-    /// Registers a reader that waits for an item, or for the end.
-    ///
-    /// - Returns: Whether there is something to wait for.
-    func awaitItem(_ reader: TurnWaiter) -> Bool {
-        self.state.withLockedValue { state in
-            guard state.items.isEmpty, state.end == nil, state.reader == nil else { return false }
-            state.reader = reader
-            return true
+        self.inbox.append(contentsOf: &self.flight.arrived) { turn.resume($0) }
+        if self.hasCallbacks, self.state.withLockedValue({ self.mustCallBack(&$0) }) {
+            turn.callBack(.work(self), on: self.callbackQueue)
         }
     }
 
@@ -101,10 +47,7 @@ extension StreamCall {
     /// Drops waiting items, which are no longer needed. Any thread.
     func discardItems() {
         self.isCancelled.store(true, ordering: .relaxed)
-        self.state.withLockedValue { state in
-            state.dropsItems = true
-            state.items = []
-        }
+        self.inbox.discard()
         self.submitRelease()
     }
 
@@ -125,10 +68,16 @@ extension StreamCall {
 
     func scheduleCallbacks() { self.callBack(.work(self)) }
 
+    private var hasCallbacks: Bool { self.onItem != nil || self.onEnd != nil }
+
+    /// Whether there is an item or an end to call back for.
+    private func isBehind(_ state: State) -> Bool {
+        !self.inbox.isEmpty || state.end != nil && !state.wasEndToldOf
+    }
+
     /// Whether callbacks must be scheduled; they count as scheduled from now on.
     func mustCallBack(_ state: inout State) -> Bool {
-        guard self.onItem != nil || self.onEnd != nil, !state.isCallingBack,
-            !self.isPaused.load(ordering: .relaxed), state.hasCallbacks
+        guard self.hasCallbacks, !state.isCallingBack, !self.isPaused.load(ordering: .relaxed), self.isBehind(state)
         else { return false }
         state.isCallingBack = true
         return true
@@ -145,17 +94,14 @@ extension StreamCall {
 extension StreamCall: CallbackWork {
     /// Calls back for each received item, and finally for the end.
     func callBack() {
-        var batch: Deque<StreamItem> = []
+        let reader = self.inbox.makeReader()
         while true {
             let (goesOn, end) = self.state.withLockedValue { state -> (Bool, Result<SocketResponse, SocketError>?) in
-                guard !self.isPaused.load(ordering: .relaxed), state.hasCallbacks else {
+                guard !self.isPaused.load(ordering: .relaxed), self.isBehind(state) else {
                     state.isCallingBack = false
                     return (false, nil)
                 }
-                if !state.items.isEmpty {
-                    swap(&batch, &state.items)
-                    return (true, nil)
-                }
+                guard self.inbox.isEmpty else { return (true, nil) }
                 state.wasEndToldOf = true
                 return (true, state.end)
             }
@@ -164,15 +110,14 @@ extension StreamCall: CallbackWork {
                 self.onEnd?(end)
                 continue
             }
-            self.callBack(for: &batch)
+            self.callBack(forBatchOf: reader)
         }
     }
 
-    private func callBack(for batch: inout Deque<StreamItem>) {
+    private func callBack(forBatchOf reader: Inbox<StreamItem>.Reader) {
         var taken = ItemReceipt()
-        while !self.isPaused.load(ordering: .relaxed), !self.isCancelled.load(ordering: .relaxed),
-            let item = batch.popFirst()
-        {
+        var next = reader.take()
+        while !self.isCancelled.load(ordering: .relaxed), let item = next {
             do throws(SocketError) {
                 let body = try self.body(of: item)
                 self.onItem?(body)
@@ -180,27 +125,9 @@ extension StreamCall: CallbackWork {
                 self.fail(error)
             }
             taken += item.receipt
+            next = self.isPaused.load(ordering: .relaxed) ? nil : reader.pop()
         }
-        if !batch.isEmpty { self.giveBack(batch) }
-        batch = []
+        reader.giveBack()
         if taken != ItemReceipt() { self.report(taken) }
     }
-}
-
-extension StreamCall.Flight {
-    /// Detaches the items of this turn from the reads that they are slices of.
-    ///
-    /// - Parameter isOneOfMany: Whether small items are copied, too, which are in blocks of 1 KiB with others.
-    fileprivate mutating func detachArrived(isOneOfMany: Bool) {
-        for index in self.arrived.indices {
-            let payload = self.arrived[index].payload
-            guard isOneOfMany || payload.readableBytes > FrameDecoder.defaultCopyLimit else { continue }
-            self.arrived[index].payload = payload.detached
-        }
-    }
-}
-
-extension StreamCall.State {
-    /// Whether there is an item or an end to call back for.
-    fileprivate var hasCallbacks: Bool { !self.items.isEmpty || self.end != nil && !self.wasEndToldOf }
 }

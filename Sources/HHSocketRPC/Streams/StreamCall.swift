@@ -67,12 +67,8 @@ final class StreamCall: CallParty {
         var compression: CompressionPolicy?
 
         // Receiving.
-        var items: Deque<StreamItem> = []
-        var reader: TurnWaiter?
-        /// The items that were taken since the last visit of the socket thread.
+        /// The receipts of the items that were taken since the last visit of the socket thread.
         var taken = ItemReceipt()
-        /// Whether further items are dropped.
-        var dropsItems = false
         /// The cost of the items that readers may have taken without a report at the end of a batch.
         var quietCost: UInt64 = 0
         /// The cost of the items that readers may have taken without a report.
@@ -141,6 +137,8 @@ final class StreamCall: CallParty {
     /// Called on the socket thread when the stream has been handed to a connection.
     let onOpen: (@Sendable (ConnectionID) -> Void)?
     let state = NIOLockedValueBox(State())
+    /// The items that have arrived and were not taken.
+    let inbox: Inbox<StreamItem>
     /// Whether waiting items are no longer needed.
     let isCancelled = ManagedAtomic(false)
     /// Whether no callback may run.
@@ -161,6 +159,7 @@ final class StreamCall: CallParty {
     ) {
         self.carrier = carrier
         self.loop = carrier.loop
+        self.inbox = Inbox(.items(detaching: .behind), loop: carrier.loop)
         self.maximumItemLength = carrier.maximumItemLength
         self.kind = kind
         self.callbackQueue = callbackQueue
@@ -256,19 +255,20 @@ final class StreamCall: CallParty {
         let (waiters, handlers, callsBack) = self.state.withLockedValue { state in
             guard state.end == nil else { return ([TurnWaiter](), Deque<Sender>(), false) }
             state.end = end
-            var waiters = state.openers + state.enders
-            if let reader = state.reader.take() { waiters.append(reader) }
+            let waiters = state.openers + state.enders
             state.openers = []
             state.enders = []
             state.outbox = []
             state.outboxCost = 0
             state.takesItems = false
             state.drainHandlers = []
-            if self.isCancelled.load(ordering: .relaxed) { state.items = [] }
             defer { state.senders = [] }
             return (waiters, state.senders, self.mustCallBack(&state))
         }
         for waiter in waiters { resume(waiter) }
+        if self.isCancelled.load(ordering: .relaxed) { self.inbox.discard() }
+        // After the end is known, which readers look for.
+        self.inbox.finish(resume: resume)
         for sender in handlers {
             switch sender {
             case .task(let waiter): resume(waiter)

@@ -18,7 +18,7 @@ final class STOMPRoute: @unchecked Sendable {
     let ackMode: STOMPAckMode
     let delivery: MessageDelivery<STOMPMessage>
     /// The messages that wait to be read; nil if a handler or a delegate receives them.
-    let inbox: MessageInbox<STOMPMessage>?
+    let inbox: Inbox<STOMPMessage>?
     private let failure = NIOLockedValueBox<SocketError?>(nil)
     private var state = State.unsent
     private var isAmongFirst = false
@@ -30,7 +30,7 @@ final class STOMPRoute: @unchecked Sendable {
         id: String,
         _ ackMode: STOMPAckMode,
         _ delivery: MessageDelivery<STOMPMessage>,
-        inbox: MessageInbox<STOMPMessage>?
+        inbox: Inbox<STOMPMessage>?
     ) {
         self.id = id
         self.ackMode = ackMode

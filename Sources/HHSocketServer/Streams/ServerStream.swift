@@ -56,9 +56,6 @@ public struct ServerStream: Sendable {
     /// The charge for memory that the handler holds for the client, such as items that it will send, in bytes.
     func hold(_ bytes: Int) -> Hold { self.exchange.hold(bytes) }
 
-    /// Whether an item can be taken without waiting.
-    var hasItem: Bool { self.exchange.hasItem }
-
     /// The items of a client, in order.
     ///
     /// There is one reader: while another one waits, `next()` throws a ``StatusError`` with status 404. An item counts
@@ -74,6 +71,10 @@ public struct ServerStream: Sendable {
 
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate let exchange: StreamExchange
+            fileprivate let reader: Inbox<StreamItem>.Reader
+
+            /// Whether an item can be taken without waiting.
+            var hasItem: Bool { self.reader.hasElement || self.exchange.hasItem }
 
             /// Waits for and returns the next item; nil once the client has ended them.
             public mutating func next() async throws(StatusError) -> ByteBuffer? {
@@ -84,10 +85,12 @@ public struct ServerStream: Sendable {
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws(StatusError) -> ByteBuffer? {
-                try await self.exchange.next(isolation: actor)
+                try await self.exchange.next(of: self.reader, isolation: actor)
             }
         }
 
-        public func makeAsyncIterator() -> Iterator { Iterator(exchange: self.exchange) }
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(exchange: self.exchange, reader: self.exchange.makeReader())
+        }
     }
 }

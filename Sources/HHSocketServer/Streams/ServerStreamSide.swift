@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import DequeModule
 import HHSocket
 import NIOCore
 
@@ -293,9 +294,9 @@ final class ServerStreamSide {
     }
 
     private func perform(_ actions: [StreamAction], in turn: inout Turn) {
-        var (items, owner): ([StreamItem], StreamID?) = ([], nil)
+        var (items, owner): (Deque<StreamItem>, StreamID?) = ([], nil)
         func hand() {
-            if let owner, !items.isEmpty { self.parties[owner]?.received(items) }
+            if let owner, !items.isEmpty { self.parties[owner]?.received(&items) }
             items.removeAll(keepingCapacity: true)
         }
         for action in actions {

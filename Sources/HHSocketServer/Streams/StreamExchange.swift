@@ -27,12 +27,6 @@ final class StreamExchange: StreamParty, Sendable {
 
     private struct State {
         // From the client.
-        /// The items that the handler is going through.
-        var batch = StreamInbox()
-        /// The items that have arrived since it took these.
-        var inbox = StreamInbox()
-        var hasInputEnded: Bool
-        var reader: UnsafeContinuation<Bool, Never>?
         /// The report that is due to the connection: the items that the handler has taken.
         var taken = ItemReceipt()
         /// The number of bytes that are charged for the item that the handler works on.
@@ -70,6 +64,8 @@ final class StreamExchange: StreamParty, Sendable {
     /// The account of the connection.
     private let load: LedgerAccount
     private let state: NIOLockedValueBox<State>
+    /// The items that the handler has not taken. They are detached, since it may keep them.
+    private let inbox = Inbox<StreamItem>(.items(detaching: .all))
 
     init(
         id: StreamID,
@@ -94,66 +90,69 @@ final class StreamExchange: StreamParty, Sendable {
         self.largestCompressed = executor == .connection ? AnswerSeal.largestBodyCompressedOnLoop : .max
         self.executor = executor
         self.load = load
-        var state = State(hasInputEnded: !kind.clientStreams)
+        var state = State()
         state.allowance = allowance
         self.state = NIOLockedValueBox(state)
+        if !kind.clientStreams { self.inbox.finish() }
     }
 
     /// Whether the stream is over.
     var isOver: Bool { self.state.withLockedValue { $0.end != nil } }
 
     var waitsForClient: Bool {
-        self.state.withLockedValue { state in
-            state.hasHandlerReturned || state.reader != nil || state.held != nil
-                || state.outbox.contains { $0.sender != nil }
-        }
+        self.inbox.hasWaitingReader
+            || self.state.withLockedValue { state in
+                state.hasHandlerReturned || state.held != nil || state.outbox.contains { $0.sender != nil }
+            }
     }
 
     // MARK: The handler reads
 
-    private enum Next {
-        case item(StreamInbox.Item, needsVisit: Bool)
-        case over
-        case failed(StatusError)
-        case wait
-    }
+    func makeReader() -> Inbox<StreamItem>.Reader { self.inbox.makeReader() }
 
     /// Waits for and returns the next item; nil once the client has ended them.
-    func next(isolation: isolated (any Actor)?) async throws(StatusError) -> ByteBuffer? {
-        while true {
-            let (next, charge) = self.takeNext()
-            if charge != 0 { self.load.held(charge) }
-            switch next {
-            case .item(let item, let needsVisit):
-                if needsVisit { self.requestVisit() }
-                return item.isCompressed ? try await self.inflated(item.body) : item.body
+    func next(
+        of reader: Inbox<StreamItem>.Reader,
+        isolation: isolated (any Actor)?
+    ) async throws(StatusError) -> ByteBuffer? {
+        var item = reader.take()
+        if item == nil {
+            self.setCharge(0)
+            item = await reader.waitForElement(isolation: isolation)
+        }
+        guard let item, self.takes(item) else {
+            if let end = self.state.withLockedValue({ $0.end }) {
+                reader.drop()
+                throw end
+            }
+            switch reader.absence {
             case .over: return nil
-            case .failed(let error): throw error
-            case .wait:
-                let isOnlyReader = await self.waitForItems(isolation: isolation)
-                guard !Task.isCancelled else {
-                    // Most tasks are cancelled because their stream is over.
-                    throw self.state.withLockedValue { $0.end } ?? StatusError(.cancelledByServer)
-                }
-                guard isOnlyReader else { throw Self.isReadElsewhere }
+            case .cancelled: throw StatusError(.cancelledByServer)
+            case .busy: throw Self.isReadElsewhere
             }
         }
+        return item.isCompressed ? try await self.inflated(item.payload) : item.payload
     }
 
-    /// - Returns: The next item with the change of the charge: the handler no longer needs the previous item.
-    private func takeNext() -> (Next, charge: Int) {
-        self.state.withLockedValue { state in
-            if state.batch.isEmpty { swap(&state.batch, &state.inbox) }
-            if let item = state.batch.popFirst() {
-                state.taken += item.receipt
-                defer { state.isVisitDue = true }
-                let charge = item.isCompressed ? 0 : Self.charge(for: item.body)
-                return (.item(item, needsVisit: !state.isVisitDue), Self.setCharge(charge, &state))
-            }
-            let change = Self.setCharge(0, &state)
-            if let end = state.end { return (.failed(end), change) }
-            return (state.hasInputEnded ? .over : .wait, change)
+    /// The handler takes an item, and no longer needs the previous one.
+    ///
+    /// - Returns: False if the stream is over.
+    private func takes(_ item: StreamItem) -> Bool {
+        let (isTaken, needsVisit, change) = self.state.withLockedValue { state in
+            guard state.end == nil else { return (false, false, 0) }
+            state.taken += item.receipt
+            defer { state.isVisitDue = true }
+            let charge = item.isCompressed ? 0 : Self.charge(for: item.payload)
+            return (true, !state.isVisitDue, Self.setCharge(charge, &state))
         }
+        if change != 0 { self.load.held(change) }
+        if needsVisit { self.requestVisit() }
+        return isTaken
+    }
+
+    private func setCharge(_ charge: Int) {
+        let change = self.state.withLockedValue { Self.setCharge(charge, &$0) }
+        if change != 0 { self.load.held(change) }
     }
 
     /// Small items are not charged while a handler works on them.
@@ -171,11 +170,8 @@ final class StreamExchange: StreamParty, Sendable {
 
     /// Records that the handler has returned and no longer needs an item.
     func handlerHasReturned() {
-        let change = self.state.withLockedValue { state in
-            state.hasHandlerReturned = true
-            return Self.setCharge(0, &state)
-        }
-        if change != 0 { self.load.held(change) }
+        self.state.withLockedValue { $0.hasHandlerReturned = true }
+        self.setCharge(0)
     }
 
     /// Prepares the connection for a file.
@@ -183,39 +179,12 @@ final class StreamExchange: StreamParty, Sendable {
         self.session.port.onLoop { $0.streamHost?.carryContent(self.id, window: window, in: &$1) }
     }
 
-    /// Whether the next item need not be waited for.
-    var hasItem: Bool { self.state.withLockedValue { !$0.batch.isEmpty || !$0.inbox.isEmpty } }
+    /// Whether an item waits for a reader to take it.
+    var hasItem: Bool { !self.inbox.isEmpty }
 
     private static var isReadElsewhere: StatusError {
         let text = "the items of a stream are for one reader, and another one waits for the next"
         return StatusError(.unknown, body: ByteBuffer(string: text))
-    }
-
-    /// - Returns: False if another reader waits already.
-    private func waitForItems(isolation: isolated (any Actor)?) async -> Bool {
-        await withTaskCancellationHandler(
-            operation: {
-                await withUnsafeContinuation(isolation: isolation) { (reader: UnsafeContinuation<Bool, Never>) in
-                    enum Step { case wait, check, refuse }
-                    let step: Step = self.state.withLockedValue { state in
-                        let hasNews = !state.inbox.isEmpty || state.hasInputEnded || state.end != nil
-                        guard !hasNews, !Task.isCancelled else { return .check }
-                        // Two readers that replaced each other would wake each other all the time.
-                        guard state.reader == nil else { return .refuse }
-                        state.reader = reader
-                        return .wait
-                    }
-                    switch step {
-                    case .wait: break
-                    case .check: reader.resume(returning: true)
-                    case .refuse: reader.resume(returning: false)
-                    }
-                }
-            },
-            // Another reader that is woken by this checks again.
-            onCancel: { self.state.withLockedValue { $0.reader.take() }?.resume(returning: true) },
-            isolation: isolation
-        )
     }
 
     private func inflated(_ body: ByteBuffer) async throws(StatusError) -> ByteBuffer {
@@ -349,21 +318,9 @@ final class StreamExchange: StreamParty, Sendable {
 
     // MARK: On the event loop
 
-    func received(_ items: [StreamItem]) {
-        let reader = self.state.withLockedValue { state in
-            for item in items { state.inbox.append(item) }
-            return state.reader.take()
-        }
-        reader?.resume(returning: true)
-    }
+    func received(_ items: inout Deque<StreamItem>) { self.inbox.append(contentsOf: &items) }
 
-    func itemsEnded() {
-        let reader = self.state.withLockedValue { state in
-            state.hasInputEnded = true
-            return state.reader.take()
-        }
-        reader?.resume(returning: true)
-    }
+    func itemsEnded() { self.inbox.finish() }
 
     /// Tells the connection's streams what the handler has taken, and hands over the items that it sends.
     ///
@@ -424,16 +381,12 @@ final class StreamExchange: StreamParty, Sendable {
     }
 
     func ended(_ error: StatusError) {
-        let (reader, held, outbox) = self.state.withLockedValue { state in
-            defer {
-                state.outbox = []
-                state.inbox = StreamInbox()
-                state.batch = StreamInbox()
-            }
+        let (held, outbox) = self.state.withLockedValue { state in
+            defer { state.outbox = [] }
             if state.end == nil { state.end = error }
-            return (state.reader.take(), state.held.take(), state.outbox)
+            return (state.held.take(), state.outbox)
         }
-        reader?.resume(returning: true)
+        self.inbox.cancel()
         held?.continuation.resume(returning: false)
         let charge = outbox.reduce(0) { $0 + $1.charge }
         if charge > 0 { self.load.held(-charge) }

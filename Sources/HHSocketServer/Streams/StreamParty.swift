@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import DequeModule
 import HHSocket
 import NIOCore
 
@@ -12,7 +13,9 @@ protocol StreamParty: AnyObject {
     var waitsForClient: Bool { get }
 
     /// Called when items are complete.
-    func received(_ items: [StreamItem])
+    ///
+    /// - Parameter items: Emptied.
+    func received(_ items: inout Deque<StreamItem>)
     /// Called when the client has ended its items.
     func itemsEnded()
     /// Called when the connection accepts items again.

@@ -56,10 +56,10 @@ final class ClientWorld: @unchecked Sendable {
         }
     }
 
-    /// A subscriber to pushes, which releases the mailbox when the subscription has ended.
+    /// A subscriber to pushes, which releases the inbox when the subscription has ended.
     private struct Subscriber {
-        var mailbox: PushMailbox?
-        weak var trace: PushMailbox?
+        var inbox: PushInbox?
+        weak var trace: PushInbox?
     }
 
     /// Records the pushes without a subscriber.
@@ -427,14 +427,14 @@ final class ClientWorld: @unchecked Sendable {
     // MARK: Pushes
 
     private func subscribe(_ type: UInt32?, _ policy: PushBufferingPolicy) {
-        let mailbox = self.client.pushes.subscribe(to: type, policy)
-        self.subscribers.append(Subscriber(mailbox: mailbox, trace: mailbox))
+        let inbox = self.client.pushes.subscribe(to: type, policy)
+        self.subscribers.append(Subscriber(inbox: inbox, trace: inbox))
         self.model.pushes.subscribe(type, policy)
     }
 
     private func unsubscribe(_ number: Int) {
-        self.subscribers[number].mailbox?.cancel()
-        self.subscribers[number].mailbox = nil
+        self.subscribers[number].inbox?.cancel()
+        self.subscribers[number].inbox = nil
         self.model.pushes.unsubscribe(number)
     }
 
@@ -452,7 +452,7 @@ final class ClientWorld: @unchecked Sendable {
     }
 
     private func takePush(_ number: Int) {
-        self.taken.append("\(number): \(self.subscribers[number].mailbox?.take()?.string ?? "nothing")")
+        self.taken.append("\(number): \(self.subscribers[number].inbox?.take()?.string ?? "nothing")")
         self.model.pushes.take(number)
     }
 
@@ -461,7 +461,7 @@ final class ClientWorld: @unchecked Sendable {
         self.model.pushes.isOver = true
         for number in self.subscribers.indices {
             for _ in 0...self.model.pushes.subscribers[number].waiting.count { self.takePush(number) }
-            if self.subscribers[number].mailbox?.isOver == false {
+            if self.subscribers[number].inbox?.isOver == false {
                 return "subscriber \(number) still waits at the end"
             }
         }

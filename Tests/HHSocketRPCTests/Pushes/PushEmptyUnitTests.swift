@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
+import HHSocket
 import TestSupport
 import Testing
 
@@ -10,6 +11,11 @@ import Testing
 @Suite struct PushEmptyUnitTests {
     enum Reading: CaseIterable { case none, each, batches }
 
+    private struct Push: InboxElement {
+        var memory: Int { 0 }
+        mutating func detach(isOneOfMany: Bool) {}
+    }
+
     private static let count = 4_000
 
     private static let policies: [PushBufferingPolicy] = [
@@ -19,21 +25,24 @@ import Testing
     @Test(arguments: policies, Reading.allCases)
     func fourTimesAsManyTakeFourTimesTheWork(_ policy: PushBufferingPolicy, reading: Reading) throws {
         let growth = try WorkGrowth(Self.count) { count in
-            var buffer = PushBuffer<Int>(policy)
+            let inbox = Inbox<Push>(policy.bounds)
             return {
-                var batch: Deque<Int> = []
+                let reader = inbox.makeReader()
                 for number in 0..<count {
-                    _ = buffer.append(number)
+                    var pushes: Deque = [Push()]
+                    inbox.append(contentsOf: &pushes)
                     switch reading {
                     case .none: break
-                    case .each: _ = buffer.popFirst()
+                    case .each:
+                        _ = reader.take()
+                        reader.giveBack()
                     case .batches:
-                        if number % 3 == 0 { _ = buffer.take(into: &batch) }
-                        batch.removeAll(keepingCapacity: true)
+                        if number % 3 == 0 { _ = reader.take() }
+                        while reader.pop() != nil {}
                     }
                 }
-                while buffer.popFirst() != nil {}
-                #expect(buffer.count == 0)
+                while reader.take() != nil {}
+                #expect(inbox.isEmpty)
             }
         }
         #expect(growth.isLinear, "\(growth)")

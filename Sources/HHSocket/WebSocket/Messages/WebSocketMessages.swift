@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-package typealias WebSocketInbox = MessageInbox<WebSocketMessage>
+package typealias WebSocketInbox = Inbox<WebSocketMessage>
 
-extension WebSocketMessage: InboxMessage {
-    package var memory: Int { self.payload.detachedCapacity }
+extension WebSocketMessage: InboxElement {
+    @usableFromInline package var memory: Int { self.payload.detachedCapacity }
 
+    @usableFromInline
     package mutating func detach(isOneOfMany: Bool) {
         // Small messages are in blocks of 1 KiB, most of which have several.
         guard isOneOfMany || self.payload.readableBytes > WebSocketDecoder.copyLimit else { return }

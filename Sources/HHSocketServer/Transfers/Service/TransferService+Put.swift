@@ -145,7 +145,7 @@ extension TransferService {
             while case .take(let bytes) = step {
                 parts.append(bytes)
                 step = .ignore
-                guard !session.mustReport, !session.isWhole, stream.hasItem,
+                guard !session.mustReport, !session.isWhole, items.hasItem,
                     // If the stream is over, the next item says so; the parts taken are written nonetheless.
                     let item = (try? await items.next()) ?? nil
                 else { break }

@@ -49,7 +49,7 @@ import Testing
         var second = WebSocketMessages(inbox).makeAsyncIterator()
         #expect(await first?.next(isolation: #isolation)?.text == "a")
         #expect(await second.next(isolation: #isolation)?.text == "b")
-        inbox.whenRead { isRead.withLockedValue { $0 = true } }
+        inbox.whenHandled { isRead.withLockedValue { $0 = true } }
         // The second reader comes back for more, and the first still has a message.
         inbox.append(self.message("c"))
         #expect(await second.next(isolation: #isolation)?.text == "c")
@@ -113,7 +113,7 @@ import Testing
         inbox.append(rest: Rest(texts: []))
         inbox.append(rest: Rest(texts: ["e"]))
         #expect(inbox.isFull && calls.withLockedValue { $0 } == 1)
-        inbox.whenRead { isRead.withLockedValue { $0 = true } }
+        inbox.whenHandled { isRead.withLockedValue { $0 = true } }
         var first: WebSocketMessages.AsyncIterator? = WebSocketMessages(inbox).makeAsyncIterator()
         for text in ["a", "b", "c", "d", "e"] {
             #expect(inbox.isFull)

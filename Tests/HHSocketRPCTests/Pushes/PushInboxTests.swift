@@ -8,12 +8,12 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Mailboxes in which pushes wait for their reader, without sockets.
-@Suite(.tags(.io), .timeLimit(.minutes(5))) struct PushMailboxTests {
+/// Inboxes in which pushes wait for their reader, without sockets.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct PushInboxTests {
     private let changes = NIOLockedValueBox(0)
 
-    private func mailbox(_ policy: PushBufferingPolicy) -> PushMailbox {
-        PushMailbox(policy) { [changes] _, _ in changes.withLockedValue { $0 += 1 } }
+    private func inbox(_ policy: PushBufferingPolicy) -> PushInbox {
+        PushInbox(policy.bounds) { [changes] _, _ in changes.withLockedValue { $0 += 1 } }
     }
 
     private var changeCount: Int { self.changes.withLockedValue { $0 } }
@@ -30,33 +30,33 @@ import Testing
     /// A push is a slice of the whole read from the network.
     @Test func pushThatWaitsDoesNotHoldOnToAllThatWasRead() throws {
         let read = ByteBuffer(repeating: 7, count: 256 << 10)
-        let mailbox = self.mailbox(.dropOldest(10))
+        let inbox = self.inbox(.dropOldest(10))
         for length in [2_000, 200_000] {
             var push = self.push(0)
             push.body = try #require(read.getSlice(at: 0, length: length))
-            _ = mailbox.append(push)
-            let taken = try #require(mailbox.take())
+            _ = inbox.append(push)
+            let taken = try #require(inbox.take())
             #expect(taken.body == push.body)
             #expect(taken.body.storageCapacity <= 4 * length)
         }
     }
 
     @Test func everyPushIsReadOnceByManyReadersAtOnce() async throws {
-        let mailbox = self.mailbox(.dropOldest(.max))
+        let inbox = self.inbox(.dropOldest(.max))
         let count = 10_000
         let numbers = try await withDeadline("the pushes") {
             await withTaskGroup(of: [Int].self, returning: [Int].self) { group in
                 for _ in 0..<8 {
                     group.addTask {
                         var numbers: [Int] = []
-                        let reading = PushReading(mailbox)
+                        let reading = inbox.makeReader()
                         while let push = await reading.next(isolation: nil) { numbers.append(Int(push.string) ?? -1) }
                         return numbers
                     }
                 }
                 group.addTask {
-                    for number in 0..<count { #expect(mailbox.append(self.push(number)) == .kept) }
-                    mailbox.finish()
+                    for number in 0..<count { #expect(inbox.append(self.push(number)) == .kept) }
+                    inbox.finish()
                     return []
                 }
                 return await group.reduce(into: [Int]()) { all, numbers in
@@ -71,82 +71,82 @@ import Testing
 
     @Test func pushForAReaderWhoWaitsDoesNotWait() async throws {
         try await eventually("a reader who waits") {
-            let mailbox = self.mailbox(.suspendReading(1))
-            let reader = Task { await mailbox.next()?.string }
+            let inbox = self.inbox(.suspendReading(1))
+            let reader = Task { await inbox.next()?.string }
             for _ in 0..<100 { await Task.yield() }
-            let appended = mailbox.append(self.push(7))
+            let appended = inbox.append(self.push(7))
             #expect(await reader.value == "7")
-            #expect(!mailbox.holdsReading)
+            #expect(!inbox.holdsReading)
             return appended == .kept
         }
     }
 
     @Test func readerWhoCatchesUpReleasesReadingAndSaysSoOnce() async throws {
-        let mailbox = self.mailbox(.suspendReading(4))
-        for number in 0..<3 { #expect(mailbox.append(self.push(number)) == .kept) }
-        #expect(!mailbox.holdsReading)
-        #expect(mailbox.append(self.push(3)) == .holdsReading)
-        #expect(mailbox.append(self.push(4)) == .kept)
+        let inbox = self.inbox(.suspendReading(4))
+        for number in 0..<3 { #expect(inbox.append(self.push(number)) == .kept) }
+        #expect(!inbox.holdsReading)
+        #expect(inbox.append(self.push(3)) == .holdsReading)
+        #expect(inbox.append(self.push(4)) == .kept)
         for number in 0..<3 {
-            #expect(mailbox.holdsReading)
+            #expect(inbox.holdsReading)
             #expect(self.changeCount == 0)
-            #expect(await mailbox.next()?.string == "\(number)")
+            #expect(await inbox.next()?.string == "\(number)")
         }
-        #expect(!mailbox.holdsReading)
+        #expect(!inbox.holdsReading)
         #expect(self.changeCount == 1)
-        for _ in 0..<2 { _ = await mailbox.next() }
+        for _ in 0..<2 { _ = await inbox.next() }
         #expect(self.changeCount == 1)
     }
 
     @Test func pushTakenWithoutWaitingIsTheOldestAndCountsAsRead() {
-        let mailbox = self.mailbox(.suspendReading(2))
-        #expect(mailbox.take() == nil)
-        for number in 0..<2 { _ = mailbox.append(self.push(number)) }
-        #expect(mailbox.holdsReading)
-        #expect(mailbox.take()?.string == "0")
-        #expect(!mailbox.holdsReading)
+        let inbox = self.inbox(.suspendReading(2))
+        #expect(inbox.take() == nil)
+        for number in 0..<2 { _ = inbox.append(self.push(number)) }
+        #expect(inbox.holdsReading)
+        #expect(inbox.take()?.string == "0")
+        #expect(!inbox.holdsReading)
         #expect(self.changeCount == 1)
-        mailbox.finish()
-        #expect(mailbox.take()?.string == "1")
-        #expect(mailbox.take() == nil)
+        inbox.finish()
+        #expect(inbox.take()?.string == "1")
+        #expect(inbox.take() == nil)
     }
 
     @Test func finishLeavesWhatWaitsToTheReader() async {
-        let mailbox = self.mailbox(.suspendReading(2))
-        for number in 0..<2 { _ = mailbox.append(self.push(number)) }
-        mailbox.finish()
-        #expect(mailbox.isOver)
-        #expect(!mailbox.holdsReading)
-        #expect(mailbox.append(self.push(2)) == nil)
-        for number in 0..<2 { #expect(await mailbox.next()?.string == "\(number)") }
-        #expect(await mailbox.next() == nil)
+        let inbox = self.inbox(.suspendReading(2))
+        for number in 0..<2 { _ = inbox.append(self.push(number)) }
+        inbox.finish()
+        #expect(inbox.isOver)
+        #expect(!inbox.holdsReading)
+        #expect(inbox.append(self.push(2)) == nil)
+        for number in 0..<2 { #expect(await inbox.next()?.string == "\(number)") }
+        #expect(await inbox.next() == nil)
     }
 
     @Test func cancelThrowsAwayWhatWaitsAndEndsEveryReader() async throws {
-        let mailbox = self.mailbox(.suspendReading(2))
-        for number in 0..<2 { _ = mailbox.append(self.push(number)) }
-        #expect(mailbox.holdsReading)
-        mailbox.cancel()
-        #expect(!mailbox.holdsReading)
+        let inbox = self.inbox(.suspendReading(2))
+        for number in 0..<2 { _ = inbox.append(self.push(number)) }
+        #expect(inbox.holdsReading)
+        inbox.cancel()
+        #expect(!inbox.holdsReading)
         #expect(self.changeCount >= 1)
-        #expect(await mailbox.next() == nil)
-        #expect(mailbox.append(self.push(2)) == nil)
-        mailbox.cancel()
+        #expect(await inbox.next() == nil)
+        #expect(inbox.append(self.push(2)) == nil)
+        inbox.cancel()
 
-        let other = self.mailbox(.dropOldest(1))
+        let other = self.inbox(.dropOldest(1))
         let readers = (0..<10).map { _ in Task { await other.next() } }
         other.cancel()
         for reader in readers { #expect(await reader.value == nil) }
     }
 
     @Test func cancelledTaskEndsTheSubscriptionWhetherItWaitsOrComesLater() async {
-        let mailbox = self.mailbox(.dropOldest(1))
-        let reader = Task { await mailbox.next() }
+        let inbox = self.inbox(.dropOldest(1))
+        let reader = Task { await inbox.next() }
         reader.cancel()
         #expect(await reader.value == nil)
-        #expect(mailbox.isOver)
+        #expect(inbox.isOver)
 
-        let other = self.mailbox(.dropOldest(2))
+        let other = self.inbox(.dropOldest(2))
         _ = other.append(self.push(0))
         let late = Task {
             while !Task.isCancelled { await Task.yield() }
@@ -158,49 +158,49 @@ import Testing
     }
 
     @Test func sequenceIsOverWhenItAndItsIteratorsAreGone() async {
-        let mailbox = self.mailbox(.dropOldest(10))
-        var pushes: SocketPushes? = SocketPushes(mailbox)
+        let inbox = self.inbox(.dropOldest(10))
+        var pushes: SocketPushes? = SocketPushes(inbox)
         var iterator = pushes?.makeAsyncIterator()
         pushes = nil
-        #expect(mailbox.append(self.push(1)) == .kept)
+        #expect(inbox.append(self.push(1)) == .kept)
         #expect(await iterator?.next()?.string == "1")
-        #expect(!mailbox.isOver)
+        #expect(!inbox.isOver)
         iterator = nil
-        #expect(mailbox.isOver)
+        #expect(inbox.isOver)
         #expect(self.changeCount == 1)
     }
 
     @Test func iteratorIsRetainedWhileItsNextElementIsAwaited() async {
-        let mailbox = self.mailbox(.dropOldest(10))
+        let inbox = self.inbox(.dropOldest(10))
         func next() async -> SocketPush? {
-            var iterator = SocketPushes(mailbox).makeAsyncIterator()
+            var iterator = SocketPushes(inbox).makeAsyncIterator()
             return await iterator.next()
         }
         async let push = next()
         // The push is kept, whether the reader waits already or not.
-        #expect(mailbox.append(self.push(1)) == .kept)
+        #expect(inbox.append(self.push(1)) == .kept)
         #expect(await push?.string == "1")
     }
 
     @Test func readerTakesBatchesAndPutsBackWhatItHasNotUsed() async throws {
-        let mailbox = self.mailbox(.dropOldest(64))
-        for number in 0..<10 { _ = mailbox.append(self.push(number)) }
-        var reading: PushReading? = PushReading(mailbox)
+        let inbox = self.inbox(.dropOldest(64))
+        for number in 0..<10 { _ = inbox.append(self.push(number)) }
+        var reading: PushInbox.Reader? = inbox.makeReader()
         #expect(await reading?.next(isolation: nil)?.string == "0")
         // Batches have four pushes: the reader has taken the other three.
-        #expect(mailbox.take()?.string == "4")
+        #expect(inbox.take()?.string == "4")
         #expect(await reading?.next(isolation: nil)?.string == "1")
         reading = nil
-        for number in [2, 3, 5, 6, 7, 8, 9] { #expect(mailbox.take()?.string == "\(number)") }
-        #expect(mailbox.take() == nil)
+        for number in [2, 3, 5, 6, 7, 8, 9] { #expect(inbox.take()?.string == "\(number)") }
+        #expect(inbox.take() == nil)
     }
 
     @Test func returnedPushesGoToAWaitingReader() async throws {
-        let mailbox = self.mailbox(.dropOldest(64))
-        for number in 0..<2 { _ = mailbox.append(self.push(number)) }
-        var reading: PushReading? = PushReading(mailbox)
+        let inbox = self.inbox(.dropOldest(64))
+        for number in 0..<2 { _ = inbox.append(self.push(number)) }
+        var reading: PushInbox.Reader? = inbox.makeReader()
         #expect(await reading?.next(isolation: nil)?.string == "0")
-        let other = Task { await mailbox.next()?.string }
+        let other = Task { await inbox.next()?.string }
         for _ in 0..<100 { await Task.yield() }
         reading = nil
         #expect(try await waitForValue(of: other, "the push") == "1")
@@ -208,22 +208,22 @@ import Testing
 
     @Test func returnedPushesStayAfterTheEndIfReadersRemain() async throws {
         for isCancelled in [true, false] {
-            let mailbox = self.mailbox(.dropOldest(64))
-            for number in 0..<2 { _ = mailbox.append(self.push(number)) }
-            var reading: PushReading? = PushReading(mailbox)
+            let inbox = self.inbox(.dropOldest(64))
+            for number in 0..<2 { _ = inbox.append(self.push(number)) }
+            var reading: PushInbox.Reader? = inbox.makeReader()
             #expect(await reading?.next(isolation: nil)?.string == "0")
-            if isCancelled { mailbox.cancel() } else { mailbox.finish() }
+            if isCancelled { inbox.cancel() } else { inbox.finish() }
             reading = nil
-            #expect(await mailbox.next()?.string == (isCancelled ? nil : "1"))
+            #expect(await inbox.next()?.string == (isCancelled ? nil : "1"))
         }
     }
 
     @Test func cancelledTaskDoesNotEvenGetTheRestOfItsBatch() async throws {
-        let mailbox = self.mailbox(.dropOldest(64))
-        for number in 0..<4 { _ = mailbox.append(self.push(number)) }
+        let inbox = self.inbox(.dropOldest(64))
+        for number in 0..<4 { _ = inbox.append(self.push(number)) }
         let hasRead = Gate()
         let reader = Task {
-            let reading = PushReading(mailbox)
+            let reading = inbox.makeReader()
             #expect(await reading.next(isolation: nil)?.string == "0")
             hasRead.open()
             while !Task.isCancelled { await Task.yield() }
@@ -232,12 +232,12 @@ import Testing
         try await hasRead.wait()
         reader.cancel()
         #expect(try await waitForValue(of: reader, "the end") == nil)
-        #expect(mailbox.isOver)
+        #expect(inbox.isOver)
     }
 
     @Test func routerDeliversPushesTogetherAndToEachSubscriberOnce() async {
         var router = PushRouter()
-        let (one, other, all) = (self.mailbox(.default), self.mailbox(.dropNewest(1)), self.mailbox(.suspendReading(2)))
+        let (one, other, all) = (self.inbox(.default), self.inbox(.dropNewest(1)), self.inbox(.suspendReading(2)))
         router.add(one, 2_001)
         router.add(other, 2_001)
         router.add(all, nil)
@@ -263,23 +263,24 @@ import Testing
     }
 }
 
-extension PushMailbox {
-    /// Appends a push, and returns the result; nil if the mailbox is closed.
-    func append(_ push: SocketPush) -> PushBuffer<SocketPush>.Appended? {
+extension PushInbox {
+    enum Appended: Equatable {
+        case kept, dropped, holdsReading
+    }
+
+    /// Appends a push, and returns the result; nil if the inbox is closed.
+    func append(_ push: SocketPush) -> Appended? {
         guard !self.isOver else { return nil }
         var pushes: Deque = [push]
-        let appended = self.append(&pushes)
-        return appended.holdsReading ? .holdsReading : appended.dropped > 0 ? .dropped : .kept
+        let appended = self.append(contentsOf: &pushes)
+        return appended.holds ? .holdsReading : appended.dropped > 0 ? .dropped : .kept
     }
+
+    var holdsReading: Bool { !self.isOver && self.isFull }
 
     /// Takes the oldest waiting push; nil if there is none.
-    func take() -> SocketPush? {
-        var batch: Deque<SocketPush> = []
-        self.take(into: &batch)
-        defer { if !batch.isEmpty { self.giveBack(batch) } }
-        return batch.popFirst()
-    }
+    func take() -> SocketPush? { self.makeReader().take() }
 
     /// Returns the next push, for a reader that reads only one.
-    func next() async -> SocketPush? { await PushReading(self).next(isolation: nil) }
+    func next() async -> SocketPush? { await self.makeReader().next(isolation: nil) }
 }

@@ -13,12 +13,13 @@ package struct TimerTable<Action>: ~Copyable {
         fileprivate var key: SlotKey
     }
 
-    private struct Timer {
+    // Not private: the compiler (6.3) fails where another file destroys a noncopyable table of a private type.
+    struct Timer {
         let number: UInt64
         let action: Action
     }
 
-    private struct Time: Comparable, Sendable {
+    struct Time: Comparable, Sendable {
         var deadline: NIODeadline
         var number: UInt64
 

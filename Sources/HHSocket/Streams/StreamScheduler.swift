@@ -22,8 +22,9 @@ package struct StreamScheduler: ~Copyable, Sendable {
         package var isWhole: Bool
     }
 
+    // Not private: the compiler (6.3) fails where another file destroys a noncopyable table of a private type.
     /// The credit that a lane waits for. Lanes that wait for as much are ordered as they began to.
-    private struct Price: Comparable, Sendable {
+    struct Price: Comparable, Sendable {
         var cost: UInt64
         var ticket: UInt64
 

@@ -6,7 +6,8 @@ struct ResponseCacheTable: ~Copyable, Sendable {
     /// The divisor of the maximum cost that limits the cost of one answer; a larger one would evict too many others.
     private static let largestShare = 8
 
-    private struct Entry {
+    // Not private: the compiler (6.3) fails where another file destroys a noncopyable table of a private type.
+    struct Entry {
         var key: ResponseKey
         var response: StoredResponse
         var cost: Int

@@ -21,7 +21,8 @@ struct KeptShares: ~Copyable, Sendable {
     /// The number of expired answers that one addition removes, so that none takes long.
     static let maximumExpirations = 64
 
-    private struct Record {
+    // Not private: the compiler (6.3) fails where another file destroys a noncopyable table of a private type.
+    struct Record {
         var key: IdempotencyKey
         var number: UInt64
         var owner: IdempotencyOwner

@@ -169,9 +169,15 @@ final class ConnectionStreams {
 
     /// Passes the items that the application has taken, and those that it sends, to the machine.
     private func settle(_ call: StreamCall, _ id: StreamID, in turn: inout Turn) {
-        let (taken, isFinished) = call.takeOutbox()
-        if taken != ItemReceipt() { self.machine.took(id, taken, now: turn.now) }
-        self.sendItems(of: call, id, isFinished: isFinished, in: &turn)
+        let settled = call.settle(id, &self.machine, in: &turn)
+        if settled.count > 0 {
+            call.flight.hasMoved = true
+            if self.opens[id] != nil { call.flight.sentBytes += settled.bytes }
+            self.reporter.count(\.sentItems, by: settled.count)
+        }
+        guard settled.isFinished, !call.flight.isFinished else { return }
+        call.flight.isFinished = true
+        self.machine.finish(id)
     }
 
     /// Allows the server to send this amount before the application has taken it, if it is more than the window of
@@ -193,28 +199,6 @@ final class ConnectionStreams {
     func fail(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
         guard let id = call.flight.id, self.opens[id] != nil else { return }
         self.side.fail(call, error, in: &turn)
-    }
-
-    private func sendItems(of call: StreamCall, _ id: StreamID, isFinished: Bool, in turn: inout Turn) {
-        var sent = 0
-        while call.flight.goesOn, let item = call.flight.backlog.popFirst() {
-            call.flight.hasMoved = true
-            sent += 1
-            if self.opens[id] != nil { call.flight.sentBytes += item.body.readableBytes }
-            switch self.machine.send(id, item.body, isCompressed: item.isCompressed) {
-            case .goOn: break
-            case .wait: call.flight.goesOn = false
-            case .over: call.flight.backlog = []
-            }
-        }
-        if sent > 0 { self.reporter.count(\.sentItems, by: sent) }
-        if isFinished, call.flight.backlog.isEmpty, call.flight.hasLeft, !call.flight.isFinished {
-            call.flight.isFinished = true
-            self.machine.finish(id)
-        }
-        // Not before the opening was sent.
-        let takesItems = call.flight.hasLeft && call.flight.goesOn && call.flight.backlog.isEmpty
-        call.offer(takesItems ? self.machine.allowance(id) : 0, takesItems: takesItems, in: &turn)
     }
 
     // MARK: From the wire
@@ -409,7 +393,7 @@ final class ConnectionStreams {
         case .itemsEnded: break
         case .goOn(let id):
             guard let call = self.call(id) else { return }
-            call.flight.goesOn = true
+            call.port.goOn()
             self.settle(call, id, in: &turn)
             self.mustPull = true
         case .ended(let id, let end): self.ended(id, end, in: &turn)
@@ -449,7 +433,6 @@ final class ConnectionStreams {
         // Before the end.
         open.call.handOver(in: &turn)
         open.call.flight.hasMoved = open.call.flight.hasMoved || end.hasMoved
-        open.call.flight.backlog = []
         switch end.outcome {
         // The code that cancelled it, or lost the connection, ends the call.
         case .cancelled, .connectionLost, .drained, .inputClosed, .failed: break

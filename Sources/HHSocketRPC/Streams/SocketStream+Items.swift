@@ -52,7 +52,7 @@ final class ItemReading {
 
     init(_ stream: SocketStream) {
         self.stream = stream
-        self.reader = stream.call.inbox.makeReader()
+        self.reader = stream.call.port.inbox.makeReader()
     }
 
     deinit {

@@ -88,7 +88,10 @@ public final class SocketStream: Sendable {
         case .refused(let error): self.call.callBack { completionHandler(.failure(error)) }
         case .goOn: self.call.callBack { completionHandler(.success(())) }
         case .wait:
-            guard !self.call.awaitRoom(.handler(completionHandler)) else { return }
+            let handler: @Sendable (SocketError?) -> Void = { error in
+                completionHandler(error.map { .failure($0) } ?? .success(()))
+            }
+            guard !self.call.awaitRoom(.handler(handler)) else { return }
             let end = self.call.end.map { self.call.noItemIsSent(after: $0) }
             self.call.callBack { completionHandler(end.map { .failure($0) } ?? .success(())) }
         }

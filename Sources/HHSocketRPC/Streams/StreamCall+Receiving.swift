@@ -10,7 +10,7 @@ extension StreamCall {
     /// Delivers the items of this turn to the reader. Socket thread only.
     func handOver(in turn: inout Turn) {
         guard !self.flight.arrived.isEmpty else { return }
-        self.inbox.append(contentsOf: &self.flight.arrived) { turn.resume($0) }
+        self.port.inbox.append(contentsOf: &self.flight.arrived) { turn.resume($0) }
         if self.hasCallbacks, self.state.withLockedValue({ self.mustCallBack(&$0) }) {
             turn.callBack(.work(self), on: self.callbackQueue)
         }
@@ -22,13 +22,7 @@ extension StreamCall {
     }
 
     /// Reports that items were taken.
-    func report(_ taken: ItemReceipt) {
-        let mustVisit = self.state.withLockedValue { state in
-            state.taken += taken
-            return state.asksForVisit()
-        }
-        if mustVisit { self.submitVisit() }
-    }
+    func report(_ taken: ItemReceipt) { self.port.took(taken, visit: self.submitVisit) }
 
     /// Opens the envelope of an item, on the reader's thread.
     func body(of item: StreamItem) throws(SocketError) -> ByteBuffer {
@@ -47,7 +41,7 @@ extension StreamCall {
     /// Drops waiting items, which are no longer needed. Any thread.
     func discardItems() {
         self.isCancelled.store(true, ordering: .relaxed)
-        self.inbox.discard()
+        self.port.inbox.discard()
         self.submitRelease()
     }
 
@@ -72,7 +66,7 @@ extension StreamCall {
 
     /// Whether there is an item or an end to call back for.
     private func isBehind(_ state: State) -> Bool {
-        !self.inbox.isEmpty || state.end != nil && !state.wasEndToldOf
+        !self.port.inbox.isEmpty || state.end != nil && !state.wasEndToldOf
     }
 
     /// Whether callbacks must be scheduled; they count as scheduled from now on.
@@ -94,14 +88,14 @@ extension StreamCall {
 extension StreamCall: CallbackWork {
     /// Calls back for each received item, and finally for the end.
     func callBack() {
-        let reader = self.inbox.makeReader()
+        let reader = self.port.inbox.makeReader()
         while true {
             let (goesOn, end) = self.state.withLockedValue { state -> (Bool, Result<SocketResponse, SocketError>?) in
                 guard !self.isPaused.load(ordering: .relaxed), self.isBehind(state) else {
                     state.isCallingBack = false
                     return (false, nil)
                 }
-                guard self.inbox.isEmpty else { return (true, nil) }
+                guard self.port.inbox.isEmpty else { return (true, nil) }
                 state.wasEndToldOf = true
                 return (true, state.end)
             }

@@ -22,23 +22,8 @@ protocol StreamCallOwner: AnyObject, Sendable {
 /// The state of a stream that its handle, its readers and its senders share with the socket thread, from its start to
 /// its end.
 ///
-/// Items pass through it in batches: senders put items into an outbox, which the socket thread empties, and readers
-/// take all available items. One visit of the socket thread handles everything since the previous visit.
+/// Items pass through its ``/HHSocket/StreamPort``.
 final class StreamCall: CallParty {
-    /// An item for the socket thread.
-    struct OutgoingItem: Sendable {
-        var body: ByteBuffer
-        var isCompressed: Bool
-
-        var cost: UInt64 { StreamFrames.wholeCost(self.body.readableBytes) }
-    }
-
-    /// A sender that waits until the next item may be sent.
-    enum Sender: Sendable {
-        case task(TurnWaiter)
-        case handler(@Sendable (Result<Void, SocketError>) -> Void)
-    }
-
     struct State {
         /// Whether the opening has been handed to a connection.
         var isOpen = false
@@ -54,36 +39,11 @@ final class StreamCall: CallParty {
         /// The waiters for the end.
         var enders: [TurnWaiter] = []
 
-        // Sending.
-        var outbox: Deque<OutgoingItem> = []
-        var outboxCost: UInt64 = 0
-        /// The amount that the outbox may hold before senders wait.
-        var room: UInt64 = 0
-        /// Whether an item may be put into the outbox, as far as it is known.
-        var takesItems = false
-        /// Whether the application sends no more items.
-        var isFinished = false
-        var senders: Deque<Sender> = []
-        var compression: CompressionPolicy?
-
         // Receiving.
-        /// The receipts of the items that were taken since the last visit of the socket thread.
-        var taken = ItemReceipt()
         /// The cost of the items that readers may have taken without a report at the end of a batch.
         var quietCost: UInt64 = 0
         /// The cost of the items that readers may have taken without a report.
         var reportedCost: UInt64 = 0
-
-        /// Whether a visit of the socket thread is due.
-        var isVisitDue = false
-
-        /// Requests a visit of the socket thread.
-        ///
-        /// - Returns: Whether it must be submitted; false if one is due.
-        mutating func asksForVisit() -> Bool {
-            defer { self.isVisitDue = true }
-            return !self.isVisitDue
-        }
 
         // Callbacks.
         /// Whether they are running, or about to.
@@ -96,10 +56,6 @@ final class StreamCall: CallParty {
         /// The connection that the stream is, or was last, open on.
         var connection = ConnectionID(number: 0)
         var id: StreamID?
-        /// Items that were taken from the outbox, but not passed to the machine.
-        var backlog: Deque<OutgoingItem> = []
-        /// Whether the machine accepts the next item.
-        var goesOn = true
         /// Whether the sending of the opening has begun.
         var hasLeft = false
         /// Whether an item was passed on for sending, or was received.
@@ -137,8 +93,7 @@ final class StreamCall: CallParty {
     /// Called on the socket thread when the stream has been handed to a connection.
     let onOpen: (@Sendable (ConnectionID) -> Void)?
     let state = NIOLockedValueBox(State())
-    /// The items that have arrived and were not taken.
-    let inbox: Inbox<StreamItem>
+    let port: StreamPort
     /// Whether waiting items are no longer needed.
     let isCancelled = ManagedAtomic(false)
     /// Whether no callback may run.
@@ -159,7 +114,10 @@ final class StreamCall: CallParty {
     ) {
         self.carrier = carrier
         self.loop = carrier.loop
-        self.inbox = Inbox(.items(detaching: .behind), loop: carrier.loop)
+        self.port = StreamPort(
+            inbox: Inbox(.items(detaching: .behind), loop: carrier.loop),
+            largestRoom: Self.maximumOutboxCost
+        )
         self.maximumItemLength = carrier.maximumItemLength
         self.kind = kind
         self.callbackQueue = callbackQueue
@@ -200,19 +158,18 @@ final class StreamCall: CallParty {
     ) {
         self.flight.connection = connection
         self.flight.id = id
-        self.flight.goesOn = true
         self.flight.hasLeft = false
         self.flight.isFinished = false
         let openers = self.state.withLockedValue { state in
             state.isOpen = true
             state.place = place
-            state.compression = compression
             state.quietCost = quietCost
             state.reportedCost = reportedCost
             state.isDraining = false
             defer { state.openers = [] }
             return state.openers
         }
+        self.port.open(compression: compression)
         for opener in openers { turn.resume(opener) }
         if let onOpen = self.onOpen { turn.after { _ in onOpen(connection) } }
     }
@@ -252,29 +209,25 @@ final class StreamCall: CallParty {
     ///
     /// - Parameter resume: Resumes a waiter.
     func ended(_ end: Result<SocketResponse, SocketError>, _ resume: (TurnWaiter) -> Void) {
-        let (waiters, handlers, callsBack) = self.state.withLockedValue { state in
-            guard state.end == nil else { return ([TurnWaiter](), Deque<Sender>(), false) }
+        let (waiters, callsBack) = self.state.withLockedValue { state in
+            guard state.end == nil else { return ([TurnWaiter](), false) }
             state.end = end
             let waiters = state.openers + state.enders
             state.openers = []
             state.enders = []
-            state.outbox = []
-            state.outboxCost = 0
-            state.takesItems = false
             state.drainHandlers = []
-            defer { state.senders = [] }
-            return (waiters, state.senders, self.mustCallBack(&state))
+            return (waiters, self.mustCallBack(&state))
         }
         for waiter in waiters { resume(waiter) }
-        if self.isCancelled.load(ordering: .relaxed) { self.inbox.discard() }
-        // After the end is known, which readers look for.
-        self.inbox.finish(resume: resume)
-        for sender in handlers {
+        if self.isCancelled.load(ordering: .relaxed) { self.port.inbox.discard() }
+        // After the end is known, which readers and senders look for.
+        self.port.inbox.finish(resume: resume)
+        self.port.end { sender in
             switch sender {
             case .task(let waiter): resume(waiter)
             case .handler(let handler):
                 let error = self.noItemIsSent(after: end)
-                self.callBack { handler(.failure(error)) }
+                self.callBack { handler(error) }
             }
         }
         if callsBack { self.scheduleCallbacks() }
@@ -328,6 +281,6 @@ extension StreamCall: SubmittedWork {
         case .release: isOpen = self.carrier.release(self, in: &turn)
         case nil: return assertionFailure("unknown operation \(operation)")
         }
-        if !isOpen { self.state.withLockedValue { $0.isVisitDue = false } }
+        if !isOpen { self.port.visitFails() }
     }
 }

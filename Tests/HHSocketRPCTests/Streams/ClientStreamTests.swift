@@ -39,7 +39,7 @@ import Testing
         let peer = try await Peer()
         let (stream, serial) = try await peer.open()
         let first = Task { try await stream.items.first { _ in true } }
-        try await eventually("the first reader") { stream.call.inbox.hasWaitingReader }
+        try await eventually("the first reader") { stream.call.port.inbox.hasWaitingReader }
         let second = Task {
             var reader = stream.items.makeAsyncIterator()
             return try await socketError { () throws(SocketError) in _ = try await reader.next() }

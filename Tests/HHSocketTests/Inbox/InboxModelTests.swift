@@ -94,15 +94,7 @@ private struct Number: InboxElement {
 
 /// Runs a history on an inbox and on the model.
 private struct InboxWorld {
-    private final class Account: LinkAccount {
-        let bytes = NIOLockedValueBox(0)
-
-        func held(_ change: Int) { self.bytes.withLockedValue { $0 += change } }
-        func hasRoom(forLast bytes: Int) -> Bool { true }
-        var pauseInLongUnits: TimeAmount? { nil }
-    }
-
-    private let account: Account?
+    private let account: CountingAccount?
     private let inbox: Inbox<Number>
     private let events: NIOLockedValueBox<[String]>
     private var readers: [Inbox<Number>.Reader]
@@ -112,7 +104,7 @@ private struct InboxWorld {
     private init(_ script: InboxScript, _ flaw: InboxFlaw?) {
         let events = NIOLockedValueBox<[String]>([])
         self.events = events
-        self.account = script.hasAccount ? Account() : nil
+        self.account = script.hasAccount ? CountingAccount() : nil
         let inbox = Inbox<Number>(script.bounds, account: self.account) { _, change in
             // Appending elements together returns it, too.
             if change != .holds { events.withLockedValue { $0.append("\(change)") } }
@@ -225,6 +217,6 @@ private struct InboxWorld {
             ?? differs("isOver", self.inbox.isOver, self.model.isOver)
             ?? differs("isEmpty", self.inbox.isEmpty, self.model.waiting.isEmpty)
             ?? differs("hasWaitingReader", self.inbox.hasWaitingReader, !self.model.line.isEmpty)
-            ?? self.account.flatMap { differs("charge", $0.bytes.withLockedValue { $0 }, self.model.charge) }
+            ?? self.account.flatMap { differs("charge", $0.bytes, self.model.charge) }
     }
 }

@@ -55,6 +55,7 @@ import Testing
         "StreamLane.frame": .passing,
         "StreamOutcome.answer": .application,
         "StreamOutcome.payload": .detached(in: "HHSocket/Streams/StreamItem+Inbox.swift"),
+        "StreamPort.payload": .detached(in: "HHSocketServer/Streams/StreamExchange.swift"),
         "StreamScheduler.cancels": .own,
         "StreamScheduler.frame": .passing,
         "TransferPart.bytes": .passing,
@@ -77,7 +78,6 @@ import Testing
         "SocketPush.body": .detached(in: "HHSocketRPC/Pushes/SocketPush.swift"),
         "SocketRequest.body": .own,
         "SocketResponse.body": .application,
-        "StreamCall.body": .own,
         "TransferSource.bytes": .own,
         // HHSocketServer
         "AnswerWriter.order": .detached(in: "HHSocketServer/Session/AnswerWriter.swift"),
@@ -89,7 +89,6 @@ import Testing
         "RequestGate.frame": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
         "ServerRequest.body": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
         "StatusError.body": .own,
-        "StreamExchange.payload": .detached(in: "HHSocketServer/Streams/StreamExchange.swift"),
         "TLSPieces.bytes": .own,
         "WebSocketAcceptance.held": .own,
         // HHSocketSTOMP

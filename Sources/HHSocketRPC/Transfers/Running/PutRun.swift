@@ -238,8 +238,8 @@ final class PutRun: TransferRun, @unchecked Sendable {
         }
         if waits {
             let isRegistered = call.awaitRoom(
-                .handler { result in
-                    guard case .success = result else { return }
+                .handler { error in
+                    guard error == nil else { return }
                     self.postHere { run, turn in
                         if run.call === call { run.hasRoom(in: &turn) }
                     }

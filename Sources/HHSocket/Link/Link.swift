@@ -218,17 +218,15 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
     package func handlerRemoved(context: ChannelHandlerContext) {
         self.hot.context = nil
         self.parting.promise?.succeed()
+        // The link's end may wait for this turn, and is reported first.
         self.loop.enter { turn in
-            // Not before: its end may wait for this turn, and must be reported first.
             self.hot.phase = .ended
             self.removeTimers()
             self.setYielding(false)
             for case let timer? in [self.parting.timer, self.yieldTimer] { self.loop.removeTimer(timer) }
             self.endCharge()
-            let host = self.host
-            self.host = nil
             self.receiver = nil
-            host?.linkChanged(.gone, self.id, in: &turn)
+            self.hot.host.take()?.linkChanged(.gone, self.id, in: &turn)
         }
     }
 

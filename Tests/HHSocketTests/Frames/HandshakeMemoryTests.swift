@@ -13,7 +13,10 @@ import Testing
         transmit: { _, completion in completion(.success(())) }
     )
 
-    private func frame(_ payload: ByteBuffer) -> Frame { Frame(type: 1_001, serial: 0, payload: payload) }
+    /// A frame that was received, as the connection passes it on.
+    private func frame(_ payload: ByteBuffer) -> Frame {
+        ArrivedFrame(Frame(type: 1_001, serial: 0, payload: payload)).owned()
+    }
 
     private func end() -> [Frame] { self.handshake.end(SocketError(.connectionLost, message: "over")) }
 

@@ -38,9 +38,7 @@ import Testing
         "LineLanguage.payload": .unit,
         "LineLink+Lines.bytes": .detached(in: "HHSocket/Lines/LineLink+Lines.swift"),
         "LinePeer.delivery": .detached(in: "HHSocket/Lines/LineLink+Lines.swift"),
-        "OpeningRequestReader.bytes": .passing,
         "OpeningResponseReader.body": .own,
-        "OpeningResponseReader.bytes": .passing,
         "PendingConnection.heldAnswers": .detached(in: "HHSocket/Frames/PendingConnection.swift"),
         "PieceAssembly.bytes": .owned,
         "ReceiveBuffers.buffers": .own,
@@ -81,6 +79,7 @@ import Testing
         "TransferSource.bytes": .own,
         // HHSocketServer
         "AnswerWriter.order": .detached(in: "HHSocketServer/Session/AnswerWriter.swift"),
+        "ChargedInflation.bytes": .own,
         "CompletionQueue.answer": .own,
         "HandlerRun.emptyAnswer": .own,
         "KeptAnswer.body": .detached(in: "HHSocketServer/Idempotency/KeptAnswer.swift"),

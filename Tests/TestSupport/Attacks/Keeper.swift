@@ -29,7 +29,7 @@ package enum Keeper: String, CaseIterable, Sendable {
         case .pieces, .secondPieces, .unfinishedItems: ["PieceAssembly.bytes"]
         case .answersInOrder: ["AnswerWriter.order", "CompletionQueue.answer"]
         case .unreadAnswers: ["SendBytes.body", "SendBytes.others", "StreamLane.bytes"]
-        case .items: ["StreamInbox.body", "StreamInbox.chunks", "StreamOutcome.payload", "StreamExchange.payload"]
+        case .items: ["StreamOutcome.payload", "StreamPort.payload"]
         case .messages: ["WebSocketMessage.payload"]
         case .heldPushes: ["PushQueue.bytes"]
         }

@@ -15,6 +15,9 @@ import Testing
         return configuration
     }
 
+    /// Whether this is the charge for a handshake and for the few bytes of it that have arrived.
+    private func isHandshake(_ held: Int, _ charge: Int) -> Bool { (charge..<charge + 256).contains(held) }
+
     /// From the first byte on it costs more than before, and nothing once it is over.
     @Test func aHandshakeIsChargedAsLongAsItLasts() async throws {
         try await withServer(try self.configuration(), Router()) { server in
@@ -24,7 +27,7 @@ import Testing
             // The beginning of a record with a ClientHello.
             await client.perform(.raw([22, 3, 1, 1, 0, 1, 0]))
             let charge = ConnectionCost.waitingHandshake + Resource.handshake.bytes
-            try await eventually("its handshake") { server.heldBytes == before + charge }
+            try await eventually("its handshake") { self.isHandshake(server.heldBytes - before, charge) }
             await client.perform(.close)
             try await eventually("its end") { server.heldBytes == before }
         }
@@ -40,7 +43,7 @@ import Testing
             let begun = try await HostileClient.connect(to: server.address)
             await begun.perform(.raw([22, 3, 1, 1, 0, 1, 0]))
             try await eventually("its handshake") {
-                server.heldBytes == 51 * ConnectionCost.waitingHandshake + Resource.handshake.bytes
+                self.isHandshake(server.heldBytes, 51 * ConnectionCost.waitingHandshake + Resource.handshake.bytes)
             }
             withExtendedLifetime((silent, begun)) {}
         }

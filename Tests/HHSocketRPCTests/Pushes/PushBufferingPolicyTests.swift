@@ -23,7 +23,8 @@ import Testing
     }
 
     @Test func readersTakeASixteenthOfTheLimitAtOnceAnd256AtMost() {
-        #expect([1, 31, 64, 4_096, .max].map { PushBufferingPolicy.dropOldest($0).bounds.batch } == [1, 1, 4, 256, 256])
+        let batches = [1, 31, 64, 4_096, .max].map { PushBufferingPolicy.dropOldest($0).bounds.batch }
+        #expect(batches == [1, 1, 4, 256, 256])
     }
 
     @Test func theDefaultDropsTheOldestOf1024() {

@@ -202,7 +202,9 @@ private struct InboxWorld {
         let waits = self.inbox.fill(reader, for: TurnWaiter(continuation, isHere: false))
         if !waits { continuation.resume() }
         let refusal = self.model.wait(number)
-        guard waits == (refusal == nil) else { return "reader \(number) waits: \(waits), refusal: \(refusal ?? "none")" }
+        guard waits == (refusal == nil) else {
+            return "reader \(number) waits: \(waits), refusal: \(refusal ?? "none")"
+        }
         guard let refusal, "\(reader.absence)" != refusal else { return nil }
         return "reader \(number): \(reader.absence), and should be \(refusal)"
     }

@@ -146,7 +146,9 @@ import Testing
     @Test func smallItemsAreCopiedTogetherInTheirOrder() {
         let lengths = [16, 0, 70_000, 16, 40_000, 40_000, 1, 200_000, 16]
         var items = self.items(of: lengths)
-        for index in items.indices { items[index].payload.setInteger(UInt8(index), at: items[index].payload.readerIndex) }
+        for index in items.indices {
+            items[index].payload.setInteger(UInt8(index), at: items[index].payload.readerIndex)
+        }
         let taken = self.taken(Inbox(.items(detaching: .all)), items)
         #expect(taken.map { $0.payload.readableBytes } == lengths)
         for (index, item) in taken.enumerated() where lengths[index] > 0 {

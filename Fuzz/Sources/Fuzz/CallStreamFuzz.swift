@@ -175,7 +175,7 @@ extension ClientStreams: FuzzedStreams {
 
     fileprivate mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline) {
         let isDamaged = input.byte() % 16 == 0
-        _ = self.receive(frame, isDamaged: isDamaged, isAwaited: input.bool(), now: now)
+        _ = self.receive(ArrivedFrame(frame), isDamaged: isDamaged, isAwaited: input.bool(), now: now)
     }
 
     fileprivate mutating func disturb(_ input: inout Input) {
@@ -197,7 +197,7 @@ extension ServerStreams: FuzzedStreams {
     ) -> StreamID? {
         let serial = 50 + UInt32(input.byte() % 8)
         // The session opens no stream with the serial of an open one: the machine takes that frame.
-        guard !self.receive(Frame(type: 16, serial: serial), now: now) else { return nil }
+        guard !self.receive(ArrivedFrame(Frame(type: 16, serial: serial)), now: now) else { return nil }
         let opening = self.open(
             type: 16,
             serial: serial,
@@ -219,7 +219,7 @@ extension ServerStreams: FuzzedStreams {
     }
 
     fileprivate mutating func receive(_ frame: Frame, _ input: inout Input, now: NIODeadline) {
-        _ = self.receive(frame, isDamaged: input.byte() % 16 == 0, now: now)
+        _ = self.receive(ArrivedFrame(frame), isDamaged: input.byte() % 16 == 0, now: now)
     }
 
     fileprivate mutating func disturb(_ input: inout Input) {

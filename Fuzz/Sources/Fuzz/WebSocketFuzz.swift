@@ -60,7 +60,7 @@ private struct DescribedFrames {
     init(_ setup: WebSocketSetup) {
         self.isMasked = setup.role == .server
         let direction = setup.direction ?? DeflateDirection(windowBits: 15, keepsWindow: true)
-        self.deflater = WebSocketDeflater(direction, minimumLength: 0)
+        self.deflater = WebSocketDeflater(direction, account: nil, minimumLength: 0)
     }
 
     mutating func append(_ input: inout Input) {

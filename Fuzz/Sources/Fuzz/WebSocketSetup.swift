@@ -59,7 +59,8 @@ extension WebSocketSetup {
             role: self.role,
             mode: self.mode,
             deflate: self.deflate,
-            inflatedBudget: budget
+            inflatedBudget: budget,
+            account: nil
         )
         var decoded = WebSocketDecoded()
         var pieces = Pieces(stream, sizes)

@@ -472,14 +472,7 @@ import Testing
 
     /// Units that a peer does not read.
     private static let unread = Case(testDescription: "sending: empty messages that are not read") { count in
-        var language = WebSocketLanguage(
-            role: .server,
-            limits: WebSocketLimits(),
-            deflate: nil,
-            compression: nil,
-            buffers: BufferPool(),
-            account: nil
-        )
+        var language = WebSocketLanguage(uncompressed: .server)
         var out = SendBuffer<WebSocketLanguage>(maximumBytes: .max)
         return {
             for _ in 0..<count {

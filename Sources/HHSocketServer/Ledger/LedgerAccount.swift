@@ -142,8 +142,12 @@ final class LedgerAccount: LinkAccount, Sendable {
     }
 
     func counts(_ change: Int, of resource: Resource) {
-        let count = resource == .handshake ? self.ledger.handshakes : self.ledger.descriptors
-        count.wrappingIncrement(by: change, ordering: .relaxed)
+        switch resource {
+        case .descriptor: self.ledger.descriptors.wrappingIncrement(by: change, ordering: .relaxed)
+        case .handshake: self.ledger.handshakes.wrappingIncrement(by: change, ordering: .relaxed)
+        // Charged by their memory alone: see `Resource.isCounted`.
+        case .memory, .inflater, .deflater, .metadata, .keptRequest: break
+        }
     }
 
     /// Charges this number of bytes more, or fewer if negative.

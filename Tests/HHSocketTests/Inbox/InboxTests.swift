@@ -39,24 +39,15 @@ import Testing
         return numbers
     }
 
-    @Test func dropOldestKeepsTheLatest() {
-        let inbox = self.inbox(.dropOldest, 3)
+    @Test(arguments: zip([InboxBounds.AtLimit.dropOldest, .dropNewest], [[7, 8, 9], [0, 1, 2]]))
+    func dropKeepsTheLatestOrTheFirst(atLimit: InboxBounds.AtLimit, kept: [Int]) {
+        let inbox = self.inbox(atLimit, 3)
         #expect(
             (0..<10).map { self.append($0, to: inbox) } == Array(repeating: .kept, count: 3)
                 + Array(repeating: .dropped, count: 7)
         )
         #expect(!inbox.isFull)
-        #expect(self.drain(inbox) == [7, 8, 9])
-    }
-
-    @Test func dropNewestKeepsTheFirst() {
-        let inbox = self.inbox(.dropNewest, 3)
-        #expect(
-            (0..<10).map { self.append($0, to: inbox) } == Array(repeating: .kept, count: 3)
-                + Array(repeating: .dropped, count: 7)
-        )
-        #expect(!inbox.isFull)
-        #expect(self.drain(inbox) == [0, 1, 2])
+        #expect(self.drain(inbox) == kept)
     }
 
     @Test(arguments: [InboxBounds.AtLimit.dropOldest, .dropNewest])

@@ -257,14 +257,7 @@ import Testing
     @Test(arguments: [WebSocketRole.client, .server])
     func messagesThatAreLeftInTheirReadAreChargedForIt(role: WebSocketRole) throws {
         let key: UInt32? = role == .server ? 7 : nil
-        var language = WebSocketLanguage(
-            role: role,
-            limits: WebSocketLimits(),
-            deflate: nil,
-            compression: nil,
-            buffers: BufferPool(),
-            account: nil
-        )
+        var language = WebSocketLanguage(uncompressed: role)
         let small = WebSocketDecoderTests.frame(0x82, [1], key: key)
         let read = self.read(
             WebSocketDecoderTests.frame(0x82, Array(repeating: 1, count: 200_000), key: key),
@@ -281,14 +274,7 @@ import Testing
 
     /// Memory is reserved for a message once a quarter of it has come.
     @Test func messageThatArrivesInPartsIsChargedForWhatIsReserved() throws {
-        var language = WebSocketLanguage(
-            role: .server,
-            limits: WebSocketLimits(),
-            deflate: nil,
-            compression: nil,
-            buffers: BufferPool(),
-            account: nil
-        )
+        var language = WebSocketLanguage(uncompressed: .server)
         let frame = WebSocketDecoderTests.frame(0x82, Array(repeating: 1, count: 200_000), key: 7)
         language.append(ByteBuffer(bytes: frame[..<60_000]))
         #expect(try language.next() == nil)

@@ -4,11 +4,10 @@ import Testing
 
 @testable import HHSocket
 
-/// The close of a link of messages: the server ends TCP first, so that the lingering port is not a client's; a client
-/// leaves that to the server while it can be expected, and each side waits for the other for at most five seconds.
-@Suite struct WebSocketLanguageTests {
-    private func language(_ role: WebSocketRole) -> WebSocketLanguage {
-        WebSocketLanguage(
+extension WebSocketLanguage {
+    /// Creates a language without compression, with the default limits.
+    init(uncompressed role: WebSocketRole) {
+        self.init(
             role: role,
             limits: WebSocketLimits(),
             deflate: nil,
@@ -17,7 +16,11 @@ import Testing
             account: nil
         )
     }
+}
 
+/// The close of a link of messages: the server ends TCP first, so that the lingering port is not a client's; a client
+/// leaves that to the server while it can be expected, and each side waits for the other for at most five seconds.
+@Suite struct WebSocketLanguageTests {
     /// A close frame as `role` receives it.
     private func close(to role: WebSocketRole, _ code: UInt16) -> ByteBuffer {
         let payload = [UInt8(code >> 8), UInt8(code & 0xFF)]
@@ -40,7 +43,7 @@ import Testing
     private let patience = Closing.awaitPeer(.seconds(5))
 
     @Test func clientThatAnswersACloseFrameLeavesTheEndOfTCPToTheServer() throws {
-        var (language, bytes) = (self.language(.client), SendBytes())
+        var (language, bytes) = (WebSocketLanguage(uncompressed: .client), SendBytes())
         language.append(self.close(to: .client, 1_001))
         #expect(try language.next() == .close(WebSocketClose(code: 1_001)))
         #expect(language.close(.done, into: &bytes) == self.patience)
@@ -48,7 +51,7 @@ import Testing
     }
 
     @Test func serverThatAnswersACloseFrameEndsTCP() throws {
-        var (language, bytes) = (self.language(.server), SendBytes())
+        var (language, bytes) = (WebSocketLanguage(uncompressed: .server), SendBytes())
         language.append(self.close(to: .server, 4_000))
         #expect(try language.next() == .close(WebSocketClose(code: 4_000)))
         #expect(language.close(.done, into: &bytes) == .shutdown)
@@ -57,7 +60,7 @@ import Testing
 
     @Test(arguments: [(WebSocketRole.client, UInt16(1_000)), (.server, 1_001)])
     func sideThatClosesFirstWaitsForTheOther(role: WebSocketRole, code: UInt16) throws {
-        var (language, bytes) = (self.language(role), SendBytes())
+        var (language, bytes) = (WebSocketLanguage(uncompressed: role), SendBytes())
         #expect(language.close(.done, into: &bytes) == self.patience)
         #expect(try self.written(&bytes, by: role) == WebSocketClose(code: code))
         // A second close frame is not written.
@@ -68,7 +71,7 @@ import Testing
 
     @Test(arguments: [WebSocketRole.client, .server])
     func brokenPeerIsToldWhyAndNotWaitedFor(role: WebSocketRole) throws {
-        var (language, bytes) = (self.language(role), SendBytes())
+        var (language, bytes) = (WebSocketLanguage(uncompressed: role), SendBytes())
         // Masked by a server, or not masked by a client.
         language.append(self.close(to: role == .client ? .server : .client, 1_000))
         #expect(throws: LinkError.self) { try language.next() }

@@ -7,8 +7,9 @@ SWIFTFLAGS ?=
 
 # SwiftPM must not cache the build plan: with a cached plan, a build of the tests after one of a product would compile
 # the protoc that swift-protobuf contains, which takes ten minutes. The compiler's index takes a tenth of the time, and
-# nothing reads it. Fuzz/run and Scripts/test-sanitized have these options, too.
-common_options = --disable-build-manifest-caching --disable-index-store $(SWIFTFLAGS)
+# nothing reads it. Fuzz/run and Scripts/test-sanitized have these options, too. Debug information of C, which is BoringSSL's, would take
+# an eighth of the time that its 406 files need.
+common_options = --disable-build-manifest-caching --disable-index-store -Xcc -g0 $(SWIFTFLAGS)
 # One configuration for all targets, because other traits cause a full rebuild.
 swift_options = --traits Development $(common_options)
 # With BUILT=yes, targets use what `make build-tests` has built, and do not ask SwiftPM, which takes four seconds to find nothing to do.
@@ -71,7 +72,7 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Feed Examples/Files Examples/Greeter Examples/Notices Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Conformance/Package.swift Conformance/Sources/ConformanceProgram Outbox/Sources Outbox/Tests
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Demo Examples/Feed Examples/Files Examples/Greeter Examples/Notices Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Conformance/Package.swift Conformance/Sources/ConformanceProgram Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test try nightly test-stalled test-histories peers build-benchmarks conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-guide test-first-server test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
@@ -79,10 +80,10 @@ FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildca
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: dependencies ## build the command line tool and run its demonstration over real TCP
-	@$(if $(BUILT),,echo 'Building hhsocket-cli; the first time takes some minutes.' >&2)
-	$(product) hhsocket-cli
-	@$(command) demo
+demo: dependencies ## build and run a demonstration: two servers and a client over real TCP
+	@$(if $(BUILT),,echo 'Building demo-example; the first time takes some minutes.' >&2)
+	$(product) demo-example
+	@$(built)/demo-example
 
 test: build-tests ## build everything and run the tests: most of them in parallel, then those that need the machine to themselves
 	@Scripts/test all

@@ -205,11 +205,24 @@ let package = Package(
             path: "Outbox/Sources/HHSocketOutbox",
             swiftSettings: outboxSettings
         ),
-        // Floor 5: the terminal.
+        // Floor 5: the demonstration, which two programs run.
+        .target(
+            name: "HHSocketDemo",
+            dependencies: [
+                "HHSocket",
+                "HHSocketRPC",
+                "HHSocketServer",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
+        // Floor 6: the terminal.
         .executableTarget(
             name: "HHSocketCLI",
             dependencies: [
                 "HHSocket",
+                "HHSocketDemo",
                 "HHSocketMessage",
                 .target(name: "HHSocketProtobufC", condition: .when(platforms: [.linux, .macOS])),
                 "HHSocketRPC",
@@ -250,6 +263,8 @@ let package = Package(
             dependencies: ["protoc-gen-hhsocket"]
         ),
 
+        // The demonstration without the command, which takes a sixth less time to build.
+        .executableTarget(name: "demo-example", dependencies: ["HHSocketDemo"], path: "Examples/Demo"),
         // The smallest complete example, in two files.
         .executableTarget(
             name: "chat-example",

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import ArgumentParser
-import HHSocket
-import HHSocketRPC
-import HHSocketServer
-import NIOCore
+import HHSocketDemo
 
 struct DemoCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -13,11 +10,10 @@ struct DemoCommand: AsyncParsableCommand {
     )
 
     func run() async throws {
-        var demo = Demo()
         do {
-            try await demo.run()
+            try await Demo { try StandardOutput.write($0 + "\n") }.run()
         } catch let failure as Demo.Failure {
-            StandardError.line("error: the step \"\(failure.step)\" failed: \(failure.reason)")
+            StandardError.line("error: \(failure)")
             throw ExitCode.failure
         }
     }

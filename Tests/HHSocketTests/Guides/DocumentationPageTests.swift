@@ -266,7 +266,7 @@ import Testing
 
     /// The transcript of `make demo` has the steps that the demo has.
     @Test func theDemosTranscriptHasItsSteps() throws {
-        let demo = try DocumentationPage("Sources/HHSocketCLI/Demo/Demo.swift").text
+        let demo = try DocumentationPage("Sources/HHSocketDemo/Demo.swift").text
         let steps = demo.matches(of: /self\.step\("([a-z ]+)"\)/).map { String($0.output.1) }
         let transcript = try #require(try DocumentationPage("README.md").blocks("").first { $0.contains(" ms  ") })
         let lines = transcript.split(separator: "\n").map { line in

@@ -3,15 +3,18 @@ import Foundation
 import HHSocket
 import HHSocketRPC
 import HHSocketServer
+import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A demonstration of two servers and a client in one process, over real TCP.
-struct Demo {
+/// A demonstration of two servers and a client in one process, over real TCP: what `make demo` and `hhsocket demo` run.
+package struct Demo {
     /// A step that failed, and the reason.
-    struct Failure: Error {
-        var step: String
-        var reason: String
+    package struct Failure: Error, CustomStringConvertible {
+        package var step: String
+        package var reason: String
+
+        package var description: String { "the step \"\(self.step)\" failed: \(self.reason)" }
     }
 
     /// The reason for a failure, before it is attributed to a step.
@@ -19,6 +22,12 @@ struct Demo {
         var description: String
     }
 
+    /// Answered with its own payload.
+    private static let echo: UInt32 = 1000
+    /// Answered after a minute.
+    private static let minute: UInt32 = 1001
+    /// Answered with the payload's SHA-256 in hexadecimal.
+    private static let sha256: UInt32 = 1003
     private static let news: UInt32 = 2001
     /// The time limit of each wait, which only a stuck machine exceeds.
     private static let patience = Duration.seconds(20)
@@ -28,7 +37,18 @@ struct Demo {
     /// The server that listens at the first server's address after that one has stopped.
     private let returned = NIOLockedValueBox<SocketServer?>(nil)
 
-    mutating func run() async throws {
+    /// Prints a line.
+    private let output: @Sendable (String) throws -> Void
+
+    /// - Parameter output: Prints a line, which comes without its end. An error that it throws ends the demonstration.
+    package init(output: @escaping @Sendable (String) throws -> Void) {
+        self.output = output
+    }
+
+    /// Runs the steps, and prints a line after each.
+    ///
+    /// - Throws: ``Failure``, and what `output` throws.
+    package func run() async throws {
         do {
             try await self.steps()
         } catch {
@@ -96,7 +116,7 @@ struct Demo {
             return ((), "the first server killed in mid-call; the client continues with the second")
         }
         try await self.step("found") {
-            let time = String(format: "%.0f ms", try await self.lostAndFound(client, at: a).inMilliseconds)
+            let time = String(format: "%.0f ms", Self.milliseconds(try await self.lostAndFound(client, at: a)))
             return ((), "both servers killed; the client found the first one by itself, \(time) after its return")
         }
         try await self.step("goodbye") {
@@ -114,7 +134,7 @@ struct Demo {
                 group.addTask {
                     for number in stride(from: worker, to: 1000, by: 64) {
                         let text = "call \(number)"
-                        let answer = try await client.data(for: SocketRequest(type: BuiltIn.echo, body: text))
+                        let answer = try await client.data(for: SocketRequest(type: Self.echo, body: text))
                         try Self.expect(answer.string == text, "\"\(text)\" was answered with \"\(answer.string)\"")
                     }
                 }
@@ -138,20 +158,13 @@ struct Demo {
 
     private static func bigBody(_ client: SocketClient, _ body: ByteBuffer) async throws -> String {
         let (results, continuation) = AsyncStream.makeStream(of: Result<SocketResponse, SocketError>.self)
-        let request = SocketRequest(type: BuiltIn.sha256, body: body, timeout: self.patience)
+        let request = SocketRequest(type: Self.sha256, body: body, timeout: self.patience)
         let task = client.dataTask(with: request) { continuation.yield($0) }
-        let progress = ProgressBar.following(label: "big body") {
-            ProgressBar.Progress(
-                done: UInt64(task.countOfBytesSent),
-                total: UInt64(task.countOfBytesExpectedToSend)
-            )
-        }
         task.resume()
         var iterator = results.makeAsyncIterator()
         let result = await iterator.next()
-        await progress?.finish()
         guard let answer = try result?.get() else { throw Unexpected(description: "no answer") }
-        let ours = BuiltIn.sha256Hex(of: body)
+        let ours = Self.digest(of: body)
         try self.expect(answer.string == ours, "the server's SHA-256 is \(answer.string), ours \(ours)")
         return ours
     }
@@ -174,7 +187,7 @@ struct Demo {
         listener.webSocket = WebSocketListening(path: "/rpc", sharesPort: true)
         let server = SocketServer(
             configuration: .init(listeners: [listener]),
-            router: BuiltIn.router(for: .standard, echo: .synchronous).router
+            router: Self.router()
         )
         try server.webSocket("/echo", onMessage: { message, connection in connection.post(message) })
         try await server.start()
@@ -202,7 +215,7 @@ struct Demo {
         client.connect()
         try await client.connected()
         for number in 0..<100 {
-            let answer = try await client.data(for: SocketRequest(type: BuiltIn.echo, body: "call \(number)"))
+            let answer = try await client.data(for: SocketRequest(type: Self.echo, body: "call \(number)"))
             try Self.expect(answer.string == "call \(number)", "call \(number) was answered \"\(answer.string)\"")
         }
         await client.close()
@@ -217,7 +230,7 @@ struct Demo {
     private func cancelledCall(_ client: SocketClient) async throws {
         let before = self.first.statistics
         let (results, continuation) = AsyncStream.makeStream(of: Result<SocketResponse, SocketError>.self)
-        let request = SocketRequest(type: BuiltIn.sleep, body: "60000", timeout: Self.patience)
+        let request = SocketRequest(type: Self.minute, timeout: Self.patience)
         let task = client.dataTask(with: request) { continuation.yield($0) }
         task.resume()
         try await self.until("the request did not arrive") { $0.requests == before.requests + 1 }
@@ -233,7 +246,7 @@ struct Demo {
         let before = self.first.statistics
         let error = await Self.failure {
             try await client.data(
-                for: SocketRequest(type: BuiltIn.sleep, body: "60000", timeout: .milliseconds(200))
+                for: SocketRequest(type: Self.minute, timeout: .milliseconds(200))
             )
         }
         try Self.expect(error?.code == .timeout, "it ended with \(error.map(String.init(describing:)) ?? "an answer")")
@@ -245,7 +258,7 @@ struct Demo {
         let events = client.events
         let inFlight = Task {
             await Self.failure {
-                try await client.data(for: SocketRequest(type: BuiltIn.sleep, body: "60000", timeout: Self.patience))
+                try await client.data(for: SocketRequest(type: Self.minute, timeout: Self.patience))
             }
         }
         try await self.until("the request did not arrive") { $0.requests == before.requests + 1 }
@@ -257,7 +270,7 @@ struct Demo {
         )
         let endpoint = try await Self.connected(events)
         try Self.expect(endpoint == next, "reconnected to \(endpoint) instead of \(next)")
-        let answer = try await client.data(for: SocketRequest(type: BuiltIn.echo, body: "still here"))
+        let answer = try await client.data(for: SocketRequest(type: Self.echo, body: "still here"))
         try Self.expect(answer.string == "still here" && answer.endpoint == next, "answered \(answer)")
     }
 
@@ -279,7 +292,7 @@ struct Demo {
         let found = try await Self.connected(events)
         let time = clock.now - start
         try Self.expect(found == endpoint, "connected to \(found) instead of \(endpoint)")
-        let answer = try await client.data(for: SocketRequest(type: BuiltIn.echo, body: "found"))
+        let answer = try await client.data(for: SocketRequest(type: Self.echo, body: "found"))
         try Self.expect(answer.string == "found" && answer.endpoint == endpoint, "answered \(answer)")
         return time
     }
@@ -287,8 +300,23 @@ struct Demo {
     /// Creates a server that does not log: the output is for people to read.
     private static func server(host: String = "127.0.0.1", port: Int = 0) -> SocketServer {
         var configuration = SocketServer.Configuration(host: host, port: port)
-        configuration.logger = LogArgument.logger(nil)
-        return SocketServer(configuration: configuration, router: BuiltIn.router(for: .standard).router)
+        configuration.logger = Logger(label: "demo", factory: { _ in SwiftLogNoOpLogHandler() })
+        return SocketServer(configuration: configuration, router: self.router())
+    }
+
+    private static func router() -> Router {
+        var router = Router()
+        router.handleSynchronously(self.echo) { request, _ in request.body }
+        router.handle(self.minute) { request, _ in
+            try await Task.sleep(for: .seconds(60))
+            return request.body
+        }
+        router.handle(self.sha256) { request, _ in ByteBuffer(string: Self.digest(of: request.body)) }
+        return router
+    }
+
+    private static func digest(of bytes: ByteBuffer) -> String {
+        bytes.withUnsafeReadableBytes { SHA256.hash(of: $0) }.hexadecimal
     }
 
     /// Starts another server, on a port of an earlier one.
@@ -310,6 +338,8 @@ struct Demo {
 
     // MARK: Pieces
 
+    private static func milliseconds(_ time: Duration) -> Double { time / .milliseconds(1) }
+
     /// Runs one step and prints its line.
     @discardableResult
     private func step<Value: Sendable>(
@@ -318,17 +348,16 @@ struct Demo {
     ) async throws -> Value {
         let clock = ContinuousClock()
         let start = clock.now
+        let result: (value: Value, text: String)
         do {
-            let (value, text) = try await body()
-            let milliseconds = String(format: "%8.1f ms", (clock.now - start).inMilliseconds)
-            let padded = name.padding(toLength: 9, withPad: " ", startingAt: 0)
-            try StandardOutput.write("\(milliseconds)  \(padded)  \(text)\n")
-            return value
-        } catch let error as StandardOutput.Failure {
-            throw error
+            result = try await body()
         } catch {
             throw Failure(step: name, reason: "\(error)")
         }
+        let milliseconds = String(format: "%8.1f ms", Self.milliseconds(clock.now - start))
+        let padded = name.padding(toLength: 9, withPad: " ", startingAt: 0)
+        try self.output("\(milliseconds)  \(padded)  \(result.text)")
+        return result.value
     }
 
     private static func expect(_ condition: Bool, _ otherwise: @autoclosure () -> String) throws {
@@ -373,7 +402,7 @@ struct Demo {
             }
             if let value { return value }
         } catch is Unexpected {}
-        let list = others.withLockedValue { $0.suffix(20).map { "\($0)".inOneLine }.joined(separator: "; ") }
+        let list = others.withLockedValue { $0.suffix(20).map { "\($0)" }.joined(separator: "; ") }
         throw Unexpected(description: list.isEmpty ? otherwise : "\(otherwise), but: \(list)")
     }
 

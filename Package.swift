@@ -520,6 +520,7 @@ let package = Package(
         .testTarget(
             name: "HHSocketCLITests",
             dependencies: [
+                "demo-example",
                 "HHSocket",
                 "HHSocketCLI",
                 "HHSocketMessage",

@@ -107,8 +107,10 @@ import Testing
 }
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct DemoTests {
-    @Test func everyStepIsALine() async throws {
-        let outcome = try await Command.run(["demo"], within: .seconds(240))
+    /// The command's, and the program of `make demo`.
+    @Test(arguments: [(Command.hhsocket, ["demo"]), (Command.executable("demo-example"), [])] as [(URL, [String])])
+    func everyStepIsALine(of program: URL, arguments: [String]) async throws {
+        let outcome = try await Command.run(arguments, of: program, within: .seconds(240))
         #expect(outcome.exitCode == 0)
         #expect(outcome.errors == "")
         let steps = outcome.lines.compactMap { $0.firstMatch(of: #/^ *[0-9.]+ ms  ([a-z ]+?)  /#)?.output.1 }

@@ -11,9 +11,12 @@ struct AnswerReader: Sendable {
     /// The bits of a type that are flags; 0 where the wire format has no room for them.
     let flagMask: UInt32
     private let maximumPayloadLength: Int
+    /// Whether the client could say hello and does not.
+    private let omitsHello: Bool
 
-    init(_ configuration: SocketConfiguration) {
+    init(_ configuration: SocketConfiguration, saysHello: Bool) {
         self.format = configuration.wireFormat
+        self.omitsHello = self.format.supportsHello && !saysHello
         self.flagMask = self.format.supportsHello ? FrameType.allFlags : 0
         self.maximumPayloadLength = configuration.maximumPayloadLength
     }
@@ -102,7 +105,7 @@ struct AnswerReader: Sendable {
         from endpoint: Endpoint
     ) -> SocketError {
         let code = SocketError.Code(frame.status)
-        let message: String
+        var message: String
         if frame.status == .partial {
             message = "\(endpoint) answered with a part of a stream (status 206), but this call expects one answer"
         } else {
@@ -110,6 +113,10 @@ struct AnswerReader: Sendable {
             message =
                 "\(endpoint) answered type \(requestType), serial \(frame.serial), with "
                 + "status \(frame.status)\(name)"
+            // A server that requires a hello answers so.
+            if self.omitsHello, frame.status == .illegalFormat, frame.payload.readableBytes == 0 {
+                message += "; it may require hello, which this client does not send (SocketClient.Configuration.hello)"
+            }
         }
         var error = SocketError(
             code,

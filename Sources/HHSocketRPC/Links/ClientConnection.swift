@@ -45,7 +45,8 @@ final class ClientConnection: LinkReceiver {
         self.pushes = pushes
         self.bodies = bodies
         self.reporter = reporter
-        self.reader = AnswerReader(engine.configuration.socket)
+        let configuration = engine.configuration
+        self.reader = AnswerReader(configuration.socket, saysHello: configuration.hello != nil)
         self.format = self.reader.format
         self.writeStallTimeout = TimeAmount(clamping: engine.configuration.socket.writeStallTimeout)
     }

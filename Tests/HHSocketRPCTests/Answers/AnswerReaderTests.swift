@@ -16,7 +16,7 @@ import Testing
     init() {
         var configuration = SocketConfiguration(servers: [])
         configuration.maximumPayloadLength = Self.limit
-        self.reader = AnswerReader(configuration)
+        self.reader = AnswerReader(configuration, saysHello: true)
         self.origin = SocketResponse.Origin(endpoint: Self.endpoint)
     }
 
@@ -54,6 +54,17 @@ import Testing
         #expect(error.serial == 7 && error.endpoint == Self.endpoint)
         #expect(error.body == ByteBuffer(string: "why"))
         #expect(error.metadata == ["a": "b"])
+    }
+
+    /// Only a client that sends no hello can have omitted one, and such a server answers without a body.
+    @Test(arguments: [(false, "", true), (true, "", false), (false, "why", false)])
+    func statusOfAServerThatRequiresAHelloNamesIt(saysHello: Bool, body: String, isNamed: Bool) throws {
+        let reader = AnswerReader(SocketConfiguration(servers: []), saysHello: saysHello)
+        let frame = Self.frame(.illegalFormat, body)
+        let outcome = reader.outcome(of: frame, metadata: [:], requestType: 102, on: self.origin)
+        let error = try #require(throws: SocketError.self) { try outcome.get() }
+        #expect(error.message.contains("SocketClient.Configuration.hello") == isNamed)
+        #expect(error.message.hasPrefix("one:1 answered type 102, serial 7, with status 303 (illegalFormat)"))
     }
 
     @Test(arguments: [[:], ["a": "b"]] as [[String: String]]) func status200IsAnAnswer(_ metadata: [String: String])

@@ -112,7 +112,7 @@ extension ClientHost: DriverHost, FrameHost {
         case .reconnectDeferred:
             self.links.reconnectIsDeferred(isNeeded: self.engine.hot.needsConnection, in: &turn)
         case .draining(let id):
-            self.links.draining(id)?.streams?.drains()
+            if let connection = self.links.draining(id) { self.streams.drains(connection) }
             self.engine.linkDrains(id, in: &turn)
         case .lost(let id, let error):
             self.connectionWasLost(id, error, in: &turn)
@@ -130,7 +130,7 @@ extension ClientHost: DriverHost, FrameHost {
         let connection = ClientConnection(
             link: pending.link,
             origin: origin,
-            streams: self.streams.streams(on: pending.link, origin),
+            streams: self.streams.shell(on: pending.link, pending.agreement),
             engine: self.engine,
             links: self.links,
             pushes: self.pushes,
@@ -151,7 +151,7 @@ extension ClientHost: DriverHost, FrameHost {
 
     private func connectionGoesAway(_ id: ConnectionID, in turn: inout Turn) {
         guard let connection = self.links.current, connection.id == id else { return }
-        connection.streams?.drains()
+        self.streams.drains(connection)
         self.engine.linkGoesAway(in: &turn)
         self.streams.endLine(in: &turn)
     }
@@ -160,7 +160,7 @@ extension ClientHost: DriverHost, FrameHost {
         let connection = self.links.connection(id)
         self.engine.linkIsLost(id)
         // Complete items are delivered before the error.
-        connection?.streams?.connectionLost(in: &turn)
+        connection?.streams?.lose(in: &turn)
         self.engine.linkWasLost(id, error, in: &turn)
         connection?.link.releaseReceiver(in: &turn)
         if connection?.streams != nil, id == self.links.current?.id { self.streams.endLine(in: &turn) }

@@ -89,6 +89,14 @@ package struct FrameRules: Sendable {
         }
     }
 
+    /// Refuses a frame that would be sent in pieces behind this number of bytes, where too much waits already.
+    package func check(_ frame: Frame, behind waiting: Int, to endpoint: Endpoint?) throws(SocketError) {
+        let limit = self.configuration.maximumQueuedBytes
+        guard waiting == 0 || frame.payload.readableBytes <= limit - waiting else {
+            throw Self.queueFull(frame, endpoint, limit, "maximumQueuedBytes")
+        }
+    }
+
     static func queueFull(_ frame: Frame, _ endpoint: Endpoint?, _ bound: Int, _ name: String) -> SocketError {
         let cause = endpoint.map { "\($0) does not read as fast as frames are sent" } ?? "there is no connection yet"
         return SocketError(

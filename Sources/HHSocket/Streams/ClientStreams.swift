@@ -7,8 +7,8 @@ import NIOCore
 /// The shell passes each frame to ``receive(_:isDamaged:isAwaited:now:)`` and handles those that it does not accept,
 /// pulls frames with ``next(now:)`` while the socket accepts more, and performs the actions of ``nextAction()`` after
 /// each call. It calls ``timePassed(now:)`` at ``nextDeadline``.
-package struct ClientStreams: ~Copyable {
-    private var core: StreamCore
+package struct ClientStreams: StreamMachine, ~Copyable {
+    package var core: StreamCore
 
     package init(_ settings: StreamSettings = StreamSettings()) {
         self.core = StreamCore(.client, settings)
@@ -55,11 +55,9 @@ package struct ClientStreams: ~Copyable {
         return self.core.send(id, type: type, status: .ok, payload)
     }
 
-    /// The cost of items that a stream may send before its sender must wait.
-    package func allowance(_ id: StreamID) -> UInt64 {
-        guard let stream = self.core.streams[id.key], !stream.isOver else { return 0 }
-        return self.core.scheduler.allowance(stream.lane)
-    }
+    /// Whether items may be sent: not before the sending of the opening has begun, so that the stream can still be opened
+    /// on another connection.
+    package mutating func takesItems(_ id: StreamID) -> Bool { self.core.streams.with(id.key) { $0.hasLeft } ?? false }
 
     /// Sends the end of the items, after those that wait.
     package mutating func finish(_ id: StreamID) {
@@ -83,34 +81,7 @@ package struct ClientStreams: ~Copyable {
         self.core.noteGoingOn()
     }
 
-    /// Records that the application has taken items.
-    package mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
-        self.core.took(id, receipt, now: now)
-    }
-
-    /// Grants more on a stream than hello announced, for one with many items. The window never shrinks.
-    package mutating func widen(_ id: StreamID, to window: UInt64) { self.core.widen(id, to: window) }
-
-    /// The application takes no more items of a stream, which continues.
-    package mutating func release(_ id: StreamID) { self.core.release(id.key) }
-
     // MARK: Plain calls
-
-    /// Sends a payload that belongs to no stream, such as a request, in pieces if it is long.
-    ///
-    /// - Parameter type: Its type, with the flags of the whole payload.
-    package mutating func sendPlain(
-        type: UInt32,
-        serial: UInt32,
-        payload: ByteBuffer,
-        priority: FramePriority = .default
-    ) {
-        self.core.scheduler.sendPlain(
-            LanePayload(type: type, kind: .free, bytes: payload),
-            serial: serial,
-            priority: priority
-        )
-    }
 
     /// A plain call has ended: it was cancelled, or answered.
     ///
@@ -125,12 +96,6 @@ package struct ClientStreams: ~Copyable {
 
     // MARK: From the wire
 
-    /// Handles a frame.
-    ///
-    /// - Parameters:
-    ///   - isDamaged: Whether its checksum is wrong.
-    ///   - isAwaited: Whether it is a push, or its serial is that of a plain call in flight.
-    /// - Returns: Whether it belonged to streams or pieces. The shell handles all others.
     package mutating func receive(
         _ frame: borrowing ArrivedFrame,
         isDamaged: Bool = false,
@@ -163,24 +128,7 @@ package struct ClientStreams: ~Copyable {
         return true
     }
 
-    /// The connection was lost. All streams end, and waiting payloads are dropped.
-    package mutating func connectionLost() { self.core.connectionLost() }
-
     // MARK: To the shell
-
-    /// The next frame to send; nil if none may be sent now.
-    package mutating func next(now: NIODeadline) -> Frame? { self.core.next(now: now) }
-
-    /// Appends the shell's next actions to `actions`.
-    package mutating func takeActions(into actions: inout [StreamAction]) {
-        self.core.takeActions(into: &actions)
-    }
-
-    /// Removes and returns the shell's next action.
-    package mutating func nextAction() -> StreamAction? { self.core.actions.popFirst() }
-
-    package var nextDeadline: NIODeadline? { self.core.nextDeadline }
-    package mutating func timePassed(now: NIODeadline) { self.core.timePassed(now: now) }
 
     /// The cost of a stream's items that were sent and received so far; nil once it has ended.
     package func traffic(_ id: StreamID) -> (sent: UInt64, received: UInt64)? {
@@ -188,28 +136,6 @@ package struct ClientStreams: ~Copyable {
         return (self.core.scheduler.sent(stream.lane), stream.window.received)
     }
 
-    /// The number of streams that are open.
-    package var openCount: Int { self.core.openCount }
-    /// The number of streams that are open, or have items that the application has not taken.
-    package var count: Int { self.core.streams.count }
-    /// The cost of the frames that were received and are held.
-    package var heldBytes: UInt64 { self.core.heldBytes }
-    /// The memory of these frames, in bytes.
-    package var heldMemory: UInt64 { self.core.heldMemory }
-    /// The number of bytes that wait to be sent.
-    package var waitingBytes: Int { self.core.scheduler.waitingBytes }
-    /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
-    package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
-    /// Whether there is no stream, no incomplete payload, and nothing to send or to do.
-    package var isQuiet: Bool { self.core.isQuiet }
     /// The number of received bytes of a plain call's incomplete answer.
     package mutating func gatheredBytes(_ serial: UInt32) -> Int { self.core.assembler.gatheredBytes(serial) }
-    /// Whether there is an incomplete payload, so that the read-stall timeout applies.
-    package var hasUnfinished: Bool { self.core.hasUnfinished }
-    /// The credit for items that this side sends.
-    package var sendWindow: SendWindow { self.core.scheduler.connection }
-    /// The window of items that this side receives.
-    package var receiveWindow: ReceiveWindow { self.core.connection }
-    /// The number of places that waiting payloads occupy, including stubs.
-    package var occupiedPlaces: Int { self.core.occupiedPlaces }
 }

@@ -26,6 +26,11 @@ package struct ReceiveWindow: Hashable, Sendable {
     /// The cost of the received items that were not taken.
     package var untaken: UInt64 { self.received.subtracting(self.taken) }
 
+    /// Whether the other side may send no items for now, since those that it has sent were not taken.
+    package var isUsed: Bool {
+        self.granted.subtracting(self.received) < min(StreamFrames.minimumConnectionRoom, self.window / 2)
+    }
+
     /// Records a received frame of this cost.
     ///
     /// - Returns: Whether it was granted. A frame that was not does not count.

@@ -4,12 +4,13 @@ import NIOCore
 
 /// A server's streams on one connection, and its payloads in pieces. Does no I/O.
 ///
-/// The shell passes each frame to ``receive(_:isDamaged:now:)`` and handles those that it does not accept, and passes
-/// each cancel. It opens a request of a stream's type with ``open(type:serial:kind:hasBody:hasKey:priority:now:)``. It
-/// pulls frames with ``next(now:)`` while the socket accepts more, and performs the actions of ``takeActions(into:)``
-/// after each call. It calls ``timePassed(now:)`` at ``nextDeadline``.
-package struct ServerStreams: ~Copyable {
-    private var core: StreamCore
+/// The shell passes each frame to ``receive(_:isDamaged:isAwaited:now:)`` and handles those that it does not accept, and
+/// passes each cancel. It opens a request of a stream's type with
+/// ``open(type:serial:kind:hasBody:hasKey:priority:now:)``. It pulls frames with ``next(now:)`` while the socket accepts
+/// more, and performs the actions of ``nextAction()`` after each call. It calls ``timePassed(now:)`` at
+/// ``nextDeadline``.
+package struct ServerStreams: StreamMachine, ~Copyable {
+    package var core: StreamCore
     private var isDraining = false
 
     package init(_ settings: StreamSettings = StreamSettings()) {
@@ -43,13 +44,10 @@ package struct ServerStreams: ~Copyable {
 
     // MARK: From the wire
 
-    /// Handles a frame.
-    ///
-    /// - Parameter isDamaged: Whether its checksum is wrong.
-    /// - Returns: Whether it belonged to streams or pieces. The shell handles all others.
     package mutating func receive(
         _ frame: borrowing ArrivedFrame,
         isDamaged: Bool = false,
+        isAwaited: Bool = true,
         now: NIODeadline
     ) -> Bool {
         guard !self.core.isClosed else { return true }
@@ -172,9 +170,6 @@ package struct ServerStreams: ~Copyable {
         self.core.accept(payloadsUpTo: length, holding: bytes, flags: flags)
     }
 
-    /// The connection was lost. All streams end, and waiting payloads are dropped.
-    package mutating func connectionLost() { self.core.connectionLost() }
-
     // MARK: What the application does
 
     /// Sends an item. Only one is sent at a time: the next may follow if the result allows it, or after
@@ -184,6 +179,12 @@ package struct ServerStreams: ~Copyable {
         let flags = isCompressed ? FrameType.compressionFlag : 0
         return self.core.send(id, type: type | flags, status: .partial, payload)
     }
+
+    /// Whether items may be sent: at a server always.
+    package func takesItems(_: StreamID) -> Bool { true }
+
+    /// Of no effect: a server's items end with its answer.
+    package func finish(_: StreamID) {}
 
     /// Answers a stream, after the items that wait. Items of the client are dropped from now on.
     ///
@@ -208,34 +209,6 @@ package struct ServerStreams: ~Copyable {
         self.core.noteGoingOn()
     }
 
-    /// Records that the application has taken items.
-    package mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
-        self.core.took(id, receipt, now: now)
-    }
-
-    /// Grants more on a stream than hello announced, for one with many items. The window never shrinks.
-    package mutating func widen(_ id: StreamID, to window: UInt64) { self.core.widen(id, to: window) }
-
-    /// The application takes no more items of a stream, which continues.
-    package mutating func release(_ id: StreamID) { self.core.release(id.key) }
-
-    /// Sends a payload that belongs to no stream, such as an answer or a push, in pieces if it is long.
-    ///
-    /// - Parameter type: Its type, with the flags of the whole payload.
-    package mutating func sendPlain(
-        type: UInt32,
-        serial: UInt32,
-        status: Status,
-        payload: ByteBuffer = ByteBuffer(),
-        priority: FramePriority = .default
-    ) {
-        self.core.scheduler.sendPlain(
-            LanePayload(type: type, status: status, kind: .free, bytes: payload),
-            serial: serial,
-            priority: priority
-        )
-    }
-
     /// Detaches the payloads that wait to be sent from the reads, or the longer bodies, that they are slices of: the
     /// client does not take them for now.
     package mutating func detachWaiting() {
@@ -255,57 +228,15 @@ package struct ServerStreams: ~Copyable {
 
     // MARK: To the shell
 
-    /// The next frame to send; nil if none may be sent now.
-    package mutating func next(now: NIODeadline) -> Frame? { self.core.next(now: now) }
-
-    /// Appends the shell's next actions to `actions`.
-    package mutating func takeActions(into actions: inout [StreamAction]) {
-        self.core.takeActions(into: &actions)
-    }
-
-    /// Whether the shell's last action is to deliver an item.
-    package mutating func endsWithItem() -> Bool {
-        guard case .item = self.core.actions.last else { return false }
-        return true
-    }
-
-    package var nextDeadline: NIODeadline? { self.core.nextDeadline }
-    package mutating func timePassed(now: NIODeadline) { self.core.timePassed(now: now) }
-
     /// Returns the number of unproductive frames since the last call.
     package mutating func takeUnproductiveFrames() -> Int {
         defer { self.core.unproductiveFrames = 0 }
         return self.core.unproductiveFrames
     }
 
-    /// The number of streams that are open.
-    package var openCount: Int { self.core.openCount }
-    /// The number of streams that are stored.
-    package var count: Int { self.core.streams.count }
-    /// The cost of the frames that were received and are held.
-    package var heldBytes: UInt64 { self.core.heldBytes }
-    /// The memory of these frames, in bytes.
-    package var heldMemory: UInt64 { self.core.heldMemory }
-    /// The number of bytes that wait to be sent.
-    package var waitingBytes: Int { self.core.scheduler.waitingBytes }
+    /// The memory of what was received and is held, and of what waits to be sent, in bytes.
+    package var cost: Int { Int(clamping: self.core.heldMemory) + self.core.scheduler.waitingBytes }
+
     /// The number of bytes that wait only for the socket, and for no credit.
     package var waitingPlainBytes: Int { self.core.scheduler.waitingBytes - self.core.scheduler.waitingItemBytes }
-    /// The cost of items that may follow on a stream before a sender must wait. Other streams may use the connection's
-    /// part of it meanwhile.
-    package func allowance(_ id: StreamID) -> UInt64 {
-        guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return 0 }
-        return self.core.scheduler.allowance(stream.lane)
-    }
-    /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
-    package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
-    /// Whether there is no stream, no incomplete payload, and nothing to send or to do.
-    package var isQuiet: Bool { self.core.isQuiet }
-    /// Whether there is an incomplete payload, so that the read-stall timeout applies.
-    package var hasUnfinished: Bool { self.core.hasUnfinished }
-    /// The credit for items that this side sends.
-    package var sendWindow: SendWindow { self.core.scheduler.connection }
-    /// The window of items that this side receives.
-    package var receiveWindow: ReceiveWindow { self.core.connection }
-    /// The number of places that waiting payloads occupy, including stubs.
-    package var occupiedPlaces: Int { self.core.occupiedPlaces }
 }

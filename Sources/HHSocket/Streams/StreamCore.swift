@@ -47,7 +47,7 @@ package struct StreamSettings: Sendable {
 ///
 /// The input is frames, requests of the application and the time; the output is the frames of
 /// ``StreamScheduler/next()``, and ``StreamAction``s for the shell.
-struct StreamCore: ~Copyable {
+package struct StreamCore: ~Copyable {
     enum Role: Hashable {
         case client, server
     }
@@ -219,6 +219,12 @@ struct StreamCore: ~Copyable {
         guard !self.open.isEmpty, let key = self.open[serial] else { return nil }
         self.lastFound = (serial, key)
         return key
+    }
+
+    /// The open stream with this serial.
+    func stream(of serial: UInt32) -> StreamID? {
+        if let last = self.lastFound, last.serial == serial { return StreamID(key: last.key) }
+        return self.open.isEmpty ? nil : self.open[serial].map { StreamID(key: $0) }
     }
 
     // MARK: Opening and ending
@@ -615,11 +621,6 @@ struct StreamCore: ~Copyable {
         guard let limit = self.settings.idleLimit else { return }
         let alarm = self.timers.set(from + limit, StreamID(key: key))
         self.streams.with(key) { $0.alarm = alarm }
-    }
-
-    /// Appends the shell's next actions to `actions`.
-    mutating func takeActions(into actions: inout [StreamAction]) {
-        while let action = self.actions.popFirst() { actions.append(action) }
     }
 
     /// The time by which ``timePassed(now:)`` must be called, at the latest.

@@ -3,16 +3,6 @@ import DequeModule
 import NIOConcurrencyHelpers
 package import NIOCore
 
-/// The decisions of one end of a connection's streams, as far as an open stream needs them.
-package protocol StreamMachine: ~Copyable {
-    mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool) -> SendResult
-    mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline)
-    func allowance(_ id: StreamID) -> UInt64
-}
-
-extension ClientStreams: StreamMachine {}
-extension ServerStreams: StreamMachine {}
-
 /// The part of a stream that the application's threads share with the connection's, on either side: the items that have
 /// arrived, and those that are to be sent. Any thread.
 ///
@@ -278,7 +268,7 @@ package final class StreamPort: Sendable {
     ///   - resume: Resumes a sender.
     @_specialize(where Machine == ClientStreams)
     @_specialize(where Machine == ServerStreams)
-    package func settle<Machine: StreamMachine & ~Copyable>(
+    package func settle<Machine: ItemMachine & ~Copyable>(
         _ id: StreamID,
         _ machine: inout Machine,
         sends: Bool = true,

@@ -13,7 +13,7 @@ final class ClientConnection: LinkReceiver {
     /// server's.
     let origin: SocketResponse.Origin
     /// The streams, where hello agreed on them.
-    let streams: ConnectionStreams?
+    let streams: StreamShell<ClientStreams>?
     // These outlive this object.
     private unowned let engine: CallEngine
     private unowned let links: ClientLinks
@@ -25,11 +25,15 @@ final class ClientConnection: LinkReceiver {
     private let writeStallTimeout: TimeAmount
     private var arrival = StallWatch()
     private var arrivalTimer: SocketLoop.TimerID?
+    /// The cancels of streams that carry more than their serial, by that. Their openings have the same custom fields.
+    private var cancellations: [UInt32: Frame] = [:]
+    /// The number of sent bytes of requests and openings in pieces, by serial.
+    private var sentPieces: [UInt32: Int] = [:]
 
     init(
         link: Link<FrameLanguage>,
         origin: SocketResponse.Origin,
-        streams: ConnectionStreams?,
+        streams: StreamShell<ClientStreams>?,
         engine: CallEngine,
         links: ClientLinks,
         pushes: PushCenter,
@@ -49,6 +53,7 @@ final class ClientConnection: LinkReceiver {
         self.reader = AnswerReader(configuration.socket, saysHello: configuration.hello != nil)
         self.format = self.reader.format
         self.writeStallTimeout = TimeAmount(clamping: engine.configuration.socket.writeStallTimeout)
+        streams?.begin(self)
     }
 
     var endpoint: Endpoint { self.origin.endpoint }
@@ -59,7 +64,7 @@ final class ClientConnection: LinkReceiver {
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         defer {
             self.pushes.handOver(in: &turn)
-            self.streams?.finishReceiving(in: &turn)
+            self.tendStreams(in: &turn)
         }
         while true {
             self.engine.receiveOnFastPath(&batch, on: self, in: &turn)
@@ -84,12 +89,12 @@ final class ClientConnection: LinkReceiver {
     func received(_ frames: some Sequence<Frame>, in turn: inout Turn) {
         for frame in frames { self.received(ArrivedFrame(frame), in: &turn) }
         self.pushes.handOver(in: &turn)
-        self.streams?.finishReceiving(in: &turn)
+        self.tendStreams(in: &turn)
     }
 
     private func received(_ arrived: consuming ArrivedFrame, in turn: inout Turn) {
         guard self.format.isControlType(arrived.type) else { return self.receivedApplication(arrived, in: &turn) }
-        if let streams = self.streams, streams.receive(arrived, in: &turn) { return }
+        if self.isOfStreams(arrived, in: &turn) { return }
         let frame = arrived.lend()
         if self.format.isGoAway(frame) { self.links.receivedGoAway(frame, on: self.id, in: &turn) }
         // A heartbeat that is not a ping is an answer to one of ours.
@@ -98,7 +103,7 @@ final class ClientConnection: LinkReceiver {
 
     /// Receives an answer, a push, an item of a stream, or a piece.
     func receivedApplication(_ frame: consuming ArrivedFrame, in turn: inout Turn) {
-        if let streams = self.streams, streams.receive(frame, in: &turn) { return }
+        if self.isOfStreams(frame, in: &turn) { return }
         self.receivedWhole(frame, in: &turn)
     }
 
@@ -219,7 +224,7 @@ final class ClientConnection: LinkReceiver {
         in turn: inout Turn
     ) {
         self.reporter.count(\.checksumFailures)
-        if let streams = self.streams, streams.receive(frame, isDamaged: true, in: &turn) { return }
+        if self.isOfStreams(frame, isDamaged: true, in: &turn) { return }
         guard !self.format.isPush(frame), !self.format.isControlType(frame.type) else { return }
         let (serial, length) = (frame.serial, frame.length)
         self.receivedUnusable(serial, bytes: length, in: &turn) { _ in
@@ -235,16 +240,6 @@ final class ClientConnection: LinkReceiver {
         }
         self.receivedUnusable(serial, bytes: 0, in: &turn) { _ in
             self.reader.malformed(reason, serial: serial, from: self.endpoint)
-        }
-    }
-
-    /// The answer to a plain call, or a push, arrived in pieces that cannot be joined.
-    func receivedBroken(_ type: UInt32, serial: UInt32, _ failure: PayloadFailure, in turn: inout Turn) {
-        guard !self.format.isPush(type: type, serial: serial) else {
-            return self.pushes.receivedBroken(type, self.reader.describe(failure).why, from: self.endpoint)
-        }
-        self.receivedUnusable(serial, bytes: 0, isFinal: false, in: &turn) { _ in
-            self.reader.broken(failure, serial: serial, from: self.endpoint)
         }
     }
 
@@ -273,7 +268,7 @@ final class ClientConnection: LinkReceiver {
         guard let arriving = self.link.arriving(), !self.format.isControlType(arriving.type),
             !self.reader.isPush(arriving)
         else { return }
-        let gathered = self.streams?.gatheredBytes(arriving.serial) ?? 0
+        let gathered = self.gatheredBytes(arriving.serial)
         // The length of a payload in pieces is known once the last piece begins.
         let isLast = arriving.type & self.reader.flagMask & FrameType.continuesFlag == 0
         self.engine.isReceiving(
@@ -319,7 +314,7 @@ final class ClientConnection: LinkReceiver {
         self.engine.willSend(type: frame.type, serial: frame.serial, on: self.id, in: &turn)
     }
 
-    func hasRoom(in turn: inout Turn) -> Bool { self.streams?.pull(in: &turn) ?? false }
+    func hasRoom(in turn: inout Turn) -> Bool { self.streams?.tend(in: &turn) ?? false }
 
     func unitProgressed(_ outgoing: Outgoing<Frame>, in turn: inout Turn) {
         self.engine.sent(
@@ -330,4 +325,106 @@ final class ClientConnection: LinkReceiver {
             in: &turn
         )
     }
+}
+
+// MARK: - Streams and pieces
+
+extension ClientConnection: StreamSide {
+    /// Passes a frame to the streams.
+    ///
+    /// - Returns: Whether it belonged to streams or pieces.
+    private func isOfStreams(
+        _ frame: borrowing ArrivedFrame,
+        isDamaged: Bool = false,
+        in turn: inout Turn
+    ) -> Bool {
+        guard let streams = self.streams else { return false }
+        let serial = frame.serial
+        // Irrelevant for a stream.
+        let isAwaited =
+            !streams.hasStream(of: serial) && (self.format.isPush(frame) || self.engine.isAwaited(serial, on: self.id))
+        let isTaken = streams.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, in: &turn)
+        streams.perform(in: &turn)
+        if isTaken, isAwaited, frame.type & FrameType.continuesFlag != 0 {
+            self.engine.isReceiving(serial, self.gatheredBytes(serial), of: nil, on: self.id, in: &turn)
+        }
+        return isTaken
+    }
+
+    /// A read has been received, or part of one.
+    private func tendStreams(in turn: inout Turn) {
+        if let streams = self.streams, !streams.isQuiet { streams.tend(in: &turn) }
+    }
+
+    /// The number of received bytes of a plain call's incomplete answer.
+    private func gatheredBytes(_ serial: UInt32) -> Int { self.streams?.with { $0.gatheredBytes(serial) } ?? 0 }
+
+    /// The next stream with this serial is cancelled by this frame; nil for the format's.
+    func opens(_ serial: UInt32, cancelledBy cancellation: Frame?) { self.cancellations[serial] = cancellation }
+
+    /// Drops the sent and received pieces of a plain call that has ended.
+    func dropPieces(of serial: UInt32) {
+        self.sentPieces[serial] = nil
+        _ = self.streams?.with { $0.dropPlain(serial: serial) }
+    }
+
+    func received(whole frame: Frame, in turn: inout Turn) { self.receivedWhole(ArrivedFrame(frame), in: &turn) }
+
+    func received(broken failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
+        guard !self.format.isPush(type: type, serial: serial) else {
+            return self.pushes.receivedBroken(type, self.reader.describe(failure).why, from: self.endpoint)
+        }
+        self.receivedUnusable(serial, bytes: 0, isFinal: false, in: &turn) { _ in
+            self.reader.broken(failure, serial: serial, from: self.endpoint)
+        }
+    }
+
+    func willSend(_ frame: inout Frame, in turn: inout Turn) -> Bool {
+        let (serial, type) = (frame.serial, frame.type & ~FrameType.allFlags)
+        if frame.type == self.format.layout.cancel?.type {
+            if let cancellation = self.cancellations.removeValue(forKey: serial) { frame = cancellation }
+            return true
+        }
+        guard !FrameType.control.contains(type) else { return true }
+        let isOpening = self.streams?.hasStream(of: serial) == true
+        if isOpening { frame.customFields = self.cancellations[serial]?.customFields }
+        if self.sentPieces[serial] == nil {
+            guard self.engine.willSend(type: type, serial: serial, on: self.id, in: &turn) || isOpening else {
+                self.dropPieces(of: serial)
+                return false
+            }
+            if isOpening { turn.after { [weak self] turn in self?.streams?.openingHasLeft(serial, in: &turn) } }
+        } else if !isOpening, !self.engine.isAwaited(serial, on: self.id) {
+            // It was answered before the server had received all of it.
+            self.dropPieces(of: serial)
+            guard let cancel = self.format.cancel(serial: serial) else { return false }
+            frame = cancel
+            return true
+        }
+        let sent = (self.sentPieces[serial] ?? 0) + frame.payload.readableBytes
+        self.sentPieces[serial] = frame.type & FrameType.continuesFlag == 0 ? nil : sent
+        if !isOpening { self.engine.sent(type: type, serial: serial, payloadBytes: sent, on: self.id, in: &turn) }
+        return true
+    }
+
+    func ended(_ id: StreamID, serial: UInt32, _ end: StreamEnd, in turn: inout Turn) {
+        self.sentPieces[serial] = nil
+        switch end.outcome {
+        case .answered, .connectionLost: self.cancellations[serial] = nil
+        // A stream whose opening was sent is cancelled.
+        default: if !end.hasLeft { self.cancellations[serial] = nil }
+        }
+    }
+
+    func faulted(_ fault: StreamFault, in turn: inout Turn) {
+        let what =
+            switch fault {
+            case .beyondWindow: "it sent more items than the connection's window allows"
+            case .tooManyUnfinished: "it began too many payloads in pieces"
+            }
+        let (link, error) = (self.link, LinkError("the server broke the rules of streams: \(what)"))
+        turn.after { turn in link.end(LinkEnd(.protocolViolation(error)), in: &turn) }
+    }
+
+    func settled(in turn: inout Turn) {}
 }

@@ -41,7 +41,9 @@ final class ClientLinks {
     /// - Parameter drains: Whether its predecessor may still have calls in flight.
     func adopt(_ connection: ClientConnection, predecessorDrains drains: Bool) {
         self.isDeferred = false
-        if drains, let predecessor = self.latest { self.leaving[predecessor.id] = predecessor }
+        if let predecessor = self.latest {
+            if drains { self.leaving[predecessor.id] = predecessor } else { predecessor.streams?.abandon() }
+        }
         self.latest = connection
     }
 

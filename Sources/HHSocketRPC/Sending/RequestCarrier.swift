@@ -68,10 +68,10 @@ final class RequestCarrier: CallCarrier {
         if isLong, engine.hot.link != nil, let streams = connection?.streams {
             // In pieces, between which other frames may be sent.
             try self.rules.check(frame)
-            try streams.checkRoom(for: frame)
+            try self.rules.check(frame, behind: streams.with { $0.waitingBytes }, to: connection?.endpoint)
             // Until its first piece leaves.
             engine.isQueued(departure.key)
-            streams.send(frame, departure.priority, in: &turn)
+            streams.change(in: &turn) { $0.sendPlain(frame, priority: departure.priority) }
             return .reported
         }
         guard engine.hot.link != nil, let connection else { throw self.driver.notConnected() }
@@ -84,7 +84,7 @@ final class RequestCarrier: CallCarrier {
         guard let serial = attempt.serial else { return }
         let connection = self.links.connection(attempt.connection)
         // A request whose sending has begun is cancelled below.
-        _ = connection?.streams?.dropPlain(serial: serial, in: &turn)
+        connection?.dropPieces(of: serial)
         guard attempt.phase == .sent, var frame = self.rules.format.cancel(serial: serial) else { return }
         let request = attempt.flight.request
         if let body = request.options.cancellationBody { frame.payload = body }

@@ -67,7 +67,7 @@ final class ItemReading {
             var item = self.reader.take()
             if item == nil { item = await self.reader.waitForElement(isolation: isolation) }
             if let item {
-                self.limits = call.reportLimits
+                self.limits = call.state.withLockedValue { $0.reportLimits }
                 return try self.got(item)
             }
             switch self.reader.absence {

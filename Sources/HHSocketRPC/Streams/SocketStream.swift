@@ -65,11 +65,7 @@ public final class SocketStream: Sendable {
     ///   if it has; the item is dropped. `frameTooLarge` if the item exceeds the limit, and `invalidArgument` after
     ///   ``finish()``; then the stream continues.
     public nonisolated(nonsending) func send(_ body: ByteBuffer) async throws(SocketError) {
-        switch self.call.put(body) {
-        case .goOn: return
-        case .refused(let error): throw error
-        case .wait: break
-        }
+        guard try self.call.put(body) else { return }
         await self.wait { self.call.awaitRoom(.task($0)) }
         if let end = self.call.end { throw self.call.noItemIsSent(after: end) }
     }
@@ -84,16 +80,18 @@ public final class SocketStream: Sendable {
         _ body: ByteBuffer,
         completionHandler: @escaping @Sendable (Result<Void, SocketError>) -> Void
     ) {
-        switch self.call.put(body) {
-        case .refused(let error): self.call.callBack { completionHandler(.failure(error)) }
-        case .goOn: self.call.callBack { completionHandler(.success(())) }
-        case .wait:
-            let handler: @Sendable (SocketError?) -> Void = { error in
-                completionHandler(error.map { .failure($0) } ?? .success(()))
+        let handler: @Sendable (SocketError?) -> Void = { error in
+            completionHandler(error.map { .failure($0) } ?? .success(()))
+        }
+        do throws(SocketError) {
+            var end: SocketError?
+            if try self.call.put(body) {
+                guard !self.call.awaitRoom(.handler(handler)) else { return }
+                end = self.call.end.map { self.call.noItemIsSent(after: $0) }
             }
-            guard !self.call.awaitRoom(.handler(handler)) else { return }
-            let end = self.call.end.map { self.call.noItemIsSent(after: $0) }
-            self.call.callBack { completionHandler(end.map { .failure($0) } ?? .success(())) }
+            self.call.callBack { [end] in handler(end) }
+        } catch {
+            self.call.callBack { handler(error) }
         }
     }
 

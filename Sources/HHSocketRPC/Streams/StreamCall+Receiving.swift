@@ -7,20 +7,6 @@ import NIOCore
 
 /// Received items.
 extension StreamCall {
-    /// Delivers the items of this turn to the reader. Socket thread only.
-    func handOver(in turn: inout Turn) {
-        guard !self.flight.arrived.isEmpty else { return }
-        self.port.inbox.append(contentsOf: &self.flight.arrived) { turn.resume($0) }
-        if self.hasCallbacks, self.state.withLockedValue({ self.mustCallBack(&$0) }) {
-            turn.callBack(.work(self), on: self.callbackQueue)
-        }
-    }
-
-    /// The cost of the items that a reader may take without a report: at the end of a batch, and before that.
-    var reportLimits: (quiet: UInt64, most: UInt64) {
-        self.state.withLockedValue { ($0.quietCost, $0.reportedCost) }
-    }
-
     /// Reports that items were taken.
     func report(_ taken: ItemReceipt) { self.port.took(taken, visit: self.submitVisit) }
 
@@ -62,7 +48,7 @@ extension StreamCall {
 
     func scheduleCallbacks() { self.callBack(.work(self)) }
 
-    private var hasCallbacks: Bool { self.onItem != nil || self.onEnd != nil }
+    var hasCallbacks: Bool { self.onItem != nil || self.onEnd != nil }
 
     /// Whether there is an item or an end to call back for.
     private func isBehind(_ state: State) -> Bool {

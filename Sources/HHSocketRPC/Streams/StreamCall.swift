@@ -8,6 +8,7 @@ import NIOCore
 /// The carrier of a stream, as its call sees it.
 protocol StreamCallOwner: AnyObject, Sendable {
     var loop: SocketLoop { get }
+    var reporter: CallReporter { get }
     /// The largest size of an item, in bytes.
     var maximumItemLength: Int { get }
     /// Processes the application's changes to a stream. Returns false if it is not open. Socket thread only.
@@ -17,6 +18,8 @@ protocol StreamCallOwner: AnyObject, Sendable {
     func release(_ call: StreamCall, in turn: inout Turn) -> Bool
     /// Ends an open stream by an error of this side; without effect on any other. Socket thread only.
     func endByUser(_ call: StreamCall, _ error: SocketError, in turn: inout Turn)
+    /// A stream has ended on its connection, after all of its items. Socket thread only.
+    func ended(_ call: StreamCall, _ end: StreamEnd, in turn: inout Turn)
 }
 
 /// The state of a stream that its handle, its readers and its senders share with the socket thread, from its start to
@@ -40,10 +43,8 @@ final class StreamCall: CallParty {
         var enders: [TurnWaiter] = []
 
         // Receiving.
-        /// The cost of the items that readers may have taken without a report at the end of a batch.
-        var quietCost: UInt64 = 0
-        /// The cost of the items that readers may have taken without a report.
-        var reportedCost: UInt64 = 0
+        /// The cost of the items that readers may have taken without a report: at the end of a batch, and before that.
+        var reportLimits: (quiet: UInt64, most: UInt64) = (0, 0)
 
         // Callbacks.
         /// Whether they are running, or about to.
@@ -56,22 +57,14 @@ final class StreamCall: CallParty {
         /// The connection that the stream is, or was last, open on.
         var connection = ConnectionID(number: 0)
         var id: StreamID?
-        /// Whether the sending of the opening has begun.
-        var hasLeft = false
         /// Whether an item was passed on for sending, or was received.
         var hasMoved = false
-        /// Whether the end of the items was handed over.
-        var isFinished = false
-        /// The items received in this turn.
-        var arrived: Deque<StreamItem> = []
         /// The number of bytes of the items that were passed on for sending, in all attempts.
         var sentBytes = 0
         /// The identifier of the call's task.
         var identifier = 0
         /// Whether it is queued until a stream may be opened.
         var isInLine = false
-        /// The custom fields of the opening.
-        var customFields: [UInt8]?
         /// The error with which the last attempt ended, for interceptors that request another.
         var lastError: SocketError?
 
@@ -152,19 +145,15 @@ final class StreamCall: CallParty {
         on connection: ConnectionID,
         at place: StreamPlace,
         compression: CompressionPolicy?,
-        quietCost: UInt64,
-        reportedCost: UInt64,
+        limits: (quiet: UInt64, most: UInt64),
         in turn: inout Turn
     ) {
         self.flight.connection = connection
         self.flight.id = id
-        self.flight.hasLeft = false
-        self.flight.isFinished = false
         let openers = self.state.withLockedValue { state in
             state.isOpen = true
             state.place = place
-            state.quietCost = quietCost
-            state.reportedCost = reportedCost
+            state.reportLimits = limits
             state.isDraining = false
             defer { state.openers = [] }
             return state.openers
@@ -282,5 +271,34 @@ extension StreamCall: SubmittedWork {
         case nil: return assertionFailure("unknown operation \(operation)")
         }
         if !isOpen { self.port.visitFails() }
+    }
+}
+
+extension StreamCall: StreamParty {
+    func received(_ items: inout Deque<StreamItem>, in turn: inout Turn) {
+        self.flight.hasMoved = true
+        self.carrier.reporter.count(\.receivedItems, by: items.count)
+        self.port.inbox.append(contentsOf: &items) { turn.resume($0) }
+        if self.hasCallbacks, self.state.withLockedValue({ self.mustCallBack(&$0) }) {
+            turn.callBack(.work(self), on: self.callbackQueue)
+        }
+    }
+
+    func sent(_ items: StreamPort.Settled) {
+        self.flight.hasMoved = true
+        self.flight.sentBytes += items.bytes
+        self.carrier.reporter.count(\.sentItems, by: items.count)
+    }
+
+    func resume(_ sender: StreamPort.Sender, in turn: inout Turn) {
+        switch sender {
+        case .task(let waiter): turn.resume(waiter)
+        case .handler(let handler): self.callBack { handler(nil) }
+        }
+    }
+
+    func ended(_ end: StreamEnd, in turn: inout Turn) {
+        self.flight.hasMoved = self.flight.hasMoved || end.hasMoved
+        self.carrier.ended(self, end, in: &turn)
     }
 }

@@ -6,11 +6,12 @@ import NIOCore
 ///
 /// A stream is a call, from its start to its completion, whose request is the stream's opening and whose answer is its
 /// end: it has the same interceptors, retries, failover, tracing and metrics as other calls. Its items pass through its
-/// ``StreamCall`` and the ``ConnectionStreams`` of its connection.
+/// ``StreamCall`` and the ``/HHSocket/StreamShell`` of its connection.
 final class StreamCarrier: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable, or accessed only on the socket thread like the variables.
     let loop: SocketLoop
     let maximumItemLength: Int
+    let reporter: CallReporter
     private let configuration: ClientConfiguration
     private let driver: any ConnectionDriver
     private let links: ClientLinks
@@ -18,13 +19,16 @@ final class StreamCarrier: @unchecked Sendable {
     private let sealer: RequestSealer
     private let bodies: BodyWork
     private let timeouts: CallTimeouts
-    private let reporter: CallReporter
     /// The engine, which retains this object; nil once the client was released.
     private var engine: CallEngine?
     /// The streams that have begun, until they complete, by the identifiers of their tasks.
     private var runs: [Int: Run] = [:]
     /// The streams that wait until another has ended.
     private var line: WaitingLine<Place>
+
+    /// The largest number of unsent bytes that the system holds. Small calls overtake bytes that wait here, but none of
+    /// those in the system.
+    private static let unsentBytes = 128 << 10
 
     private struct Run {
         let flight: CallFlight
@@ -75,25 +79,26 @@ final class StreamCarrier: @unchecked Sendable {
         self.line = WaitingLine(maximumCount: self.configuration.maximumWaiting)
     }
 
-    /// The streams of a connection, where hello agreed on them.
-    func streams(on link: Link<FrameLanguage>, _ origin: SocketResponse.Origin) -> ConnectionStreams? {
-        guard let policy = self.configuration.streams, let agreement = origin.agreement, var terms = agreement.streams
-        else { return nil }
-        terms.maximumStreams = min(terms.maximumStreams, policy.streamLimit)
+    /// The shell of a connection's streams, where hello agreed on them.
+    func shell(on link: Link<FrameLanguage>, _ agreement: Agreement?) -> StreamShell<ClientStreams>? {
+        guard let policy = self.configuration.streams, let agreement, let terms = self.terms(by: agreement) else {
+            return nil
+        }
         let settings = policy.settings(
             terms,
             flags: agreement.flags,
             format: self.rules.format,
             maximumPayloadLength: self.maximumItemLength
         )
-        return ConnectionStreams(
-            settings,
-            link: link,
-            origin: origin,
-            maximumQueuedBytes: self.configuration.socket.maximumQueuedBytes,
-            reporter: self.reporter,
-            side: self
-        )
+        link.limitUnsentBytes(Self.unsentBytes)
+        return StreamShell(ClientStreams(settings), over: link)
+    }
+
+    /// The terms of streams that hello agreed on, and this client's policy.
+    private func terms(by agreement: Agreement?) -> StreamTerms? {
+        guard let policy = self.configuration.streams, var terms = agreement?.streams else { return nil }
+        terms.maximumStreams = min(terms.maximumStreams, policy.streamLimit)
+        return terms
     }
 
     // MARK: Streams
@@ -112,22 +117,46 @@ final class StreamCarrier: @unchecked Sendable {
         flight.task.flatMap { self.runs[$0.taskIdentifier]?.call }
     }
 
-    /// The streams of the connection that a stream is, or was last, open on.
-    private func streams(of call: StreamCall) -> ConnectionStreams? {
-        self.links.connection(call.flight.connection)?.streams
+    /// The identifier of a stream on the connection that it is, or was last, open on, and the streams of that.
+    private func place(of call: StreamCall) -> (id: StreamID, streams: StreamShell<ClientStreams>)? {
+        guard let id = call.flight.id, let streams = self.links.connection(call.flight.connection)?.streams else {
+            return nil
+        }
+        return (id, streams)
     }
 
     /// The traffic of a stream that is open on this connection; nil otherwise.
     ///
     /// - Parameter asksSystem: Whether to query the system for the bytes that the peer has acknowledged.
     func traffic(of call: StreamCall, on connection: ConnectionID, asksSystem: Bool) -> StreamTraffic? {
-        self.links.connection(connection)?.streams?.traffic(of: call, asksSystem: asksSystem)
+        guard let id = call.flight.id, let connection = self.links.connection(connection),
+            let streams = connection.streams, streams.isOpen(id), let items = streams.with({ $0.traffic(id) })
+        else { return nil }
+        var received = items.received
+        if let arriving = connection.link.arriving(), streams.with({ $0.stream(of: arriving.serial) }) == id {
+            received += UInt64(max(0, arriving.receivedBytes))
+        }
+        let context = asksSystem ? connection.link.context : nil
+        let acknowledged = context.flatMap { AcknowledgedBytes.count(of: $0.channel) }
+        return StreamTraffic(
+            sent: items.sent,
+            received: received,
+            acknowledgedOnConnection: acknowledged.map { UInt64(max(0, $0)) }
+        )
     }
 
     /// Allows the server to send this amount on an open stream before the application has taken it, if it is more than
     /// the window of hello.
     func widen(_ call: StreamCall, on connection: ConnectionID, to window: UInt64, in turn: inout Turn) {
-        self.links.connection(connection)?.streams?.widen(call, to: window, in: &turn)
+        guard let id = call.flight.id, let streams = self.links.connection(connection)?.streams else { return }
+        streams.change(in: &turn) { $0.widen(id, to: window) }
+    }
+
+    /// Notifies the streams of a connection that the client fails over, or that the server is shutting down.
+    func drains(_ connection: ClientConnection) {
+        for call in self.runs.values.map(\.call) where call.flight.connection == connection.id {
+            if let id = call.flight.id, connection.streams?.isOpen(id) == true { call.drains() }
+        }
     }
 
     // MARK: The line at the limit
@@ -135,7 +164,7 @@ final class StreamCarrier: @unchecked Sendable {
     /// Opens streams that wait, while more may be open.
     private func serveLine(in turn: inout Turn) {
         while self.line.count > 0, let engine = self.engine, engine.hot.isReady,
-            self.links.current?.streams?.canOpen == true, let place = self.popFirst()
+            self.links.current?.streams?.with({ $0.canOpen }) == true, let place = self.popFirst()
         {
             engine.attemptAgain(place.run.flight, place.key, isReturning: true, in: &turn)
         }
@@ -236,9 +265,9 @@ extension StreamCarrier: CallCarrier {
             throw self.driver.notConnected()
         }
         guard let streams = connection.streams else { throw self.hasNoStreams(request, connection) }
-        guard streams.canOpen else {
+        guard streams.with({ $0.canOpen }) else {
             let place = Place(run: Run(flight: flight, call: call), key: departure.key)
-            try self.standInLine(place, departure.priority, streams)
+            try self.standInLine(place, departure.priority, on: connection)
             return .parked
         }
         if flight.state.deflated == nil, let policy = try self.sealer.mustDeflate(request, for: connection.origin) {
@@ -252,30 +281,44 @@ extension StreamCarrier: CallCarrier {
             now: turn.now,
             endpoint: self.driver.currentEndpoint
         )
-        call.flight.customFields = try self.sealer.customFields(of: request)
+        let customFields = try self.sealer.customFields(of: request)
         try self.rules.check(Frame(type: sealed.type, serial: serial, payload: sealed.payload))
         // Until the opening is sent.
         engine.isQueued(departure.key, until: flight.state.deadline)
         self.reporter.count(\.openedStreams)
-        streams.open(
-            call,
-            sealed,
-            serial: serial,
-            priority: departure.priority,
+        connection.opens(serial, cancelledBy: self.cancellation(of: request, customFields, serial: serial))
+        let (kind, priority, now) = (call.kind, departure.priority, turn.now)
+        let id = streams.with {
+            $0.open(
+                type: sealed.type,
+                serial: serial,
+                payload: sealed.payload,
+                kind: kind,
+                priority: priority,
+                now: now
+            )
+        }
+        streams.add(call, as: id, serial: serial)
+        call.opened(
+            id,
+            on: connection.id,
+            at: StreamPlace(serial: serial, endpoint: connection.endpoint),
             compression: self.itemCompression(of: request, connection.agreement),
-            cancellation: self.cancellation(of: request, call, serial: serial),
+            limits: self.terms(by: connection.agreement)?.reportLimits ?? (0, 0),
             in: &turn
         )
+        streams.tend(in: &turn)
         return .reported
     }
 
     /// The cancel of a stream; nil where it is as any other.
-    private func cancellation(of request: SocketRequest, _ call: StreamCall, serial: UInt32) -> Frame? {
+    private func cancellation(of request: SocketRequest, _ customFields: [UInt8]?, serial: UInt32) -> Frame? {
         let body = request.options.cancellationBody
-        guard body != nil || call.flight.customFields != nil, var frame = self.rules.format.cancel(serial: serial)
-        else { return nil }
+        guard body != nil || customFields != nil, var frame = self.rules.format.cancel(serial: serial) else {
+            return nil
+        }
         if let body { frame.payload = body }
-        frame.customFields = call.flight.customFields
+        frame.customFields = customFields
         return frame
     }
 
@@ -310,13 +353,14 @@ extension StreamCarrier: CallCarrier {
     private func standInLine(
         _ place: Place,
         _ priority: FramePriority,
-        _ streams: ConnectionStreams
+        on connection: ClientConnection
     ) throws(SocketError) {
         guard self.line.hasRoom(for: 0) else {
             throw SocketError(
                 .queueFull,
                 message: """
-                    \(streams.openCount) streams are open, of \(streams.maximumStreams) that may be (maximumStreams), and \
+                    \(connection.streams?.count ?? 0) streams are open, of \
+                    \(self.terms(by: connection.agreement)?.maximumStreams ?? 0) that may be (maximumStreams), and \
                     \(self.line.count) wait for one of them to end already (maximumWaiting)
                     """,
                 endpoint: self.driver.currentEndpoint
@@ -328,8 +372,8 @@ extension StreamCarrier: CallCarrier {
     // MARK: Ends
 
     func abandon(_ attempt: CallAttempt, in turn: inout Turn) {
-        guard let call = self.call(of: attempt.flight) else { return }
-        self.streams(of: call)?.drop(call, in: &turn)
+        guard let call = self.call(of: attempt.flight), let (id, streams) = self.place(of: call) else { return }
+        streams.change(in: &turn) { $0.cancel(id) }
     }
 
     func mayRepeat(_ flight: CallFlight) -> Bool { self.call(of: flight)?.flight.mayOpenAgain ?? true }
@@ -368,48 +412,43 @@ extension StreamCarrier: CallCarrier {
     }
 }
 
-extension StreamCarrier: StreamSide {
-    func isAwaited(_ serial: UInt32, on id: ConnectionID) -> Bool { self.engine?.isAwaited(serial, on: id) ?? false }
-
-    func isReceiving(_ serial: UInt32, gathered: Int, on id: ConnectionID, in turn: inout Turn) {
-        self.engine?.isReceiving(serial, gathered, of: nil, on: id, in: &turn)
+extension StreamCarrier: StreamCallOwner {
+    func visit(_ call: StreamCall, in turn: inout Turn) -> Bool {
+        guard let (id, streams) = self.place(of: call) else { return false }
+        streams.visit(call, id, in: &turn)
+        return true
     }
 
-    func received(whole frame: Frame, on id: ConnectionID, in turn: inout Turn) {
-        self.links.connection(id)?.receivedWhole(ArrivedFrame(frame), in: &turn)
+    func release(_ call: StreamCall, in turn: inout Turn) -> Bool {
+        guard let (id, streams) = self.place(of: call) else { return false }
+        streams.change(in: &turn) { $0.release(id) }
+        return true
     }
 
-    func received(
-        broken failure: PayloadFailure,
-        type: UInt32,
-        serial: UInt32,
-        on id: ConnectionID,
-        in turn: inout Turn
-    ) {
-        self.links.connection(id)?.receivedBroken(type, serial: serial, failure, in: &turn)
-    }
-
-    func willSend(type: UInt32, serial: UInt32, on id: ConnectionID, in turn: inout Turn) -> Bool {
-        self.engine?.willSend(type: type, serial: serial, on: id, in: &turn) ?? false
-    }
-
-    func sent(type: UInt32, serial: UInt32, payloadBytes: Int, on id: ConnectionID, in turn: inout Turn) {
-        self.engine?.sent(type: type, serial: serial, payloadBytes: payloadBytes, on: id, in: &turn)
-    }
-
-    func failed(_ call: StreamCall, _ outcome: StreamOutcome, in turn: inout Turn) {
-        guard let engine = self.engine, let key = self.runs[call.flight.identifier]?.flight.state.key,
-            let attempt = engine.endAttempt(key)
+    func endByUser(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
+        guard let (id, streams) = self.place(of: call), streams.isOpen(id),
+            let key = self.runs[call.flight.identifier]?.flight.state.key
         else { return }
-        engine.failed(attempt, self.error(of: outcome, attempt), in: &turn)
-    }
-
-    func fail(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
-        guard let key = self.runs[call.flight.identifier]?.flight.state.key else { return }
         self.engine?.end(key, error, in: &turn)
     }
 
-    func streamEnded(in turn: inout Turn) { self.serveLine(in: &turn) }
+    func ended(_ call: StreamCall, _ end: StreamEnd, in turn: inout Turn) {
+        switch end.outcome {
+        // The code that cancelled it, or lost the connection, ends the call.
+        case .cancelled, .connectionLost, .drained, .inputClosed, .failed: break
+        case .answered:
+            if let answer = end.answer {
+                self.links.connection(call.flight.connection)?.receivedWhole(ArrivedFrame(answer), in: &turn)
+            }
+        case .violated, .damaged, .tooLong, .tooMuchHeld, .idle:
+            if let engine = self.engine, let key = self.runs[call.flight.identifier]?.flight.state.key,
+                let attempt = engine.endAttempt(key)
+            {
+                engine.failed(attempt, self.error(of: end.outcome, attempt), in: &turn)
+            }
+        }
+        self.serveLine(in: &turn)
+    }
 
     private func error(of outcome: StreamOutcome, _ attempt: CallAttempt) -> SocketError {
         let endpoint = self.links.endpoint(of: attempt.connection)
@@ -454,21 +493,14 @@ extension StreamCarrier: StreamSide {
     }
 }
 
-extension StreamCarrier: StreamCallOwner {
-    func visit(_ call: StreamCall, in turn: inout Turn) -> Bool {
-        guard call.flight.id != nil, let streams = self.streams(of: call) else { return false }
-        streams.visit(call, in: &turn)
-        return true
-    }
-
-    func release(_ call: StreamCall, in turn: inout Turn) -> Bool {
-        guard call.flight.id != nil, let streams = self.streams(of: call) else { return false }
-        streams.release(call, in: &turn)
-        return true
-    }
-
-    func endByUser(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
-        self.streams(of: call)?.fail(call, error, in: &turn)
+extension StreamTerms {
+    /// The amounts that a reader may take without a report: at the end of a batch, and before that. The unreported
+    /// items of all readers together must not stop a sender.
+    fileprivate var reportLimits: (quiet: UInt64, most: UInt64) {
+        let window = UInt64(self.client.stream)
+        let share = UInt64(self.client.connection) / 4 / UInt64(max(1, self.maximumStreams))
+        let most = min(8_192, max(1, window / 8), max(1, share))
+        return (window >= 4 * StreamFrames.maximumCost - 64 ? most : 0, most)
     }
 }
 

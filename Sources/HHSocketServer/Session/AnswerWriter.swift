@@ -107,16 +107,21 @@ final class AnswerWriter {
 
     /// Sends a frame at once.
     func emit(_ frame: consuming Frame, in turn: inout Turn) {
-        guard frame.status == .ok || self.listener.format.hasStatus else {
-            // Sent without its status it would look like success. The client's timeout reveals the failure.
-            self.counts.count(.errorsNotSent)
-            return
-        }
         if let pieces = self.pieces, frame.payload.readableBytes > StreamFrames.maximumPieceLength {
             return pieces.sendInPieces(frame, in: &turn)
         }
-        guard self.listener.isStandard || self.isEncodable(frame, in: &turn) else { return }
-        self.link.send(frame, in: &turn)
+        if self.mayEmit(frame, in: &turn) { self.link.send(frame, in: &turn) }
+    }
+
+    /// Returns whether a frame, or a piece of one, can be sent in the client's format. If not, it is counted, or the
+    /// client is notified.
+    func mayEmit(_ frame: Frame, in turn: inout Turn) -> Bool {
+        guard frame.status == .ok || self.listener.format.hasStatus else {
+            // Sent without its status it would look like success. The client's timeout reveals the failure.
+            self.counts.count(.errorsNotSent)
+            return false
+        }
+        return self.listener.isStandard || self.isEncodable(frame, in: &turn)
     }
 
     /// Returns whether the format can encode an answer, which only a codec may refuse. If it refuses, the client is

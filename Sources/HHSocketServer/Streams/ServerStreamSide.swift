@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import DequeModule
 import HHSocket
 import NIOCore
 
@@ -23,14 +22,13 @@ protocol StreamSideHost: AnyObject {
     func streamsMoved(in turn: inout Turn)
 }
 
-/// The streams of one connection whose hello agreed on them: their decisions, their frames, and the server's code at
-/// the end of each. On the event loop.
+/// The streams of one connection whose hello agreed on them, as the rest of its session sees them: their shell, what
+/// they cost, and the runs of their handlers. On the event loop.
 final class ServerStreamSide {
     /// The number of bytes that streams send before it is checked how many the system has accepted.
     private static let bytesAtOnce = 128 << 10
     /// The number of bytes of answers and pushes that may wait before nothing more is read, as for a link.
     private static let maximumPlainBytes = 1 << 20
-    private static let largestKeptActions = 64
 
     private let link: Link<FrameLanguage>
     private let peer: ServerPeer
@@ -39,12 +37,7 @@ final class ServerStreamSide {
     /// Nil once the connection has ended.
     private var host: (any StreamSideHost)?
     private let agreement: Agreement
-    private var machine: ServerStreams
-    /// The actions that have not been performed. Items wait here until the read that brought them is over.
-    private var pending: [StreamAction] = []
-    private var isPerforming = false
-    /// Whether frames of the streams wait until the link accepts more.
-    private var waitsForRoom = false
+    private let shell: StreamShell<ServerStreams>
     /// Whether a push is being sent in pieces.
     private var pushIsUnderWay = false
     /// Whether reading is suspended because the client does not take its answers.
@@ -53,11 +46,9 @@ final class ServerStreamSide {
     private var hold: Hold
     /// The charge for the larger buffers of a connection that carries files.
     private var content: Hold?
-    /// Ends streams that do not move.
-    private var alarm: SocketLoop.TimerID?
     /// The number of bytes of received pieces.
     private var pieceBytes = 0
-    private var parties: [StreamID: any StreamParty] = [:]
+    private var exchanges: [StreamID: StreamExchange] = [:]
     /// The streams of handlers that have not returned.
     private var runs: [UInt64: StreamID] = [:]
 
@@ -88,7 +79,8 @@ final class ServerStreamSide {
             maximumPayloadLength: limits.maximumPayloadLength
         )
         settings.maximumUnfinished = limits.maximumInFlightPerConnection
-        self.machine = ServerStreams(settings)
+        self.shell = StreamShell(ServerStreams(settings), over: link, largestBurst: Self.bytesAtOnce)
+        self.shell.begin(self)
         self.standingChanged()
     }
 
@@ -101,11 +93,13 @@ final class ServerStreamSide {
         let held = min(policy.maximumHeldBytes, limits.maximumBufferedBytesPerConnection)
         // Nothing from a stranger is decompressed, whatever hello has agreed on.
         let flags = self.agreement.flags
-        self.machine.accept(
-            payloadsUpTo: length,
-            holding: isStranger && !overflows ? min(held, product) : held,
-            flags: isStranger ? flags & ~FrameType.compressionFlag : flags
-        )
+        self.shell.with {
+            $0.accept(
+                payloadsUpTo: length,
+                holding: isStranger && !overflows ? min(held, product) : held,
+                flags: isStranger ? flags & ~FrameType.compressionFlag : flags
+            )
+        }
     }
 
     private var isOpen: Bool { self.host != nil && self.link.phase == .open }
@@ -113,36 +107,26 @@ final class ServerStreamSide {
     // MARK: What is open
 
     /// Whether nothing would change if they were tended.
-    var isQuiet: Bool {
-        self.machine.isQuiet && self.pending.isEmpty && self.hold.bytes == 0 && !self.waitsForRoom
-            && !self.suspendsReading
-    }
+    var isQuiet: Bool { self.shell.isQuiet && self.hold.bytes == 0 && !self.suspendsReading }
 
     /// Whether reading is suspended because the client does not take its answers.
     var isReadingSuspended: Bool { self.suspendsReading }
 
     /// Whether nothing is open and nothing waits.
-    var isIdle: Bool { self.machine.openCount == 0 && self.machine.waitingBytes == 0 }
+    var isIdle: Bool { self.shell.with { $0.openCount == 0 && $0.waitingBytes == 0 } }
 
     /// The number of streams whose handlers wait for the client.
-    var waitingForClient: Int { self.runs.values.count { self.parties[$0]?.waitsForClient ?? false } }
+    var waitingForClient: Int { self.runs.values.count { self.exchanges[$0]?.waitsForClient ?? false } }
 
     /// The number of bytes of received pieces; nil if no payload is incomplete, or if the client may send no more now.
     var awaitedPieceBytes: Int? {
-        self.isOpen && self.machine.hasUnfinished && !self.isWindowUsed ? self.pieceBytes : nil
-    }
-
-    /// Whether the client may send no items for now, since other streams' wait here.
-    private var isWindowUsed: Bool {
-        let window = self.machine.receiveWindow
-        let room = window.granted - min(window.received, window.granted)
-        return room < min(StreamFrames.minimumConnectionRoom, window.window / 2)
+        self.isOpen && self.shell.with { $0.hasUnfinished && !$0.receiveWindow.isUsed } ? self.pieceBytes : nil
     }
 
     /// Notes whether a frame that looks like a whole request may not be one: the last piece of a payload, or a mistake
     /// on a stream whose answer waits behind its items. Other streams are requests in flight.
     private func noteFastPath() {
-        self.host?.fastPathChanged(isClosed: self.machine.awaitsPieces || self.parties.count > self.runs.count)
+        self.host?.fastPathChanged(isClosed: self.shell.awaitsPieces || self.exchanges.count > self.runs.count)
     }
 
     // MARK: From the client
@@ -151,16 +135,15 @@ final class ServerStreamSide {
     ///
     /// - Returns: False for any other frame.
     func receive(_ frame: borrowing ArrivedFrame, isCorrupt: Bool, in turn: inout Turn) -> Bool {
-        let isPiece = self.machine.awaitsPieces || frame.type & FrameType.continuesFlag != 0
-        guard self.machine.receive(frame, isDamaged: isCorrupt, now: turn.now) else { return false }
+        let isPiece = self.shell.awaitsPieces || frame.type & FrameType.continuesFlag != 0
+        guard self.shell.receive(frame, isDamaged: isCorrupt, in: &turn) else { return false }
         if isPiece {
             self.pieceBytes += frame.length
             self.noteFastPath()
         }
         if isCorrupt { self.counts.count(.badChecksums) }
-        for _ in 0..<self.machine.takeUnproductiveFrames() { self.host?.receivedUnproductive() }
-        // Items wait for the end of the read, which may bring more of them.
-        if !self.machine.endsWithItem() { self.performActions(in: &turn) }
+        for _ in 0..<self.shell.takeUnproductiveFrames() { self.host?.receivedUnproductive() }
+        self.shell.perform(in: &turn)
         return true
     }
 
@@ -168,16 +151,15 @@ final class ServerStreamSide {
     ///
     /// - Returns: False if it is neither a stream nor arrives in pieces.
     func cancel(serial: UInt32, in turn: inout Turn) -> Bool {
-        guard self.machine.cancelled(serial: serial) else { return false }
+        guard self.shell.with({ $0.cancelled(serial: serial) }) else { return false }
         self.noteFastPath()
-        self.machine.takeActions(into: &self.pending)
-        self.performActions(in: &turn)
+        self.shell.perform(in: &turn)
         return true
     }
 
     /// Returns the reason why a request does not open a stream; nil if it does.
     func refusal(toOpen kind: StreamKind, hasBody: Bool, hasKey: Bool) -> RequestGate.Refusal? {
-        switch self.machine.objection(toOpen: kind, hasBody: hasBody, hasKey: hasKey) {
+        switch self.shell.with({ $0.objection(toOpen: kind, hasBody: hasBody, hasKey: hasKey) }) {
         case nil: nil
         case .malformed: .opening
         // A draining connection has answered before.
@@ -194,20 +176,18 @@ final class ServerStreamSide {
         run: UInt64,
         now: NIODeadline
     ) -> StreamExchange? {
+        let (type, serial, hasBody) = (arrival.frame.type, arrival.frame.serial, arrival.frame.length > 0)
+        let opening = self.shell.with { machine -> (StreamID, UInt64)? in
+            let opening = machine.open(type: type, serial: serial, kind: kind, hasBody: hasBody, now: now)
+            guard case .opened(let id) = opening else { return nil }
+            return (id, machine.allowance(id))
+        }
         // All that it refuses was refused before.
-        guard
-            case .opened(let id) = self.machine.open(
-                type: arrival.frame.type,
-                serial: arrival.frame.serial,
-                kind: kind,
-                hasBody: arrival.frame.length > 0,
-                now: now
-            )
-        else { return nil }
+        guard let (id, allowance) = opening else { return nil }
         self.counts.count(.streamsOpened)
         let exchange = StreamExchange(
             id: id,
-            serial: arrival.frame.serial,
+            serial: serial,
             run: run,
             kind: kind,
             session: session,
@@ -215,34 +195,36 @@ final class ServerStreamSide {
             agreement: self.agreement,
             executor: executor,
             load: self.peer.account,
-            allowance: min(self.machine.allowance(id), StreamExchange.largestAllowance)
+            allowance: min(allowance, StreamExchange.largestAllowance)
         )
-        self.parties[id] = exchange
+        self.exchanges[id] = exchange
         self.runs[run] = id
-        self.setAlarm()
+        self.shell.add(exchange, as: id, serial: serial)
         return exchange
     }
 
     // MARK: The end of a handler
 
-    private func takeParty(ofRun run: UInt64) -> (any StreamParty)? {
+    private func takeExchange(ofRun run: UInt64) -> StreamExchange? {
         guard !self.runs.isEmpty, let id = self.runs.removeValue(forKey: run) else { return nil }
-        return self.parties[id]
+        return self.exchanges[id]
     }
 
     /// Handles the return of a request's handler, or its timeout.
     ///
     /// - Returns: False if it serves no stream.
     func answer(_ answer: Frame, run: UInt64, in turn: inout Turn) -> Bool {
-        guard let party = self.takeParty(ofRun: run) else { return false }
-        party.settle(&self.machine, isLast: true, now: turn.now)
-        self.machine.answer(
-            party.id,
-            status: answer.status,
-            flags: answer.type & FrameType.allFlags,
-            payload: answer.payload
-        )
-        party.ended(StatusError(.cancelledByServer))
+        guard let exchange = self.takeExchange(ofRun: run) else { return false }
+        self.shell.settle(exchange, exchange.id, isLast: true, in: &turn)
+        self.shell.with {
+            $0.answer(
+                exchange.id,
+                status: answer.status,
+                flags: answer.type & FrameType.allFlags,
+                payload: answer.payload
+            )
+        }
+        exchange.ended(StatusError(.cancelledByServer))
         self.tend(in: &turn)
         self.noteFastPath()
         return true
@@ -252,244 +234,141 @@ final class ServerStreamSide {
     ///
     /// - Returns: False if there is no such stream.
     func expire(run: UInt64, in turn: inout Turn) -> Bool {
-        guard let party = self.takeParty(ofRun: run) else { return false }
-        self.machine.fail(party.id, .deadlineExceeded)
-        self.tend(in: &turn)
+        guard let exchange = self.takeExchange(ofRun: run) else { return false }
+        self.shell.change(in: &turn) { $0.fail(exchange.id, .deadlineExceeded) }
         return true
     }
 
-    // MARK: Decisions
+    // MARK: Tending
 
     /// Performs the actions of the streams, and sends their frames.
-    func tend(in turn: inout Turn) {
-        self.performActions(in: &turn)
-        guard !self.isPerforming else { return }
-        if self.sendFrames(in: &turn) {
-            // Senders that resume have more to send after this has been flushed.
-            self.waitsForRoom = true
-            self.link.tellsOfRoom = true
-        }
-        self.performActions(in: &turn)
-        self.settle(in: &turn)
-        self.host?.streamsMoved(in: &turn)
-    }
-
-    private func performActions(in turn: inout Turn) {
-        // Performing an action leads here again.
-        guard !self.isPerforming else { return }
-        self.isPerforming = true
-        defer { self.isPerforming = false }
-        while true {
-            self.machine.takeActions(into: &self.pending)
-            guard !self.pending.isEmpty else { return }
-            var actions: [StreamAction] = []
-            swap(&actions, &self.pending)
-            self.perform(actions, in: &turn)
-            guard self.host != nil else { return }
-            if self.pending.isEmpty {
-                actions.removeAll(keepingCapacity: actions.count <= Self.largestKeptActions)
-                swap(&actions, &self.pending)
-            }
-        }
-    }
-
-    private func perform(_ actions: [StreamAction], in turn: inout Turn) {
-        var (items, owner): (Deque<StreamItem>, StreamID?) = ([], nil)
-        func hand() {
-            if let owner, !items.isEmpty { self.parties[owner]?.received(&items) }
-            items.removeAll(keepingCapacity: true)
-        }
-        for action in actions {
-            if case .item(let id, let item) = action {
-                if id != owner { hand() }
-                owner = id
-                items.append(item)
-                continue
-            }
-            hand()
-            self.perform(action, in: &turn)
-        }
-        hand()
-    }
-
-    private func perform(_ action: StreamAction, in turn: inout Turn) {
-        switch action {
-        case .item: break
-        case .itemsEnded(let id): self.parties[id]?.itemsEnded()
-        case .goOn(let id):
-            guard let party = self.parties[id] else { return }
-            party.goOn()
-            party.settle(&self.machine, isLast: false, now: turn.now)
-        case .ended(let id, let end): self.ended(id, end.outcome, in: &turn)
-        case .whole(let frame): self.host?.received(whole: frame, in: &turn)
-        case .failed(let type, let serial, let failure):
-            switch failure {
-            case .damaged: break
-            case .tooLong, .differentPieces: self.counts.count(.illegalRequests)
-            case .tooMuchHeld: self.countOverloadOfMemory()
-            }
-            self.host?.receivedUnproductive()
-            self.host?.refused(type: type, serial: serial, failure.status)
-        case .close(let fault): self.host?.streamsFailed(fault, in: &turn)
-        }
-    }
+    func tend(in turn: inout Turn) { self.shell.tend(in: &turn) }
 
     private func countOverloadOfMemory() {
         self.counts.count(.overloads)
         self.counts.count(.overloadsOfMemory)
     }
 
-    private func ended(_ id: StreamID, _ outcome: StreamOutcome, in turn: inout Turn) {
-        guard let party = self.parties.removeValue(forKey: id) else { return }
-        self.runs[party.run] = nil
+    // MARK: Ends
+
+    /// The client sends nothing more.
+    func inputClosed(in turn: inout Turn) {
+        self.shell.with { $0.inputClosed() }
         self.noteFastPath()
-        party.ended(StatusError(outcome.status ?? .cancelledByServer))
-        switch outcome {
+        self.tend(in: &turn)
+    }
+
+    /// The server shuts down.
+    func drain() { self.shell.with { $0.drain() } }
+
+    /// The shutdown's patience is over: notifies the client of the streams that are open.
+    ///
+    /// - Returns: Whether there are any.
+    func stop(in turn: inout Turn) -> Bool {
+        guard self.shell.count > 0 else { return false }
+        self.shell.with { $0.endPatience() }
+        self.shell.sendLast(in: &turn)
+        return true
+    }
+
+    /// Ends all streams, since nothing more is sent or received.
+    func lose() {
+        self.shell.abandon()
+        let exchanges = self.exchanges.values
+        (self.exchanges, self.runs) = ([:], [:])
+        for exchange in exchanges { exchange.ended(StatusError(.cancelledByServer)) }
+        self.hold.change(to: 0)
+    }
+
+    /// The connection has ended.
+    func end() {
+        self.lose()
+        self.content = nil
+        self.host = nil
+    }
+}
+
+extension ServerStreamSide: StreamSide {
+    func received(whole frame: Frame, in turn: inout Turn) { self.host?.received(whole: frame, in: &turn) }
+
+    func received(broken failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
+        switch failure {
+        case .damaged: break
+        case .tooLong, .differentPieces: self.counts.count(.illegalRequests)
+        case .tooMuchHeld: self.countOverloadOfMemory()
+        }
+        self.host?.receivedUnproductive()
+        self.host?.refused(type: type, serial: serial, failure.status)
+    }
+
+    func willSend(_ frame: inout Frame, in turn: inout Turn) -> Bool {
+        if self.pushIsUnderWay, frame.type & FrameType.continuesFlag == 0, self.peer.listener.isPush(frame) {
+            self.pushIsUnderWay = false
+        }
+        return self.writer.mayEmit(frame, in: &turn)
+    }
+
+    func ended(_ id: StreamID, serial: UInt32, _ end: StreamEnd, in turn: inout Turn) {
+        guard let exchange = self.exchanges.removeValue(forKey: id) else { return }
+        self.runs[exchange.run] = nil
+        self.noteFastPath()
+        switch end.outcome {
         case .answered, .cancelled, .connectionLost: return
         case .violated, .tooLong:
             self.counts.count(.illegalRequests)
             self.host?.receivedUnproductive()
         case .damaged: self.host?.receivedUnproductive()
         case .tooMuchHeld: self.countOverloadOfMemory()
-        case .idle: self.counts.count(.idleStreams)
+        case .idle:
+            self.counts.count(.idleStreams)
+            self.peer.takeCounts()
         case .drained, .inputClosed, .failed: break
         }
-        self.host?.streamEnded(serial: party.serial, run: party.run, in: &turn)
+        self.host?.streamEnded(serial: serial, run: exchange.run, in: &turn)
     }
 
-    // MARK: To the client
-
-    /// Hands the link as many frames as the system accepts; frames of other streams may pass between them.
-    ///
-    /// - Returns: Whether there were any.
-    @discardableResult
-    private func sendFrames(in turn: inout Turn) -> Bool {
-        guard self.isOpen, self.link.context != nil else { return false }
-        var bytes = 0
-        self.waitsForRoom = true
-        while self.link.canSend, bytes < Self.bytesAtOnce {
-            guard let frame = self.machine.next(now: turn.now) else {
-                self.waitsForRoom = false
-                break
-            }
-            bytes += frame.payload.readableBytes + Int(StreamFrames.overhead)
-            if self.pushIsUnderWay, self.peer.listener.isPush(frame), frame.type & FrameType.continuesFlag == 0 {
-                self.pushIsUnderWay = false
-            }
-            self.writer.emit(frame, in: &turn)
-        }
-        if !self.waitsForRoom, self.host?.inputIsClosed == true, self.machine.openCount > 0 {
-            // Streams that wait for credit would wait for ever.
-            self.machine.endStarved()
-        }
-        self.link.tellsOfRoom = self.waitsForRoom || self.writer.wantsRoom
-        return bytes > 0
-    }
+    func faulted(_ fault: StreamFault, in turn: inout Turn) { self.host?.streamsFailed(fault, in: &turn) }
 
     /// Charges what streams hold, and resumes or suspends reading.
-    private func settle(in turn: inout Turn) {
+    func settled(in turn: inout Turn) {
+        if !self.shell.wantsRoom, self.host?.inputIsClosed == true, self.shell.count > 0 {
+            // Streams that wait for credit would wait for ever.
+            self.shell.with { $0.endStarved() }
+            self.shell.perform(in: &turn)
+        }
+        if self.writer.wantsRoom { self.link.tellsOfRoom = true }
         // Not after each turn: a client that reads takes them soon.
-        if self.waitsForRoom, !self.link.isWritable || self.link.knownChannelBytes > 0 { self.machine.detachWaiting() }
-        self.hold.change(to: self.cost)
+        let detaches = self.shell.wantsRoom && (!self.link.isWritable || self.link.knownChannelBytes > 0)
+        let (cost, isBehind) = self.shell.with { machine in
+            if detaches { machine.detachWaiting() }
+            return (machine.cost, machine.waitingPlainBytes >= Self.maximumPlainBytes)
+        }
+        self.hold.change(to: cost)
         // The client should take its answers before it sends more requests.
-        let isBehind = self.machine.waitingPlainBytes >= Self.maximumPlainBytes
-        guard self.isOpen, isBehind != self.suspendsReading else { return }
-        self.suspendsReading.toggle()
-        self.link.setReading(isSuspended: self.suspendsReading, in: &turn)
-    }
-
-    /// The memory that is held for streams, in bytes.
-    private var cost: Int { Int(clamping: self.machine.heldMemory) + self.machine.waitingBytes }
-
-    // MARK: Time
-
-    /// Sets one timer for all streams: the limit is the same for all, so that later ones end later.
-    private func setAlarm() {
-        guard self.alarm == nil, let deadline = self.machine.nextDeadline else { return }
-        self.alarm = self.peer.loop.socketLoop.setTimer(deadline) { turn in
-            self.alarm = nil
-            guard self.isOpen else { return }
-            self.machine.timePassed(now: turn.now)
-            self.tend(in: &turn)
-            self.peer.takeCounts()
-            self.setAlarm()
+        if self.isOpen, isBehind != self.suspendsReading {
+            self.suspendsReading.toggle()
+            self.link.setReading(isSuspended: self.suspendsReading, in: &turn)
         }
-    }
-
-    // MARK: Ends
-
-    /// The client sends nothing more.
-    func inputClosed(in turn: inout Turn) {
-        self.machine.inputClosed()
-        self.noteFastPath()
-        self.tend(in: &turn)
-    }
-
-    /// The server shuts down.
-    func drain() { self.machine.drain() }
-
-    /// The shutdown's patience is over: notifies the client of the streams that are open.
-    ///
-    /// - Returns: Whether there are any.
-    func stop(in turn: inout Turn) -> Bool {
-        guard self.machine.openCount > 0 else { return false }
-        self.machine.endPatience()
-        self.performActions(in: &turn)
-        var bytes = 0
-        while bytes < Self.bytesAtOnce, let frame = self.machine.next(now: turn.now) {
-            bytes += frame.payload.readableBytes + Int(StreamFrames.overhead)
-            self.writer.emit(frame, in: &turn)
-        }
-        return true
-    }
-
-    /// Ends all streams, since nothing more is sent or received.
-    func lose() {
-        self.machine.connectionLost()
-        self.pending = []
-        let parties = self.parties.values
-        self.parties = [:]
-        self.runs = [:]
-        for party in parties { party.ended(StatusError(.cancelledByServer)) }
-        self.machine.takeActions(into: &self.pending)
-        self.pending = []
-        self.hold.change(to: self.cost)
-    }
-
-    /// The connection has ended.
-    func end() {
-        self.lose()
-        if let alarm = self.alarm.take() { self.peer.loop.socketLoop.removeTimer(alarm) }
-        self.hold.change(to: 0)
-        self.content = nil
-        self.host = nil
+        self.host?.streamsMoved(in: &turn)
     }
 }
 
 extension ServerStreamSide: PieceSender {
-    var wantsRoom: Bool { self.waitsForRoom }
+    var wantsRoom: Bool { self.shell.wantsRoom }
     var isPushing: Bool { self.pushIsUnderWay }
-    var waitingBytes: Int { self.machine.waitingBytes }
+    var waitingBytes: Int { self.shell.with { $0.waitingBytes } }
 
-    func sendInPieces(_ answer: Frame, in turn: inout Turn) {
-        self.machine.sendPlain(
-            type: answer.type,
-            serial: answer.serial,
-            status: answer.status,
-            payload: answer.payload
-        )
-        self.tend(in: &turn)
+    func sendInPieces(_ frame: Frame, in turn: inout Turn) {
+        self.shell.change(in: &turn) { $0.sendPlain(frame) }
     }
 
     func push(_ push: Frame, in turn: inout Turn) {
         self.pushIsUnderWay = true
-        self.machine.sendPlain(type: push.type, serial: push.serial, status: push.status, payload: push.payload)
-        self.sendFrames(in: &turn)
-        self.hold.change(to: self.cost)
+        self.sendInPieces(push, in: &turn)
     }
 
     func hasRoom(in turn: inout Turn) -> Bool {
-        guard self.waitsForRoom else { return false }
+        guard self.shell.wantsRoom else { return false }
         guard self.link.channelBytes == 0 else {
             // The system accepts no more. Frames sent now would be ahead of the next answers.
             self.link.flushOnceWritten()
@@ -503,26 +382,19 @@ extension ServerStreamSide: PieceSender {
             }
             return false
         }
-        let hasSent = self.sendFrames(in: &turn)
-        self.performActions(in: &turn)
-        self.settle(in: &turn)
-        self.host?.streamsMoved(in: &turn)
-        return hasSent
+        return self.shell.tend(in: &turn)
     }
 }
 
 extension ServerStreamSide: StreamHost {
-    func visit(_ party: some StreamParty, in turn: inout Turn) {
-        guard self.isOpen, self.parties[party.id] != nil else { return }
-        party.settle(&self.machine, isLast: false, now: turn.now)
-        self.tend(in: &turn)
+    func visit(_ party: any StreamParty, _ id: StreamID, in turn: inout Turn) {
+        if self.isOpen, self.shell.isOpen(id) { self.shell.visit(party, id, in: &turn) }
     }
 
     func carryContent(_ id: StreamID, window: UInt64, in turn: inout Turn) {
         guard self.isOpen else { return }
         self.useLargeBuffersOfTLS()
-        self.machine.widen(id, to: window)
-        self.tend(in: &turn)
+        self.shell.change(in: &turn) { $0.widen(id, to: window) }
     }
 
     /// Makes TLS read and write more at once from now on: its buffers never shrink.
@@ -537,7 +409,7 @@ extension ServerStreamSide: StreamHost {
 
     func failStream(_ id: StreamID, _ status: Status, in turn: inout Turn) {
         guard self.isOpen else { return }
-        self.machine.fail(id, status)
+        self.shell.with { $0.fail(id, status) }
         if status == .overloaded { self.countOverloadOfMemory() } else { self.counts.count(.illegalRequests) }
         self.tend(in: &turn)
     }

@@ -12,6 +12,9 @@ final class StreamExchange: StreamParty, Sendable {
         var end: StatusError?
     }
 
+    /// The number of items of a batch whose memory is kept for the next.
+    private static let largestKeptBatch = 64
+
     let id: StreamID
     let serial: UInt32
     let run: UInt64
@@ -26,7 +29,7 @@ final class StreamExchange: StreamParty, Sendable {
     private let largestCompressed: Int
     /// The account of the connection.
     private let load: LedgerAccount
-    private let port: StreamPort
+    let port: StreamPort
     private let state = NIOLockedValueBox(State())
 
     init(
@@ -191,20 +194,25 @@ final class StreamExchange: StreamParty, Sendable {
     }
 
     private func requestVisit() {
-        self.session.port.onLoop { $0.streamHost?.visit(self, in: &$1) }
+        self.session.port.onLoop { $0.streamHost?.visit(self, self.id, in: &$1) }
     }
 
     // MARK: On the event loop
 
-    func received(_ items: inout Deque<StreamItem>) { self.port.inbox.append(contentsOf: &items) }
-
-    func itemsEnded() { self.port.inbox.finish() }
-
-    func settle(_ machine: inout ServerStreams, isLast: Bool, now: NIODeadline) {
-        _ = self.port.settle(self.id, &machine, isLast: isLast, now: now) { $0.resume() }
+    func received(_ items: inout Deque<StreamItem>, in turn: inout Turn) {
+        let isLong = items.count > Self.largestKeptBatch
+        self.port.inbox.append(contentsOf: &items)
+        // The memory of a long batch is not kept, since nothing is charged for it.
+        if isLong { items = [] }
     }
 
-    func goOn() { self.port.goOn() }
+    func sent(_: StreamPort.Settled) {}
+
+    func resume(_ sender: StreamPort.Sender, in turn: inout Turn) { sender.resume() }
+
+    func ended(_ end: StreamEnd, in turn: inout Turn) {
+        self.ended(StatusError(end.outcome.status ?? .cancelledByServer))
+    }
 
     func ended(_ error: StatusError) {
         self.state.withLockedValue { if $0.end == nil { $0.end = error } }

@@ -67,7 +67,7 @@ import Testing
         "WebSocketUnit.payload": .unit,
         "WriterQueue.frame": .own,
         // HHSocketRPC
-        "ConnectionStreams.cancellations": .own,
+        "ClientConnection.cancellations": .own,
         "GetRun.content": .passing,
         "GetRun.contents": .own,
         "PushCenter.frame": .detached(in: "HHSocketRPC/Pushes/PushCenter.swift"),

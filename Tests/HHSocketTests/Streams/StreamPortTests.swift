@@ -51,7 +51,7 @@ enum PortFlaw: CaseIterable {
 /// A port, and a connection that accepts items as it likes.
 private struct PortWorld {
     /// Accepts items until it has no place.
-    private struct Machine: StreamMachine {
+    private struct Machine: ItemMachine {
         var places = 0
         var allowance: UInt64 = 0
         var sent: [Int] = []

@@ -196,7 +196,7 @@ final class PutRun: TransferRun, @unchecked Sendable {
         self.openStream(self.setting.types.put, .bidirectional)
         // A message without required fields, of this size, can always be encoded.
         guard let bytes = try? message.serializedBytes() else { return }
-        _ = self.call?.put(ByteBuffer(bytes: bytes))
+        _ = try? self.call?.put(ByteBuffer(bytes: bytes))
     }
 
     private func announce(_ sha256: TransferDigest) {
@@ -204,7 +204,7 @@ final class PutRun: TransferRun, @unchecked Sendable {
         message.sha256 = sha256.data
         guard let bytes = try? message.serializedBytes() else { return }
         // It is short, and need not wait for room.
-        _ = self.call?.put(ByteBuffer(bytes: bytes))
+        _ = try? self.call?.put(ByteBuffer(bytes: bytes))
     }
 
     private func read(_ piece: Machine.Piece) {
@@ -229,12 +229,9 @@ final class PutRun: TransferRun, @unchecked Sendable {
         guard let items = self.items.take(), items.number == piece.number, let call = self.call else { return }
         var waits = false
         for item in items.bytes {
-            switch call.put(item) {
-            // The stream has ended, and its end is about to be reported.
-            case .refused: return
-            case .goOn: waits = false
-            case .wait: waits = true
-            }
+            // Otherwise the stream has ended, and its end is about to be reported.
+            guard let mustWait = try? call.put(item) else { return }
+            waits = mustWait
         }
         if waits {
             let isRegistered = call.awaitRoom(

@@ -95,7 +95,7 @@ final class StreamCall: CallParty {
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
-    nonisolated(unsafe) var flight = Flight()
+    private nonisolated(unsafe) var current = Flight()
 
     init(
         _ carrier: any StreamCallOwner,
@@ -137,6 +137,16 @@ final class StreamCall: CallParty {
         self.loop.submit(.work(self, Operation.visit.rawValue))
     }
 
+    // MARK: For its carrier, on the socket thread
+
+    var flight: Flight { self.current }
+
+    func begins(asTask identifier: Int) { self.current.identifier = identifier }
+
+    func isQueued(_ isInLine: Bool) { self.current.isInLine = isInLine }
+
+    func attemptFailed(_ error: SocketError) { self.current.lastError = error }
+
     // MARK: The opening
 
     /// The stream has been handed to a connection. Socket thread only.
@@ -148,8 +158,8 @@ final class StreamCall: CallParty {
         limits: (quiet: UInt64, most: UInt64),
         in turn: inout Turn
     ) {
-        self.flight.connection = connection
-        self.flight.id = id
+        self.current.connection = connection
+        self.current.id = id
         let openers = self.state.withLockedValue { state in
             state.isOpen = true
             state.place = place
@@ -276,7 +286,7 @@ extension StreamCall: SubmittedWork {
 
 extension StreamCall: StreamParty {
     func received(_ items: inout Deque<StreamItem>, in turn: inout Turn) {
-        self.flight.hasMoved = true
+        self.current.hasMoved = true
         self.carrier.reporter.count(\.receivedItems, by: items.count)
         self.port.inbox.append(contentsOf: &items) { turn.resume($0) }
         if self.hasCallbacks, self.state.withLockedValue({ self.mustCallBack(&$0) }) {
@@ -285,8 +295,8 @@ extension StreamCall: StreamParty {
     }
 
     func sent(_ items: StreamPort.Settled) {
-        self.flight.hasMoved = true
-        self.flight.sentBytes += items.bytes
+        self.current.hasMoved = true
+        self.current.sentBytes += items.bytes
         self.carrier.reporter.count(\.sentItems, by: items.count)
     }
 
@@ -298,7 +308,7 @@ extension StreamCall: StreamParty {
     }
 
     func ended(_ end: StreamEnd, in turn: inout Turn) {
-        self.flight.hasMoved = self.flight.hasMoved || end.hasMoved
+        self.current.hasMoved = self.current.hasMoved || end.hasMoved
         self.carrier.ended(self, end, in: &turn)
     }
 }

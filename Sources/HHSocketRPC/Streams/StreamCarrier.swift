@@ -107,7 +107,7 @@ final class StreamCarrier: @unchecked Sendable {
     func begin(_ call: StreamCall, of task: SocketTask, for engine: CallEngine, in turn: inout Turn) {
         // Nil if cancelled meanwhile: the cancellation, which was also submitted, completes the task.
         guard let (priority, context) = task.begin() else { return }
-        call.flight.identifier = task.taskIdentifier
+        call.begins(asTask: task.taskIdentifier)
         let flight = CallFlight(.task(task), task.originalRequest)
         if self.engine != nil { self.runs[task.taskIdentifier] = Run(flight: flight, call: call) }
         engine.begin(flight, priority, context: context, in: &turn)
@@ -179,19 +179,19 @@ final class StreamCarrier: @unchecked Sendable {
 
     private func popFirst() -> Place? {
         guard self.line.length > 0, let place = self.line.popFirst(unless: { $0.isStub }) else { return nil }
-        place.run.call.flight.isInLine = false
+        place.run.call.isQueued(false)
         return place
     }
 
     private func append(_ place: Place, _ priority: FramePriority) {
-        place.run.call.flight.isInLine = true
+        place.run.call.isQueued(true)
         self.line.append(place, priority, cost: 0)
     }
 
     /// A stream that may be in the line has ended.
     private func leave(_ call: StreamCall) {
         guard call.flight.isInLine else { return }
-        call.flight.isInLine = false
+        call.isQueued(false)
         self.line.leave(cost: 0) { $0.isStub }
     }
 }
@@ -379,7 +379,7 @@ extension StreamCarrier: CallCarrier {
     func mayRepeat(_ flight: CallFlight) -> Bool { self.call(of: flight)?.flight.mayOpenAgain ?? true }
 
     func attemptFailed(_ flight: CallFlight, _ error: SocketError) {
-        self.call(of: flight)?.flight.lastError = error
+        self.call(of: flight)?.attemptFailed(error)
     }
 
     /// The error of a stream whose deadline has passed, or that could not be opened in time.

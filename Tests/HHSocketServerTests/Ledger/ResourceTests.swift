@@ -131,7 +131,9 @@ import Testing
         switch kind {
         case .descriptor:
             #expect(ledger.descriptors.load(ordering: .relaxed) == Self.count)
-            #expect(Descriptor.count - descriptors == Self.count)
+            // The process may open or close some of its own meanwhile.
+            let opened = Descriptor.count - descriptors
+            #expect(abs(opened - Self.count) <= 16, "\(opened) descriptors were opened")
         case .handshake:
             #expect(ledger.handshakes.load(ordering: .relaxed) == Self.count)
         case .memory, .inflater, .deflater, .metadata, .keptRequest:

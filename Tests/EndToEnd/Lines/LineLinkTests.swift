@@ -170,6 +170,31 @@ extension AsyncSequence where Self: Sendable, Element: Sendable, Failure == Neve
         link.disconnect()
     }
 
+    /// A caller may hold a lock that its completion takes.
+    @Test(arguments: [true, false]) func completionRunsAfterItsFunctionHasReturned(
+        isOnTheSocketsThread: Bool
+    ) async throws {
+        let server = try await LineServer()
+        let link = LineLinks.link(to: server.endpoint) { $0.socket.callbackQueue = .socketThread }
+        link.connect()
+        try await link.send("open")
+        let completions = Completions()
+        let sendAll: @Sendable () -> Void = {
+            completions.of("line") { link.send("line", completion: $0) }
+            completions.of("two lines") { link.send("two\nlines", completion: $0) }
+            completions.of("value") { link.send(json: [1], completion: $0) }
+            completions.of("no value") { link.send(json: [Double.infinity], completion: $0) }
+        }
+        if isOnTheSocketsThread { await Task(executorPreference: link.executor) { sendAll() }.value } else { sendAll() }
+        #expect(
+            try await completions.wait(for: 4) == [
+                "line": [.sent], "two lines": [.refused(.invalidArgument)],
+                "value": [.sent], "no value": [.refused(.invalidArgument)],
+            ]
+        )
+        link.disconnect()
+    }
+
     // MARK: The delegate
 
     private final class Observer: LineLinkDelegate {

@@ -150,6 +150,31 @@ import Testing
         await server.close()
     }
 
+    /// A caller may hold a lock that its completion takes.
+    @Test(arguments: [true, false]) func completionRunsAfterItsFunctionHasReturned(
+        isOnTheSocketsThread: Bool
+    ) async throws {
+        let server = try await Server()
+        let link = try TestLink.make(server.url()) {
+            $0.socket.callbackQueue = .socketThread
+            $0.maximumWaitingMessages = 1
+        }
+        let completions = Completions()
+        // No connection is wanted yet: one message may wait, and others are refused at once.
+        let sendAll: @Sendable () -> Void = {
+            for name in ["waits", "refused", "refused as well"] {
+                completions.of(name) { link.send(WebSocketMessage(name), completion: $0) }
+            }
+        }
+        if isOnTheSocketsThread { await Task(executorPreference: link.executor) { sendAll() }.value } else { sendAll() }
+        let refused = [Completions.Completion.refused(.queueFull)]
+        #expect(try await completions.wait(for: 2) == ["refused": refused, "refused as well": refused])
+        link.connect()
+        #expect(try await completions.wait(for: 3)["waits"] == [.sent])
+        link.disconnect()
+        await server.close()
+    }
+
     // MARK: Receiving
 
     @Test func unfinishedMessageOfAnOldConnectionIsDropped() async throws {

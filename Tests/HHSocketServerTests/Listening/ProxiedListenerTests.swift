@@ -12,6 +12,8 @@ import Testing
 
 /// Answers with the client's address as its handler sees it.
 private let address: UInt32 = 100
+/// Fails.
+private let failing: UInt32 = 101
 
 extension HostileClient {
     /// The client's address according to the server; `own` for the address of the test's own connection.
@@ -50,6 +52,7 @@ extension HostileClient {
         router.handleSynchronously(address) { _, context in
             ByteBuffer(string: context.remoteAddress.map { "\($0)" } ?? "unknown")
         }
+        router.handle(failing) { _, _ in throw Unexpected(description: "it fails") }
         var listener = listener
         listener.proxies = proxies
         var configuration = SocketServer.Configuration(listeners: [listener])
@@ -114,6 +117,25 @@ extension HostileClient {
                 await third.perform(.request(address, serial: 50))
                 return try await third.response().type == address
             }
+        }
+    }
+
+    /// Whoever binds a socket chooses its path, which the proxy passes on.
+    @Test func aPathAsTheClientsAddressForgesNoLine() async throws {
+        try await self.with(ServerProxies(proxyProtocol: self.here)) { server in
+            let path = Array("/x\n2026-11-28 critical: forged\r\u{1B}[2J\u{202E}".utf8)
+            let addresses = path + [UInt8](repeating: 0, count: 2 * 108 - path.count)
+            let client = try await self.connect(server, ProxyHeaders.block(family: 0x31, addresses))
+            await client.perform(.request(failing, serial: 50))
+            _ = try await client.response()
+            try await eventually("the failure") { self.log.entries.contains { $0.message == "a handler failed" } }
+            for entry in self.log.entries {
+                let values = entry.metadata.values.map(\.description)
+                #expect(!values.contains { $0.contains { $0.isNewline || $0 == "\u{1B}" } }, "\(entry)")
+            }
+            let remote = self.log.entries.first { $0.message == "a handler failed" }?.metadata["remote"]?.description
+            let escaped = "/x\\n2026-11-28 critical: forged\\r\\u{1B}[2J\\u{202E}"
+            #expect(remote?.hasSuffix(escaped) == true, "\(remote ?? "none")")
         }
     }
 

@@ -40,9 +40,9 @@ public struct STOMPMessage: Sendable {
     ///
     /// - Throws: ``/HHSocket/SocketError``. Codes: `connectionLost` if the connection that delivered the message is
     ///   closed, so that the broker delivers it again; `invalidArgument` with ack mode ``STOMPAckMode/auto``, or after
-    ///   the end of the subscription; `timeout` without a receipt in time; `queueFull` if too many bytes wait for the
-    ///   broker to read; `cancelled` if the task was cancelled or the client released. An error whose `delivery` is
-    ///   `notSent` leaves the message unsettled, so that it can be acknowledged again.
+    ///   the end of the subscription; `timeout` without a receipt in time; `cancelled` if the task was cancelled or the
+    ///   client released. An error whose `delivery` is `notSent` leaves the message unsettled, so that it can be
+    ///   acknowledged again.
     public func ack(headers: STOMPHeaders = [:], receipt: Bool = false) async throws(SocketError) {
         try await self.settle(isAcknowledged: true, headers, receipt)
     }

@@ -9,6 +9,7 @@ final class STOMPSender: @unchecked Sendable {
     private let connection: STOMPConnection
     private let port: STOMPPort
     private let limits: STOMPLimits
+    private let maximumQueuedBytes: Int
     private let omitsContentLengthOfText: Bool
 
     init(_ configuration: STOMPConfiguration, _ connection: STOMPConnection, operations: STOMPOperations) {
@@ -16,6 +17,7 @@ final class STOMPSender: @unchecked Sendable {
         self.connection = connection
         self.port = operations.port
         self.limits = configuration.limits
+        self.maximumQueuedBytes = configuration.socket.maximumQueuedBytes
         self.omitsContentLengthOfText = configuration.omitsContentLengthOfText
     }
 
@@ -97,18 +99,26 @@ final class STOMPSender: @unchecked Sendable {
         guard unit.isOfOneConnection else {
             return self.port.send(unit, in: &turn) ? nil : fail(STOMPErrors.released)
         }
-        guard let peer = self.connection.openPeer else {
-            return fail(STOMPErrors.lost("there is no connection to the broker any more"))
-        }
-        if let refusal = self.refusal(of: unit) { return fail(refusal) }
-        guard peer.send(unit, in: &turn) else {
-            return fail(SocketError(.queueFull, message: "too many bytes wait for the broker to read"))
-        }
-        return nil
+        guard let peer = self.connection.openPeer else { return fail(Self.gone) }
+        if let refusal = self.refusal(of: unit) ?? self.overflow(by: unit, on: peer) { return fail(refusal) }
+        return peer.send(unit, in: &turn) ? nil : fail(Self.gone)
         func fail(_ error: SocketError) -> SocketError {
             unit.outcome?.complete(.failure(error))
             return error
         }
+    }
+
+    private static let gone = STOMPErrors.lost("there is no connection to the broker any more")
+
+    /// Returns the reason why a message of a transaction may not wait for the broker to read; nil if it may. Other
+    /// frames always may: they are short, and there are no more of them than messages and transactions to settle or
+    /// end.
+    private func overflow(by unit: STOMPUnit, on peer: STOMPPeer) -> SocketError? {
+        let waiting = peer.link.waitingBytes
+        guard unit.frame?.command == .send, waiting > 0, unit.payload.readableBytes > self.maximumQueuedBytes - waiting
+        else { return nil }
+        let message = "too many bytes wait for the broker to read (maximumQueuedBytes)"
+        return SocketError(.queueFull, message: message, endpoint: peer.endpoint)
     }
 
     /// Returns the reason why the agreed version cannot carry a frame; nil if it can.

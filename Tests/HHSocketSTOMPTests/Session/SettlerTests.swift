@@ -17,7 +17,7 @@ import Testing
         let subscription: STOMPSubscription
         let message: STOMPMessage
 
-        init() async throws {
+        init(_ configure: (inout STOMPClient.Configuration) -> Void = { _ in }) async throws {
             var limits = STOMPLimits()
             limits.maximumBodyLength = 2 * SettlerTests.length
             var settings = MockBroker.Configuration()
@@ -25,6 +25,7 @@ import Testing
             self.broker = try await MockBroker(configuration: settings)
             var configuration = STOMPClient.Configuration(servers: [self.broker.endpoint])
             configuration.limits = limits
+            configure(&configuration)
             self.client = STOMPClient(configuration: configuration)
             self.client.connect()
             self.subscription = try self.client.subscribe(to: "/queue/a", ack: .clientIndividual)
@@ -91,6 +92,56 @@ import Testing
         try await self.settle(message, isAcknowledged: isAcknowledged)
         #expect(pair.count(.ack) == (isAcknowledged ? 1 : 0))
         #expect(pair.count(.nack) == (isAcknowledged ? 0 : 1))
+        try await pair.client.disconnect()
+    }
+
+    @Test(arguments: [true, false], [true, false]) func messageWhoseFrameWasRefusedIsSettledByTheNextCall(
+        isAcknowledged: Bool,
+        receipt: Bool
+    ) async throws {
+        let pair = try await Pair()
+        let message = pair.message
+        // No version can express a zero byte.
+        let headers: STOMPHeaders = ["reason": "a zero\0byte"]
+        let error = await #expect(throws: SocketError.self) {
+            if isAcknowledged {
+                try await message.ack(headers: headers, receipt: receipt)
+            } else {
+                try await message.nack(headers: headers, receipt: receipt)
+            }
+        }
+        #expect(error?.code == .invalidArgument && error?.delivery == .notSent)
+        try await self.settle(message, isAcknowledged: isAcknowledged)
+        #expect(pair.count(.ack) == (isAcknowledged ? 1 : 0))
+        #expect(pair.count(.nack) == (isAcknowledged ? 0 : 1))
+        try await pair.client.disconnect()
+    }
+
+    @Test func fullQueueRefusesMessagesAndNothingElse() async throws {
+        let pair = try await Pair { $0.socket.maximumQueuedBytes = Self.length }
+        try await pair.stall()
+        let body = ByteBuffer(repeating: 7, count: Self.length)
+        let full = await #expect(throws: SocketError.self) { try await pair.client.send(body, to: "/topic/nobody") }
+        #expect(full?.code == .queueFull && full?.delivery == .notSent)
+        // It awaits no receipt, so that it returns although the broker does not read.
+        try await pair.message.ack()
+        let fullInside = Watched<SocketError?>(nil)
+        let transaction = Task {
+            try await pair.client.transaction { transaction in
+                do throws(SocketError) {
+                    try await transaction.send(body, to: "/topic/nobody")
+                } catch {
+                    fullInside.withLockedValue { $0 = error }
+                }
+            }
+        }
+        let error = try await fullInside.value("the refusal") { $0 }
+        #expect(error.code == .queueFull && error.delivery == .notSent)
+        try await pair.resume()
+        // What was refused is no part of it.
+        try await waitForValue(of: transaction, "the end of the transaction")
+        #expect(pair.count(.ack) == 1 && pair.count(.begin) == 1 && pair.count(.commit) == 1)
+        #expect(pair.unacknowledged == 0 && pair.broker.transactions(onConnection: 0).isEmpty)
         try await pair.client.disconnect()
     }
 

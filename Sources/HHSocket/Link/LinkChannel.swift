@@ -9,7 +9,7 @@ package enum LinkChannel {
     package static let waterMarks = ChannelOptions.Types.WriteBufferWaterMark(low: 64 << 10, high: 128 << 10)
     /// The number of bytes sent after which the channel's remaining bytes are counted.
     package static let uncheckedBytes = 64 << 10
-    /// The number of bytes of an incomplete unit from which it is read slowly while memory is short.
+    /// The number of bytes of an incomplete unit from which nothing more of it is read while memory is short.
     package static let longUnitBytes = 64 << 10
     /// The number of consecutive pauses after which such a unit is read once although memory is still short: 2 s with
     /// the pauses of a server.

@@ -242,6 +242,67 @@ import Tracing
         try await servers[0].ended(connection: 0)
     }
 
+    enum InFlight: CaseIterable { case nothing, call, stream }
+
+    /// Of a server that drains and accepts nobody. What is in flight on the old connection may not make the client try
+    /// more often than its back-off allows.
+    @Test(arguments: InFlight.allCases) func backoffHoldsWhileAServerDrainsAndEachFailureCountsOnce(
+        inFlight: InFlight
+    ) async throws {
+        let server = try await MockServer(.drop)
+        server.acceptHello(streams: StreamPolicy())
+        let (time, metrics) = (ManualTime(), TestMetrics())
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.hello = HelloPolicy()
+            $0.streams = StreamPolicy()
+            $0.timeout = .seconds(3_600)
+            $0.socket.heartbeat = nil
+            $0.socket.networkMonitor = nil
+            $0.socket.metricsFactory = metrics
+            $0.socket.time = SocketTime(time)
+            // Calls never shorten it: it begins with a quarter of its cap.
+            $0.socket.backoff = Backoff(base: .seconds(5), cap: .seconds(20), jitter: 0)
+        }
+        try await client.connected()
+        var stream: SocketStream?
+        var call: Task<Void, any Error>?
+        switch inFlight {
+        case .nothing: break
+        case .call: call = Task { _ = try await client.data(for: SocketRequest(type: 101)) }
+        case .stream: stream = try await client.stream(for: SocketRequest(type: 101))
+        }
+        if inFlight != .nothing { try await server.received(1, ofType: 101) }
+        let (events, start) = (client.events, time.now())
+        let failures = Watched<[NIODeadline]>([])
+        let watching = Task {
+            for await event in events {
+                guard case .connectFailed = event else { continue }
+                failures.withLockedValue { $0.append(time.now()) }
+            }
+        }
+        try await server.refuseConnections()
+        await server.sendGoAway(retryAfter: .milliseconds(461))
+        try await eventually("the go-away") { client.statistics.goAways == 1 }
+        try await time.advance(by: .milliseconds(500), until: "four attempts") { failures.current.count >= 4 }
+        // They are seen at their time or later, after waits of 5, 10 and 20 seconds.
+        for (failure, earliest) in zip(failures.current, [0, 5, 15, 35] as [Int64]) {
+            #expect(failure - start >= .seconds(earliest), "\(failures.current.map { $0 - start })")
+        }
+        // Those that the clock has reached meanwhile have failed, too.
+        try await eventually("one entry of the history and one count for each") {
+            let recorded = client.history.entries.map { entry in
+                if case .connectFailed(let count) = entry.kind { count } else { 0 }
+            }
+            let counters = metrics.counters.filter { $0.label == "hhsocket.connect_failures" }
+            let counted = counters.map { Int($0.totalValue) }
+            let count = failures.current.count
+            return recorded.reduce(0, +) == count && counted.reduce(0, +) == count
+        }
+        watching.cancel()
+        call?.cancel()
+        stream?.cancel()
+    }
+
     @Test func callMadeWhileTheOnlyServerIsAwayWaitsForIt() async throws {
         let server = try await MockServer(.echo)
         server.onConnect(number: 0, .goAway(retryAfter: .milliseconds(500)).then(.close))

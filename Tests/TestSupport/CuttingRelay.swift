@@ -5,7 +5,8 @@ import NIOCore
 import NIOPosix
 
 /// A link between clients and a server, on 127.0.0.1, that breaks: it forwards bytes in both directions until a
-/// connection has carried as many as the test allows, and then closes both ends.
+/// connection has carried as many as the test allows, and then closes both ends, or leaves them open and forwards no
+/// more.
 ///
 /// It reads no more on one side than the other takes, so that it requires little memory and slows down the sender.
 package final class CuttingRelay: Sendable {
@@ -15,10 +16,14 @@ package final class CuttingRelay: Sendable {
         package var up: Int
         /// From the server.
         package var down: Int
+        /// Whether the connection stays open then, and carries nothing more in this direction. The last read is
+        /// forwarded as a whole: with one byte, what a client sends before it has an answer.
+        package var stalls: Bool
 
-        package init(up: Int = .max, down: Int = .max) {
+        package init(up: Int = .max, down: Int = .max, stalls: Bool = false) {
             self.up = up
             self.down = down
+            self.stalls = stalls
         }
 
         package static let unlimited = Self()
@@ -115,12 +120,12 @@ package final class CuttingRelay: Sendable {
             .flatMap { other in
                 client.eventLoop.makeCompletedFuture {
                     try client.pipeline.syncOperations.addHandler(
-                        Half(to: other, allowance.up) { count in
+                        Half(to: other, allowance.up, stalls: allowance.stalls) { count in
                             state.withLockedValue { $0.pass(count, of: number, by: \.up) }
                         }
                     )
                     try other.pipeline.syncOperations.addHandler(
-                        Half(to: client, allowance.down) { count in
+                        Half(to: client, allowance.down, stalls: allowance.stalls) { count in
                             state.withLockedValue { $0.pass(count, of: number, by: \.down) }
                         }
                     )
@@ -139,11 +144,18 @@ package final class CuttingRelay: Sendable {
 
         private let other: any Channel
         private var allowance: Int
+        private let stalls: Bool
         private let pass: @Sendable (Int) -> Bool
 
-        init(to other: any Channel, _ allowance: Int, _ pass: @escaping @Sendable (Int) -> Bool) {
+        init(
+            to other: any Channel,
+            _ allowance: Int,
+            stalls: Bool,
+            _ pass: @escaping @Sendable (Int) -> Bool
+        ) {
             self.other = other
             self.allowance = allowance
+            self.stalls = stalls
             self.pass = pass
         }
 
@@ -154,19 +166,17 @@ package final class CuttingRelay: Sendable {
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
             var bytes = self.unwrapInboundIn(data)
-            let count = min(bytes.readableBytes, self.allowance)
-            self.allowance -= count
+            let count = self.stalls ? bytes.readableBytes : min(bytes.readableBytes, self.allowance)
+            self.allowance = max(0, self.allowance - count)
             guard self.pass(count) else { return }
             guard let part = bytes.readSlice(length: count) else { return }
             let isOver = self.allowance == 0
-            let (channel, other) = (context.channel, self.other)
+            let (channel, other, stalls) = (context.channel, self.other, self.stalls)
             self.other.writeAndFlush(part).whenComplete { _ in
-                if isOver {
-                    channel.close(promise: nil)
-                    other.close(promise: nil)
-                } else {
-                    channel.read()
-                }
+                guard isOver else { return channel.read() }
+                guard !stalls else { return }
+                channel.close(promise: nil)
+                other.close(promise: nil)
             }
         }
 

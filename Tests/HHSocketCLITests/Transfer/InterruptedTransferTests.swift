@@ -166,6 +166,28 @@ import Darwin
         #expect(try await server.outcome().exitCode == 0)
     }
 
+    /// What the system behind the relay takes in, and does not pass on, is no progress: it would be with each opening
+    /// on a new connection. The timeout, of two seconds, is real.
+    @Test func aLinkThatPassesNothingOnIsATimeout() async throws {
+        let place = try Place(size: 16_000_000)
+        let (server, endpoint) = try await place.serve()
+        // Connections after the first carry hello and its answer.
+        let link = try await CuttingRelay(to: endpoint) { number in
+            CuttingRelay.Allowance(up: number == 0 ? 2 << 20 : 1, stalls: true)
+        }
+        let put = try await Command.run(["put", place.source, "\(link.endpoint)", "--id", "a", "--timeout", "2s"])
+        #expect(put.exitCode == 1 && put.errors.hasPrefix("error: stalled: "), "\(put)")
+        // Each that moves nothing is left after a third of the timeout.
+        #expect(link.connectionCount <= 5)
+        link.cut()
+        let rest = try await CuttingRelay(to: endpoint)
+        let again = try await Command.run(["put", place.source, "\(rest.endpoint)", "--id", "a"])
+        #expect(again.exitCode == 0 && again.text == "a\n", "\(again)")
+        #expect(try place.read("store/a") == place.content)
+        server.signal(SIGTERM)
+        #expect(try await server.outcome().exitCode == 0)
+    }
+
     @Test func changedContentIsReported() async throws {
         let place = try Place(size: 8_000_000)
         let (server, endpoint) = try await place.serve()

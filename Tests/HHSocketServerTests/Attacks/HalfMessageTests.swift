@@ -7,10 +7,12 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Messages of WebSockets that never end, on a server that also answers frames.
+/// Messages of WebSockets and frames that never end, on a server that also answers frames.
 @Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(5))) struct HalfMessageTests {
+    enum Unit: CaseIterable { case message, frame }
+
     private static let attackers = 24
-    /// The number of bytes of a message that an attacker sends, of one more.
+    /// The number of bytes of a message or a payload that an attacker sends, of one more.
     private static let length = 4 << 20
 
     /// - Parameter isOver: Set once all attackers have tried.
@@ -32,7 +34,7 @@ import Testing
 
     /// The attackers offer more than the server may hold. They are read slowly or closed, and must not fill the rest:
     /// requests of others would be refused with 503.
-    @Test func halfMessagesCostNoHonestCall() async throws {
+    @Test(arguments: Unit.allCases) func halfUnitsCostNoHonestCall(unit: Unit) async throws {
         var configuration = SocketServer.Configuration(listeners: [try ServerListener(url: "tcp+ws://127.0.0.1:0/rpc")])
         configuration.limits.maximumBufferedBytes = 64 << 20
         var router = Router()
@@ -42,15 +44,19 @@ import Testing
         } _: { server in
             let address = try #require(server.address)
             let messages = try Endpoint(url: "ws://127.0.0.1:\(address.port)/messages")
-            let message = ByteBuffer(repeating: 1, count: Self.length + 1)
-            let half = HostileClient.Act.webSocketFrame(.binary(message)).cut(after: Self.length)
+            let whole = ByteBuffer(repeating: 1, count: Self.length + 1)
+            let (target, act): (Endpoint, HostileClient.Act) =
+                switch unit {
+                case .message: (messages, .webSocketFrame(.binary(whole)))
+                case .frame: (address, .request(102, serial: 50, whole))
+                }
             let honest = try await HostileClient(to: address)
             var serial: UInt32 = 50
             var refused = 0
             var peak = 0
             for _ in 1...3 {
                 let isOver = Watched(false)
-                async let attack: Void = Self.attack(messages, half, isOver)
+                async let attack: Void = Self.attack(target, act.cut(after: Self.length), isOver)
                 while !isOver.current {
                     serial += 1
                     await honest.perform(.request(102, serial: serial, "honest"))

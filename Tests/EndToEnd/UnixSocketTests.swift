@@ -81,6 +81,25 @@ import Testing
         #expect(try String(contentsOfFile: path, encoding: .utf8) == "precious")
     }
 
+    /// Of a path that is as long as the system takes, and of one byte more.
+    @Test func pathThatIsTooLongIsReportedWithTheLimit() async throws {
+        let longest = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
+        let folder = try TemporaryFolder()
+        let beginning = folder.file("")
+        let path = beginning + String(repeating: "x", count: longest - beginning.utf8.count)
+        let server = try await self.server(at: path)
+        let client = SocketClient.connecting(to: Endpoint(unixPath: path))
+        try await self.echo(client)
+        await client.close()
+        let (other, events) = SocketClient.connectingWithEvents(to: Endpoint(unixPath: path + "x"))
+        let error = try await failedAttempt(of: events)
+        #expect(error.code == .invalidArgument)
+        let reason = "the path has \(longest + 1) bytes, and that of a Unix domain socket may have \(longest)"
+        #expect(error.message.hasSuffix(reason), "\(error.message)")
+        await other.close()
+        await server.shutdown(gracePeriod: .zero)
+    }
+
     @Test func missingSocketIsReported() async throws {
         let endpoint = Endpoint(unixPath: "/tmp/no such socket")
         let client = SocketClient.connecting(to: endpoint)

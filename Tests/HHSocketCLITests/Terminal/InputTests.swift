@@ -84,6 +84,41 @@ import Darwin
         }
     }
 
+    /// Runs the command with a nonblocking pipe, which is empty when the command reads on, and then has the rest.
+    private func outcome(_ arguments: [String], of input: [UInt8]) async throws -> Command.Outcome {
+        let script = """
+            data=$1; shift
+            python3 -c '
+            import fcntl, os, struct, sys, termios, time
+            data = bytes.fromhex(sys.argv[1])
+            for part in (data[:3], data[3:]):
+                os.write(1, part)
+                for _ in range(30000):
+                    if struct.unpack("i", fcntl.ioctl(1, termios.FIONREAD, bytes(4)))[0] == 0: break
+                    time.sleep(0.002)
+            ' "$data" | {
+                python3 -c 'import fcntl, os; fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_NONBLOCK)'
+                exec "$hh" "$@"
+            }
+            """
+        let hexadecimal = input.map { String($0 >> 4, radix: 16) + String($0 & 0xF, radix: 16) }.joined()
+        return try await ShellCommand.run(script, [hexadecimal] + arguments)
+    }
+
+    @Test func aBodyMayComeFromANonblockingInput() async throws {
+        try await withServe { address, _ in
+            let call = ["call", address, "--type", "1000", "--body-file", "-"]
+            let outcome = try await self.outcome(call, of: Array("hello".utf8))
+            #expect(outcome.exitCode == 0 && outcome.text == "hello", "\(outcome)")
+        }
+    }
+
+    @Test func aNonblockingInputIsInspectedToItsEnd() async throws {
+        let outcome = try await self.outcome(["inspect", "-"], of: InspectTests.request + InspectTests.request)
+        #expect(outcome.exitCode == 0 && outcome.lines.count == 2, "\(outcome)")
+        #expect(outcome.lines.first == InspectTests.requestLine)
+    }
+
     // MARK: Failures
 
     /// Standard input is a folder, which cannot be read: neither is that its end, nor is anything sent.

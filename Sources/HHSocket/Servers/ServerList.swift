@@ -101,8 +101,9 @@ struct ServerList: Sendable {
             entry.isRequested = false
             return entry
         }
-        self.start = first.flatMap { self.index(of: $0) } ?? 0
-        self.startIsRequested = wasRequested && self.start > 0
+        let kept = first.flatMap { self.index(of: $0) }
+        self.start = kept ?? 0
+        self.startIsRequested = wasRequested && kept != nil
     }
 
     /// Returns the servers to try, each once, best first. It omits servers that are away, and banned ones unless all

@@ -82,6 +82,9 @@ import Testing
         var list = ServerList([Self.six, Self.four, Self.name], addressFamilies: .preferIPv4)
         list.prefer(Self.six)
         #expect(list.round(now: self.start, using: &generator) == [Self.six, Self.four, Self.name])
+        // Also after a resolver has found them again.
+        list.replace(with: [Self.six, Self.four, Self.name], keepsStart: true)
+        #expect(list.round(now: self.start, using: &generator) == [Self.six, Self.four, Self.name])
         list.passOver(Self.name)
         #expect(list.round(now: self.start, using: &generator) == [Self.four, Self.name, Self.six])
     }

@@ -98,4 +98,23 @@ import Testing
         let third = ConnectionID(number: 3)
         #expect(machine.resolved(third, .success(servers), now: self.start).deeds == ["open 4 b:2"])
     }
+
+    @Test func resolverThatNamesTheSameServersDoesNotReplaceTheOneThatIsToBeTriedAgain() throws {
+        var settings = Machine.Settings()
+        settings.resolverTimeout = .seconds(10)
+        settings.handshake = LinkHandshake(timeout: .seconds(5), failure: "late")
+        var machine = Machine(servers: [], settings: settings, generator: SeededGenerator(seed: 1))
+        _ = machine.connect(now: self.start)
+        let found = machine.resolved(self.first, .success([serverB, serverA]), now: self.start)
+        #expect(found.deeds == ["open 2 b:2"])
+        _ = machine.connected(self.second, now: self.start)
+        let error = SocketError(.handshakeRefused, message: "no token", endpoint: serverB)
+        let refused = machine.handshakeFailed(self.second, error, .trySameServer, now: self.start)
+        #expect(refused.texts.last == "report waiting")
+        let now = try #require(machine.nextDeadline)
+        #expect(machine.timerFired(now: now).deeds.last == "resolve 3")
+        // In another order.
+        let again = machine.resolved(ConnectionID(number: 3), .success([serverA, serverB]), now: now)
+        #expect(again.deeds == ["open 4 b:2"])
+    }
 }

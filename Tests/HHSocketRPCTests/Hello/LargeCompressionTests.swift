@@ -34,6 +34,15 @@ import Testing
         return buffer
     }
 
+    /// The number of calls in the client's table.
+    private func callCount(_ client: SocketClient) async -> Int {
+        await withCheckedContinuation { answer in
+            _ = client.host.loop.submit(
+                .closure { [engine = client.host.engine] _ in answer.resume(returning: engine.hot.table.count) }
+            )
+        }
+    }
+
     @Test func aLargeBodyDoesNotHoldUpTheCallsBehindIt() async throws {
         let (server, client) = try await self.connect()
         let body = self.text(8 << 20)
@@ -75,12 +84,49 @@ import Testing
         let next = SocketRequest(type: 103, body: self.text(100_000))
         #expect(try await client.data(for: next).body == next.body)
         #expect(server.received.filter { $0.type == 101 }.isEmpty)
-        let count = await withCheckedContinuation { answer in
-            _ = client.host.loop.submit(
-                .closure { [engine = client.host.engine] _ in answer.resume(returning: engine.hot.table.count) }
-            )
+        #expect(await self.callCount(client) == 0)
+    }
+
+    /// It continues on the next connection, or fails at once where it may not wait for one.
+    @Test(arguments: [true, false]) func aCallWhoseConnectionIsLostWhileItsBodyIsCompressedEndsOnce(
+        mayWait: Bool
+    ) async throws {
+        let (server, client) = try await self.connect()
+        if !mayWait { try await server.refuseConnections() }
+        var request = SocketRequest(type: 101, body: self.text(1 << 20))
+        request.waitsForConnectivity = mayWait
+        let ends = Watched<[Result<ByteBuffer, SocketError>]>([])
+        let task = client.dataTask(with: request) { result in
+            ends.withLockedValue { $0.append(result.map(\.body)) }
         }
-        #expect(count == 0)
+        let wasParked = Watched(false)
+        let lost = SocketError(.connectionLost, message: "lost")
+        // In one turn: what the other thread has compressed is looked at in a later one.
+        client.host.loop.submit(
+            .closure { [host = client.host] _ in
+                task.resume()
+                host.loop.submit(
+                    .closure { turn in
+                        wasParked.withLockedValue { $0 = task.latestKey.map { host.engine.isParked($0) } ?? false }
+                        host.links.current?.link.end(LinkEnd(.said(lost), EndVerdict(isServersFault: false)), in: &turn)
+                    }
+                )
+            }
+        )
+        try await ends.wait("the end") { !$0.isEmpty }
+        #expect(wasParked.current)
+        let calls = server.received.filter { $0.type == 101 }
+        if mayWait {
+            #expect(try ends.current.first?.get() == request.body)
+            #expect(calls.map(\.connection) == [1] && calls.allSatisfy(\.isCompressed))
+            #expect(task.metrics?.attempts == 1)
+        } else {
+            #expect(throws: SocketError.self) { try ends.current.first?.get() }
+            #expect(task.error?.delivery == .notSent && task.error?.notExecuted == true)
+            #expect(calls.isEmpty)
+        }
+        #expect(await self.callCount(client) == 0)
+        #expect(ends.current.count == 1)
     }
 
     @Test func aBodyThatDoesNotBecomeSmallerLeavesAsItIs() async throws {

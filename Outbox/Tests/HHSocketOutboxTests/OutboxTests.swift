@@ -707,10 +707,16 @@ import Testing
         try database.close()
     }
 
+    enum Removal: CaseIterable { case withdrawal, burial, expiry }
+
     /// - Parameter isEqual: Whether the second message is equal to the first, as where an app enqueues it again to be
     ///   sure.
-    @Test(arguments: [true, false], [true, false])
-    func messageEnqueuedWhileTheRemovalOfOneWithItsKeyIsPendingIsStored(isEqual: Bool, isBuried: Bool) async throws {
+    @Test(arguments: [true, false], Removal.allCases)
+    func messageEnqueuedWhileTheRemovalOfOneWithItsKeyIsPendingIsStored(
+        isEqual: Bool,
+        removal: Removal
+    ) async throws {
+        let isBuried = removal == .burial
         let folder = try TemporaryFolder()
         let clock = VirtualClock()
         var configuration = OutboxConfiguration()
@@ -724,10 +730,16 @@ import Testing
         )
         let record = EventRecord(outbox)
         try self.refuseRemovals(true, in: folder)
-        var first = self.message("hello")
+        var first = self.message("hello", timeToLive: removal == .expiry ? .seconds(60) : nil)
         first.key = "k"
         let id = try await outbox.enqueue(first)
-        if !isBuried { #expect(outbox.withdraw(id)) }
+        switch removal {
+        case .withdrawal: #expect(outbox.withdraw(id))
+        case .burial: break
+        case .expiry:
+            try await clock.waitForSleepers()
+            clock.advance(by: .seconds(61))
+        }
         try await eventually("the failure") { record.all.contains("storage storageFailed") }
         #expect(outbox.pending == [])
         try self.refuseRemovals(false, in: folder)
@@ -742,11 +754,59 @@ import Testing
         // The removal that failed is retried.
         try await clock.waitForSleepers()
         clock.advance(by: .seconds(5))
-        try await eventually("its success") { record.all.contains(isBuried ? "dead \(id) refused" : "withdrawn \(id)") }
+        let success =
+            switch removal {
+            case .withdrawal: "withdrawn \(id)"
+            case .burial: "dead \(id) refused"
+            case .expiry: "expired \(id)"
+            }
+        try await eventually("its success") { record.all.contains(success) }
         #expect(try await outbox.deadLetters().map(\.id) == (isBuried ? [id] : []))
         await outbox.close()
         let other = try await Outbox(at: folder.outbox, transport: FakeTransport(isConnected: false))
         #expect(other.pending.map(\.id) == [next])
+    }
+
+    /// Its row would otherwise be taken for a message that waits, be removed later, and with it the only copy.
+    @Test(arguments: [true, false])
+    func deadLetterThatIsResentWhileTheRemovalOfOneWithItsKeyIsPendingIsStored(isEqual: Bool) async throws {
+        let folder = try TemporaryFolder()
+        let clock = VirtualClock()
+        var configuration = OutboxConfiguration()
+        configuration.verdict = { _, _ in .deadLetter }
+        let transport = FakeTransport { _ in FakeTransport.refusal(.unknown) }
+        let outbox = try await Outbox(
+            at: folder.outbox,
+            transport: transport,
+            configuration: configuration,
+            clock: .virtual(clock, Date())
+        )
+        let record = EventRecord(outbox)
+        var first = self.message("hello")
+        first.key = "k"
+        let letter = try await outbox.enqueue(first)
+        try await eventually("the dead letter") { record.all.contains("dead \(letter) refused") }
+        transport.connectivityChanged(false)
+        try await eventually("the loss of the connection") { !outbox.snapshot.isConnected }
+        try self.refuseRemovals(true, in: folder)
+        var second = self.message(isEqual ? "hello" : "other")
+        second.key = "k"
+        let id = try await outbox.enqueue(second)
+        #expect(outbox.withdraw(id))
+        try await eventually("the failure") { record.all.contains("storage storageFailed") }
+        try self.refuseRemovals(false, in: folder)
+
+        let resent = try #require(try await outbox.resend(deadLetter: letter))
+        #expect(resent != id)
+        #expect(outbox.pending.map(\.id) == [resent])
+        #expect(try await outbox.deadLetters().isEmpty)
+        try await eventually("the removal") {
+            clock.advance(by: .seconds(1))
+            return record.all.contains("withdrawn \(id)")
+        }
+        await outbox.close()
+        let other = try await Outbox(at: folder.outbox, transport: FakeTransport(isConnected: false))
+        #expect(other.pending.map(\.id) == [resent])
     }
 }
 

@@ -692,6 +692,59 @@ import Testing
         }
     }
 
+    // MARK: Damage of an open file
+
+    /// Overwrites one of the pages that have nothing but a part of a body of these bytes, and the number of the next.
+    private func overwritePage(of body: UInt8, in path: String) throws {
+        let file = try #require(FileHandle(forUpdatingAtPath: path))
+        defer { try? file.close() }
+        let content = Array(try #require(try file.readToEnd()))
+        let pageSize = Int(content[16]) << 8 | Int(content[17])
+        let pages = stride(from: 0, to: content.count, by: pageSize).filter { start in
+            content[(start + 4)..<(start + pageSize)].allSatisfy { $0 == body }
+        }
+        try #require(pages.count > 100)
+        try file.seek(toOffset: UInt64(pages[pages.count / 2]))
+        try file.write(contentsOf: Data(repeating: 0xFF, count: pageSize))
+    }
+
+    @Test func damageOfAnOpenFileIsAnErrorAndCostsNoOtherMessage() async throws {
+        let folder = try TemporaryFolder()
+        var ids: [OutboxEntry.ID] = []
+        let first = try await Outbox(at: folder.outbox, transport: FakeTransport(isConnected: false))
+        for number in 0..<8 as Range<UInt8> {
+            let body = ByteBuffer(repeating: 0xA0 + number, count: 1 << 20)
+            ids.append(try await first.enqueue(OutboxMessage(type: 130, body: body, topic: "\(number)")))
+        }
+        await first.close()
+
+        let transport = FakeTransport(isConnected: false, FakeTransport.ok)
+        let outbox = try await Outbox(
+            at: folder.outbox,
+            transport: transport,
+            clock: .virtual(VirtualClock(), Date())
+        )
+        let record = EventRecord(outbox)
+        // Of the last message, which is no longer in SQLite's memory: it has been checked before all others.
+        try self.overwritePage(of: 0xA7, in: folder.outbox)
+        transport.connectivityChanged(true)
+        let others = ids.dropLast()
+        try await eventually("the delivery of the others") {
+            others.allSatisfy { record.all.contains("delivered \($0)") }
+        }
+        try await eventually("the error") { record.all.contains("storage corrupted") }
+        // It stays on disk, where some of it can be read.
+        #expect(outbox.pending.map(\.id) == [ids[7]])
+        #expect(try await outbox.deadLetters().isEmpty)
+        let next = try await outbox.enqueue(self.message("next", "8"))
+        try await eventually("the delivery of another") { record.all.contains("delivered \(next)") }
+        await outbox.close()
+        let error = await #expect(throws: OutboxError.self) {
+            _ = try await Outbox(at: folder.outbox, transport: FakeTransport())
+        }
+        #expect(error?.code == .corrupted)
+    }
+
     // MARK: Removals that failed
 
     /// Makes the disk refuse to remove messages, or accept it again.

@@ -70,6 +70,8 @@ let package = Package(
         .target(name: "CHHSocket", dependencies: ["CZlib"]),
         // The macros and variable-length structures of Linux headers, which Swift cannot import.
         .target(name: "CNetlink"),
+        // The C library of each platform, under one name.
+        .target(name: "HHSocketSystem"),
 
         // Floor 1: typed bodies.
         .target(
@@ -86,6 +88,7 @@ let package = Package(
             dependencies: [
                 "CProtobufC",
                 "HHSocketMessage",
+                "HHSocketSystem",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "NIOCore", package: "swift-nio"),
             ]
@@ -97,6 +100,7 @@ let package = Package(
                 "CHHSocket",
                 "CZlib",
                 "HHSocketMessage",
+                "HHSocketSystem",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
@@ -120,6 +124,7 @@ let package = Package(
                 "CHHSocket",
                 "HHSocket",
                 "HHSocketMessage",
+                "HHSocketSystem",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
@@ -165,6 +170,7 @@ let package = Package(
                 "CHHSocket",
                 "HHSocket",
                 "HHSocketMessage",
+                "HHSocketSystem",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
@@ -185,6 +191,7 @@ let package = Package(
                 "HHSocket",
                 "HHSocketMessage",
                 "HHSocketSTOMP",
+                "HHSocketSystem",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -197,6 +204,7 @@ let package = Package(
             name: "HHSocketOutbox",
             dependencies: [
                 "HHSocketRPC",
+                "HHSocketSystem",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: outbox)),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -228,6 +236,7 @@ let package = Package(
                 "HHSocketRPC",
                 "HHSocketSTOMP",
                 "HHSocketServer",
+                "HHSocketSystem",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -310,6 +319,7 @@ let package = Package(
                 "HHSocket",
                 "HHSocketRPC",
                 "HHSocketServer",
+                "HHSocketSystem",
                 "HHSocketTesting",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),

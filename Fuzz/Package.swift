@@ -34,11 +34,13 @@ let package = Package(
         ),
         .target(name: "CHHSocket", dependencies: ["CZlib"], cSettings: [.unsafeFlags(["-O2", "-fsanitize=address"])]),
         .target(name: "CNetlink"),
+        .target(name: "HHSocketSystem"),
         .target(
             name: "InstrumentedHHSocket",
             dependencies: [
                 "CHHSocket",
                 "CZlib",
+                "HHSocketSystem",
                 "InstrumentedHHSocketMessage",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
                 .product(name: "DequeModule", package: "swift-collections"),
@@ -71,6 +73,7 @@ let package = Package(
             name: "InstrumentedHHSocketProtobufC",
             dependencies: [
                 "CProtobufC",
+                "HHSocketSystem",
                 "InstrumentedHHSocketMessage",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -120,7 +123,7 @@ let package = Package(
 )
 
 // As in the package whose sources these are: they rely on imports that are internal by default.
-for target in package.targets where target.name.hasPrefix("Instrumented") {
+for target in package.targets where target.name.hasPrefix("Instrumented") || target.name == "HHSocketSystem" {
     target.swiftSettings =
         (target.swiftSettings ?? []) + [
             .enableUpcomingFeature("ExistentialAny"),

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketSystem
 import NIOConcurrencyHelpers
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#elseif canImport(Android)
-import Android
-#endif
 
 /// A reservation of a port of 127.0.0.1 without listening: while the port is bound, the system gives it to no other
 /// process, and refuses connections to it.
@@ -57,7 +48,8 @@ final class PortReservation: Sendable {
         guard let address = try? SocketAddress(ipAddress: "127.0.0.1", port: port) else { return false }
         return self.descriptor.withLockedValue { descriptor in
             _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
-            return address.withSockAddr { systemConnect(descriptor, $0, socklen_t($1)) } == 0 || errno == EINPROGRESS
+            let result = address.withSockAddr { HHSocketSystem.connect(descriptor, $0, socklen_t($1)) }
+            return result == 0 || errno == EINPROGRESS
         }
     }
 
@@ -71,8 +63,4 @@ final class PortReservation: Sendable {
     deinit {
         self.end()
     }
-}
-
-private func systemConnect(_ descriptor: CInt, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> CInt {
-    connect(descriptor, address, length)
 }

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #if Outbox
 import Foundation
+import HHSocketSystem
 import NIOConcurrencyHelpers
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// A lock that keeps a second outbox, of this process or another, from a file. The system releases it when the process
 /// dies, for whatever reason.

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #if Outbox
 import Foundation
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import HHSocketSystem
 
 /// Files that only their owner may read and write, whatever the umask, since messages are private.
 enum PrivateFile {
@@ -24,15 +15,7 @@ enum PrivateFile {
     /// - Returns: Its descriptor, which the caller closes; nil with `O_EXCL` if there is a file.
     static func open(_ path: String, named name: String, _ flags: CInt = 0) throws(OutboxError) -> CInt? {
         let flags = O_RDWR | O_CREAT | O_CLOEXEC | flags
-        #if canImport(Glibc)
-        let descriptor = Glibc.open(path, flags, self.mode)
-        #elseif canImport(Musl)
-        let descriptor = Musl.open(path, flags, self.mode)
-        #elseif canImport(Android)
-        let descriptor = Android.open(path, flags, self.mode)
-        #else
-        let descriptor = Darwin.open(path, flags, self.mode)
-        #endif
+        let descriptor = HHSocketSystem.open(path, flags, self.mode)
         guard descriptor < 0 else { return descriptor }
         let number = errno
         if number == EEXIST, flags & O_EXCL != 0 { return nil }

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketSystem
 import NIOCore
 import NIOPosix
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
 
 #if canImport(NIOTransportServices)
 import NIOTransportServices

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#elseif canImport(Android)
-import Android
-#endif
 
 /// Opening a WebSocket on a connection that is made.
 extension Dialer {

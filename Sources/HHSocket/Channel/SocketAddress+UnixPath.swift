@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketSystem
 package import NIOCore
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
 
 /// A path that the system does not take for a Unix domain socket.
 package struct UnixPathTooLong: Error, CustomStringConvertible {

@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#elseif canImport(Android)
-import Android
-#endif
+import HHSocketSystem
 
 extension UnsafeRawBufferPointer {
     /// Returns the offset of the first such byte at or behind `start`, found by the system's fastest search.

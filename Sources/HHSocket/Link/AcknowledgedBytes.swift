@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
 
 /// The number of bytes of a connection that the peer's TCP has acknowledged.
 package enum AcknowledgedBytes {

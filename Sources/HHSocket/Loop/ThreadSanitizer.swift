@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import HHSocketSystem
 
 /// The thread sanitizer. On Linux it does not see that resuming a continuation orders the accesses before and after it,
 /// and would report data that is passed this way.

@@ -2,14 +2,7 @@
 #if os(Linux) || os(Android)
 import CNetlink
 import Dispatch
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import HHSocketSystem
 
 /// Takes a snapshot of the network when the kernel reports a change. If listening is not permitted, as for apps on
 /// Android, it reports a network that never changes: a failure to observe must not prevent connecting.

@@ -2,14 +2,7 @@
 #if os(Linux) || os(Android)
 import CNetlink
 import Foundation
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import HHSocketSystem
 
 extension NetworkSnapshot {
     /// Returns the current state of the network; nil if the system does not report it.

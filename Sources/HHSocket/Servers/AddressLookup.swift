@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import HHSocketSystem
 import NIOConcurrencyHelpers
 import NIOCore
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
 
 /// Looks up all addresses of names, each on a thread of its own, because the system's resolver blocks for as long as
 /// the DNS takes. Whoever asks for a name while it is being looked up gets the same answer, as long as that lookup is

@@ -3,17 +3,10 @@ import ArgumentParser
 import Foundation
 import HHSocket
 import HHSocketServer
+import HHSocketSystem
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 struct ServeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

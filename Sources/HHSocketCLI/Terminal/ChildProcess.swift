@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import HHSocketSystem
 import NIOConcurrencyHelpers
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// A child process, whose standard input ends with this object, or when this process does, for whatever reason. Nothing
 /// is written there.
@@ -38,7 +31,7 @@ final class ChildProcess: Sendable {
     /// Kills the process, and returns when it has ended.
     func kill() {
         guard self.claim() else { return }
-        _ = signal(SIGKILL)
+        _ = HHSocketSystem.kill(self.pid, SIGKILL)
         _ = self.process.waitForEnd()
     }
 
@@ -81,15 +74,5 @@ final class ChildProcess: Sendable {
             line.append(byte)
         }
         return String(decoding: line, as: UTF8.self)
-    }
-
-    private func signal(_ number: CInt) -> CInt {
-        #if canImport(Glibc)
-        Glibc.kill(self.pid, number)
-        #elseif canImport(Musl)
-        Musl.kill(self.pid, number)
-        #elseif canImport(Darwin)
-        Darwin.kill(self.pid, number)
-        #endif
     }
 }

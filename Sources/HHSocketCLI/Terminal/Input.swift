@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// A file, pipe or terminal that a command reads: everything that is read on the command line passes through here.
 final class Input: Sendable {
@@ -60,7 +53,7 @@ final class Input: Sendable {
     /// Opens a file of any kind, also if it is called `-`.
     static func open(path: String) throws(Failure) -> Input {
         while true {
-            let descriptor = systemOpen(path)
+            let descriptor = HHSocketSystem.open(path, O_RDONLY | O_CLOEXEC)
             if descriptor >= 0 { return Input(descriptor, path) }
             guard errno == EINTR else { throw Failure(path, errno: errno) }
         }
@@ -90,7 +83,7 @@ final class Input: Sendable {
     func read(into memory: UnsafeMutableRawBufferPointer) throws(Failure) -> Int {
         guard let start = memory.baseAddress, !memory.isEmpty else { return 0 }
         while true {
-            let count = systemRead(self.descriptor, start, memory.count)
+            let count = HHSocketSystem.read(self.descriptor, start, memory.count)
             if count >= 0 { return count }
             switch errno {
             case EINTR: continue
@@ -128,12 +121,4 @@ final class Input: Sendable {
         }
         return content
     }
-}
-
-private func systemOpen(_ path: String) -> CInt {
-    open(path, O_RDONLY | O_CLOEXEC)
-}
-
-private func systemRead(_ descriptor: CInt, _ target: UnsafeMutableRawPointer, _ count: Int) -> Int {
-    read(descriptor, target, count)
 }

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Dispatch
+import HHSocketSystem
 import NIOConcurrencyHelpers
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// A stream of signals, for the lifetime of this object. The signals no longer end the process.
 final class Signals {

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import HHSocketSystem
 
 // The tests start programs too: their support target has a symbolic link to this file.
 

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import HHSocket
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// Standard output without an additional buffer.
 enum StandardOutput {

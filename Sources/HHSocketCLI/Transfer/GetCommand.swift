@@ -2,14 +2,7 @@
 import ArgumentParser
 import HHSocket
 import HHSocketRPC
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import HHSocketSystem
 
 struct GetCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

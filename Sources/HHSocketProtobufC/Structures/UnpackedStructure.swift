@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CProtobufC
 import HHSocketMessage
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
+import HHSocketSystem
 
 /// A structure that libprotobuf-c has decoded, with all memory that it allocated for it.
 final class UnpackedStructure<Structure: ProtobufCStructure>: @unchecked Sendable {

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
 
 extension Link where Language == FrameLanguage {
     /// The option for the number of unsent bytes that the system holds at most. Nil if it has no such option.

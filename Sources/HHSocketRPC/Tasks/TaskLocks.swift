@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import HHSocketSystem
 
 /// The striped locks of a client's tasks, so that a task need not allocate one. Two tasks with the same lock contend
 /// only while one of them accesses a few words.

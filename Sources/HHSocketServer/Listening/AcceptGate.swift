@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// The handler of a listening channel that stops accepting while the system has no resources for one more connection;
 /// NIO would retry immediately again and again.

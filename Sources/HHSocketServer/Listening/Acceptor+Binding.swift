@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketSystem
 import NIOCore
 import NIOPosix
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// A listener that accepts connections.
 struct BoundListener: Sendable {

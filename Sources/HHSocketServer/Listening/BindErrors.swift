@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package import HHSocket
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 extension SocketError {
     /// The error of a listener that could not be bound to `place`, by the error of NIO's.

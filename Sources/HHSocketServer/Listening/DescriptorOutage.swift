@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
 import HHSocket
+import HHSocketSystem
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// Outages in which the process has hardly a file descriptor left.
 ///

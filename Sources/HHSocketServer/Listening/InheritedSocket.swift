@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// A listening socket that the process did not make: a service manager or a parent process did.
 struct InheritedSocket {

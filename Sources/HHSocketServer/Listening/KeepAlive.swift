@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// TCP keep-alive: the system probes whether the other side still exists.
 enum KeepAlive {

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 public import HHSocket
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import HHSocketSystem
 
 /// An address at which a server accepts connections, with its TLS and its wire format.
 public struct ServerListener: Sendable {

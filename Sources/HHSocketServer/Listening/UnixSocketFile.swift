@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketSystem
 import NIOCore
 import NIOPosix
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// The identity of a file, which distinguishes it from a later one at its path.
 struct FileIdentity: Hashable, Sendable {

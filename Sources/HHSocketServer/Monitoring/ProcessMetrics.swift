@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import HHSocketSystem
 
 /// The metrics of the process, with the names that Prometheus' client libraries give them. Those that the system does
 /// not tell are left out.

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
 import HHSocket
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#elseif canImport(Android)
-import Android
-#endif
 
 /// One connection of a mock server: its life cycle and its output. Subclasses implement the protocols. Confined to the
 /// server's event loop.

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import HHSocketSystem
 
 /// The CPU time of processes, in user and system mode together, in seconds.
 enum CPUTime {

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package import HHSocket
+import HHSocketSystem
 import NIOCore
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
 
 /// An open descriptor, such as standard output, to which content is written as it arrives. Written bytes cannot be
 /// taken back, so once anything of a file was written, that file is completed, or the transfer fails.

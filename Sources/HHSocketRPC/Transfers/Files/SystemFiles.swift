@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CHHSocket
 import HHSocket
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import HHSocketSystem
 
 /// The system's own files.
 struct SystemFiles: TransferFiles {
@@ -37,28 +28,12 @@ struct SystemFiles: TransferFiles {
             case .folder: O_RDONLY | O_DIRECTORY | O_CLOEXEC
             }
         let what = access == .reading ? "cannot read" : access == .creating ? "cannot create" : "cannot open"
-        #if canImport(Darwin)
-        return try self.retrying(what, path) { Darwin.open(path, flags, 0o666) }
-        #elseif canImport(Glibc)
-        return try self.retrying(what, path) { Glibc.open(path, flags, 0o666) }
-        #elseif canImport(Musl)
-        return try self.retrying(what, path) { Musl.open(path, flags, 0o666) }
-        #elseif canImport(Android)
-        return try self.retrying(what, path) { Android.open(path, flags, 0o666) }
-        #endif
+        return try self.retrying(what, path) { HHSocketSystem.open(path, flags, 0o666) }
     }
 
     func close(_ file: CInt) {
         // A descriptor that the system has closed must not be closed again, whatever the result.
-        #if canImport(Darwin)
-        _ = Darwin.close(file)
-        #elseif canImport(Glibc)
-        _ = Glibc.close(file)
-        #elseif canImport(Musl)
-        _ = Musl.close(file)
-        #elseif canImport(Android)
-        _ = Android.close(file)
-        #endif
+        _ = HHSocketSystem.close(file)
     }
 
     func status(of file: CInt) throws(FileFailure) -> FileStatus {
@@ -118,15 +93,7 @@ struct SystemFiles: TransferFiles {
     }
 
     func rename(_ path: String, to newPath: String) throws(FileFailure) {
-        #if canImport(Darwin)
-        _ = try self.retrying("cannot replace", newPath) { Darwin.rename(path, newPath) }
-        #elseif canImport(Glibc)
-        _ = try self.retrying("cannot replace", newPath) { Glibc.rename(path, newPath) }
-        #elseif canImport(Musl)
-        _ = try self.retrying("cannot replace", newPath) { Musl.rename(path, newPath) }
-        #elseif canImport(Android)
-        _ = try self.retrying("cannot replace", newPath) { Android.rename(path, newPath) }
-        #endif
+        _ = try self.retrying("cannot replace", newPath) { HHSocketSystem.rename(path, newPath) }
     }
 
     func remove(_ path: String) throws(FileFailure) {

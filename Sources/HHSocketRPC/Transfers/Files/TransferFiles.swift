@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import HHSocketSystem
 
 /// The calls of the system that transfers make for local files. Each may block. Tests have them fail.
 protocol TransferFiles: Sendable {

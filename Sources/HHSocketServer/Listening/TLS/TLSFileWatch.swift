@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CHHSocket
+import HHSocketSystem
 import NIOConcurrencyHelpers
 import NIOPosix
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// The identity and the state of a file, which distinguish it from a later file at its path. Links are followed: a
 /// secret of Kubernetes changes by one.

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 public import HHSocket
+import HHSocketSystem
 import NIOConcurrencyHelpers
 import NIOCore
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// The complete files, and their hashes.
 extension FolderTransferStore {

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CHHSocket
 import Foundation
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import HHSocketSystem
 
 /// The system's files.
 struct PosixFileSystem: StoreFileSystem {
@@ -46,7 +37,7 @@ struct PosixFileSystem: StoreFileSystem {
         try Self.descriptor("make a file") { openat(folder, name, O_RDWR | O_CREAT | O_EXCL | Self.fileFlags, 0o644) }
     }
 
-    func close(_ descriptor: Descriptor) { systemClose(descriptor) }
+    func close(_ descriptor: Descriptor) { _ = HHSocketSystem.close(descriptor) }
 
     func status(_ descriptor: Descriptor) throws(SystemError) -> FileStatus {
         var status = stat()
@@ -131,7 +122,7 @@ struct PosixFileSystem: StoreFileSystem {
         let own = try Self.descriptor("read a folder") { openat(folder, ".", Self.folderFlags) }
         guard let stream = fdopendir(own) else {
             let code = errno
-            systemClose(own)
+            self.close(own)
             throw SystemError("read a folder", code)
         }
         defer { closedir(stream) }
@@ -191,6 +182,3 @@ extension FileStatus {
             &+ chhsocket_nanoseconds(time)
     }
 }
-
-// A method of the same name hides the function.
-private func systemClose(_ descriptor: CInt) { _ = close(descriptor) }

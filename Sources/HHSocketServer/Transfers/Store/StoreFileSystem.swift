@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#elseif canImport(Darwin)
-import Darwin
-#endif
+import HHSocketSystem
 
 /// A failure that the system reports.
 struct SystemError: Error, Hashable, CustomStringConvertible {

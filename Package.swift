@@ -70,13 +70,15 @@ let package = Package(
         .target(name: "CHHSocket", dependencies: ["CZlib"]),
         // The macros and variable-length structures of Linux headers, which Swift cannot import.
         .target(name: "CNetlink"),
-        // The C library of each platform, under one name.
+        // The small Foundation where there is one, and the C library of each platform, each under one name.
+        .target(name: "HHSocketFoundation"),
         .target(name: "HHSocketSystem"),
 
         // Floor 1: typed bodies.
         .target(
             name: "HHSocketMessage",
             dependencies: [
+                "HHSocketFoundation",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -87,6 +89,7 @@ let package = Package(
             name: "HHSocketProtobufC",
             dependencies: [
                 "CProtobufC",
+                "HHSocketFoundation",
                 "HHSocketMessage",
                 "HHSocketSystem",
                 .product(name: "Atomics", package: "swift-atomics"),
@@ -99,6 +102,7 @@ let package = Package(
             dependencies: [
                 "CHHSocket",
                 "CZlib",
+                "HHSocketFoundation",
                 "HHSocketMessage",
                 "HHSocketSystem",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
@@ -123,6 +127,7 @@ let package = Package(
             dependencies: [
                 "CHHSocket",
                 "HHSocket",
+                "HHSocketFoundation",
                 "HHSocketMessage",
                 "HHSocketSystem",
                 .product(name: "Atomics", package: "swift-atomics"),
@@ -155,6 +160,7 @@ let package = Package(
             name: "HHSocketApp",
             dependencies: [
                 "HHSocket",
+                "HHSocketFoundation",
                 "HHSocketMessage",
                 "HHSocketRPC",
                 .product(name: "Atomics", package: "swift-atomics"),
@@ -203,6 +209,7 @@ let package = Package(
         .target(
             name: "HHSocketOutbox",
             dependencies: [
+                "HHSocketFoundation",
                 "HHSocketRPC",
                 "HHSocketSystem",
                 .product(name: "DequeModule", package: "swift-collections"),

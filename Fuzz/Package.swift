@@ -34,12 +34,14 @@ let package = Package(
         ),
         .target(name: "CHHSocket", dependencies: ["CZlib"], cSettings: [.unsafeFlags(["-O2", "-fsanitize=address"])]),
         .target(name: "CNetlink"),
+        .target(name: "HHSocketFoundation"),
         .target(name: "HHSocketSystem"),
         .target(
             name: "InstrumentedHHSocket",
             dependencies: [
                 "CHHSocket",
                 "CZlib",
+                "HHSocketFoundation",
                 "HHSocketSystem",
                 "InstrumentedHHSocketMessage",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
@@ -63,6 +65,7 @@ let package = Package(
         .target(
             name: "InstrumentedHHSocketMessage",
             dependencies: [
+                "HHSocketFoundation",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -73,6 +76,7 @@ let package = Package(
             name: "InstrumentedHHSocketProtobufC",
             dependencies: [
                 "CProtobufC",
+                "HHSocketFoundation",
                 "HHSocketSystem",
                 "InstrumentedHHSocketMessage",
                 .product(name: "Atomics", package: "swift-atomics"),
@@ -123,7 +127,7 @@ let package = Package(
 )
 
 // As in the package whose sources these are: they rely on imports that are internal by default.
-for target in package.targets where target.name.hasPrefix("Instrumented") || target.name == "HHSocketSystem" {
+for target in package.targets where target.name.contains("HHSocket") && target.name != "CHHSocket" {
     target.swiftSettings =
         (target.swiftSettings ?? []) + [
             .enableUpcomingFeature("ExistentialAny"),

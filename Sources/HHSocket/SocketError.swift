@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+public import HHSocketFoundation
 import NIOCore
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
 
 /// The failure of a call, a connection or a setting.
 ///

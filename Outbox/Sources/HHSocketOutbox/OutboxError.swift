@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if Outbox
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import HHSocketFoundation
 
 /// The failure of an operation on an outbox.
 ///

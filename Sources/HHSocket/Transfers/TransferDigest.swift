@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(FoundationEssentials)
-package import FoundationEssentials
-#else
-package import Foundation
-#endif
+package import HHSocketFoundation
 
 /// The SHA-256 of a file's content.
 public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import HHSocketFoundation
 
 // Described in Docs/WireFormat.md, and by Docs/WireFormat.schema.json.
 

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+public import HHSocketFoundation
 import NIOCore
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
 
 /// The clocks of a ``ResponseCache``: the date, for the age of answers, which keeps counting while the device sleeps
 /// and across launches of the app; and a clock that cannot be set, for timeouts.

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketFoundation
 import NIOCore
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 
 // For stores that serialize answers.
 extension StoredResponse: Codable {

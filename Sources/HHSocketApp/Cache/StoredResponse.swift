@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+public import HHSocketFoundation
 import NIOCore
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
 
 /// An answer as a ``ResponseStore`` keeps it.
 public struct StoredResponse: Hashable, Sendable {

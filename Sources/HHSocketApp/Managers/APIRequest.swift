@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketFoundation
 import HHSocketMessage
 import NIOCore
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 
 /// A screen's request, with the validity of its answer and the way to decode it.
 ///

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+public import HHSocketFoundation
 public import NIOCore
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
 
 extension ProtobufMessage {
     /// Creates a message and sets its fields in a closure.

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import HHSocketFoundation
 
 /// The fields of a message that its `.proto` does not declare. They are kept as received, and encoded with it.
 public struct UnknownStorage: Hashable, Sendable {

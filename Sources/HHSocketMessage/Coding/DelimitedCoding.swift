@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import HHSocketFoundation
 
 /// Text, in UTF-8.
 @_documentation(visibility: internal)

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(FoundationEssentials)
-package import FoundationEssentials
-#else
-package import Foundation
-#endif
+package import HHSocketFoundation
 
 /// One value of a field whose kind is known only at run time.
 package enum DynamicValue: Sendable {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import HHSocketFoundation
 
 /// A reader of messages in protobuf's JSON.
 package struct MessageJSONReader {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import HHSocketFoundation
 
 /// A writer of messages in protobuf's JSON. Parts without a JSON form are written as their plain fields or in Base64,
 /// each with an error, so that the rest of the message is not lost.

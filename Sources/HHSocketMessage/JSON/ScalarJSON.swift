@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import HHSocketFoundation
 
 /// Conversion of values other than messages and enumerations from and to JSON.
 enum ScalarJSON {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import HHSocketFoundation
 
 extension Google_Protobuf_Timestamp {
     /// Creates a timestamp from a date, rounded down to a nanosecond.

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketFoundation
 import HHSocketMessage
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 
 /// Reads a message from its record. It is valid as long as the record.
 struct RecordReader {

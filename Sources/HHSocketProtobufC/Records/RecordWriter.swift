@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketFoundation
 import HHSocketMessage
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 
 /// Writes a message into a record. The record is valid as long as the arena.
 struct RecordWriter {

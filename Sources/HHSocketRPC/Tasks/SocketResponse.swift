@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+public import HHSocketFoundation
 import NIOCore
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
 
 /// A server's answer with status 200. Answers with another status are errors.
 public struct SocketResponse: Sendable, Hashable {

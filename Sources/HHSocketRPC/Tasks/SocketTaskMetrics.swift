@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+public import HHSocketFoundation
 import NIOCore
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
 
 /// Times and sizes of a call, as in `URLSessionTaskMetrics`.
 public struct SocketTaskMetrics: Sendable, Hashable {

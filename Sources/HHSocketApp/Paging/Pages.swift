@@ -43,14 +43,6 @@ public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
         public private(set) var recorder: PageRecorder
         let load: @Sendable (PageRequest) async throws -> Page<Item>
 
-        init(
-            recorder: PageRecorder,
-            load: @escaping @Sendable (PageRequest) async throws -> Page<Item>
-        ) {
-            self.recorder = recorder
-            self.load = load
-        }
-
         /// Loads and returns the next page; nil if there is none.
         ///
         /// - Throws: The error of `load`; the page may then be asked for again.

@@ -11,11 +11,6 @@ struct RecordBytes {
     var count: Int
     var start: UnsafeMutableRawPointer?
 
-    init(count: Int, start: UnsafeMutableRawPointer?) {
-        self.count = count
-        self.start = start
-    }
-
     var buffer: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: self.start, count: self.count) }
 }
 

@@ -58,10 +58,4 @@ public struct TransferResult: Hashable, Sendable {
     /// The number of bytes of content that were sent or received: less than the file's size if some had been
     /// transferred before, and more if some were transferred twice.
     public var bytesMoved: UInt64
-
-    init(id: TransferID, file: TransferFile, bytesMoved: UInt64) {
-        self.id = id
-        self.file = file
-        self.bytesMoved = bytesMoved
-    }
 }

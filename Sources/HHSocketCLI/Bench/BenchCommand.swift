@@ -33,10 +33,7 @@ struct BenchCommand: AsyncParsableCommand {
     @Flag(help: "Measure only the frame parser.")
     var parse = false
 
-    @Option(
-        help: ArgumentHelp("The length of each payload. (default: 128; with --api typed 60)", valueName: "size"),
-        transform: SizeArgument.parse
-    )
+    @Option(size: "The length of each payload. (default: 128; with --api typed 60)")
     var bodyLength: Int?
 
     // The former names of two options, with which Scripts/bench-compare measures older commits.
@@ -48,10 +45,7 @@ struct BenchCommand: AsyncParsableCommand {
 
     private var body: Int { self.bodyLength ?? self.formerBody ?? (self.calls.api == .typed ? 60 : 128) }
 
-    @Option(
-        help: ArgumentHelp("How long to measure. (default: 2s; with --parse 1s, twice)", valueName: "duration"),
-        transform: DurationArgument.parseOrZero
-    )
+    @Option(durationOrZero: "How long to measure. (default: 2s; with --parse 1s, twice)")
     var duration: Duration?
 
     private var givenDuration: Duration? { self.duration ?? self.formerSeconds }

@@ -33,30 +33,17 @@ struct EchoOptions: ParsableArguments {
     var startsServer = false
 
     @Option(
-        help: ArgumentHelp(
-            """
+        number: """
             The number of calls in flight on each connection, with --rate the largest; with --api stream the number of \
             streams. (default: 64; with --api stream 1)
-            """,
-            valueName: "n"
-        )
+            """
     )
     var inFlight: Int?
 
-    @Option(
-        help: ArgumentHelp(
-            "The number of clients, each with its own connection. (default: 1)",
-            valueName: "n"
-        )
-    )
+    @Option(number: "The number of clients, each with its own connection. (default: 1)")
     var connections: Int?
 
-    @Option(
-        help: ArgumentHelp(
-            "The number of threads that the clients share. (default: one for each connection)",
-            valueName: "n"
-        )
-    )
+    @Option(number: "The number of threads that the clients share. (default: one for each connection)")
     var threads: Int?
 
     @Option(
@@ -70,10 +57,7 @@ struct EchoOptions: ParsableArguments {
     )
     var rate: Double?
 
-    @Option(
-        help: ArgumentHelp("How long to make calls before the measurement. (default: 500ms)", valueName: "duration"),
-        transform: DurationArgument.parseOrZero
-    )
+    @Option(durationOrZero: "How long to make calls before the measurement. (default: 500ms)")
     var warmup: Duration?
 
     @Option(
@@ -96,11 +80,7 @@ struct EchoOptions: ParsableArguments {
     var direction: StreamDirection?
 
     @Option(
-        help: ArgumentHelp(
-            "With --api stream: the bytes that the server may send on a stream beyond those taken. (default: 512K)",
-            valueName: "size"
-        ),
-        transform: SizeArgument.parse
+        size: "With --api stream: the bytes that the server may send on a stream beyond those taken. (default: 512K)"
     )
     var window: Int?
 

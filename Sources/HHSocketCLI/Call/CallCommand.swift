@@ -64,13 +64,7 @@ struct CallCommand: AsyncParsableCommand {
 
     @OptionGroup var method: MethodOptions
 
-    @Option(
-        help: ArgumentHelp(
-            "How long each call may take. (default: 8s; with streams, which it covers as a whole, no limit)",
-            valueName: "duration"
-        ),
-        transform: DurationArgument.parse
-    )
+    @Option(duration: "How long each call may take. (default: 8s; with streams, which it covers as a whole, no limit)")
     var timeout: Duration?
 
     @Option(
@@ -79,19 +73,16 @@ struct CallCommand: AsyncParsableCommand {
     )
     var count: Int?
 
-    @Option(help: ArgumentHelp("The number of calls to have in flight at once. (default: 1)", valueName: "n"))
+    @Option(number: "The number of calls to have in flight at once. (default: 1)")
     var inFlight: Int?
 
     @Flag(help: "Wait for a connection, within the timeout, instead of failing if there is none.")
     var wait = false
 
     @Option(
-        help: ArgumentHelp(
-            """
+        number: """
             How often to send a failed call again, within the timeout. The call must do no harm if it runs twice. (default: 0)
-            """,
-            valueName: "n"
-        )
+            """
     )
     var retries: Int?
 

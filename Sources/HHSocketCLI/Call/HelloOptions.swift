@@ -25,11 +25,7 @@ struct HelloOptions: ParsableArguments {
     var header: [MetadataArgument] = []
 
     @Option(
-        help: ArgumentHelp(
-            "The time after which the answer is useless, sent to the server. The call ends then, or at --timeout.",
-            valueName: "duration"
-        ),
-        transform: DurationArgument.parse
+        duration: "The time after which the answer is useless, sent to the server. The call ends then, or at --timeout."
     )
     var deadline: Duration?
 

@@ -36,13 +36,10 @@ struct LinesCommand: AsyncParsableCommand {
     )
     var heartbeat: String?
 
-    @Option(
-        help: ArgumentHelp("The silence after which --heartbeat is sent. (default: 60)", valueName: "seconds"),
-        transform: DurationArgument.parse
-    )
+    @Option(seconds: "The silence after which --heartbeat is sent. (default: 60)")
     var heartbeatEvery = Duration.seconds(60)
 
-    @Option(help: ArgumentHelp("End after this many lines.", valueName: "n"))
+    @Option(number: "End after this many lines.")
     var count: Int?
 
     @Flag(help: "Make one attempt and one connection.")

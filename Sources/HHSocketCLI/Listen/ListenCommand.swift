@@ -23,7 +23,7 @@ struct ListenCommand: AsyncParsableCommand {
     @Option(help: "Print only pushes of this type.", transform: TypeArgument.parse)
     var type: UInt32?
 
-    @Option(help: ArgumentHelp("The number of pushes after which to exit.", valueName: "n"))
+    @Option(number: "The number of pushes after which to exit.")
     var count: Int?
 
     @Flag(

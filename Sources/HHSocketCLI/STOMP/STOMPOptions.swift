@@ -44,10 +44,7 @@ struct STOMPOptions: ParsableArguments {
     )
     var heartbeat = Duration.seconds(10)
 
-    @Option(
-        help: ArgumentHelp("The time for connecting and for the broker's receipt. (default: 30)", valueName: "seconds"),
-        transform: DurationArgument.parse
-    )
+    @Option(seconds: "The time for connecting and for the broker's receipt. (default: 30)")
     var timeout = Duration.seconds(30)
 
     /// The length of the longest body to send, in bytes, for which the queue of the connection has room.

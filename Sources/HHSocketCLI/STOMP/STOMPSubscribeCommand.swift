@@ -32,7 +32,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
     )
     var ack = STOMPAckMode.auto
 
-    @Option(help: ArgumentHelp("End after this many messages.", valueName: "n"))
+    @Option(number: "End after this many messages.")
     var count: Int?
 
     @Flag(help: "Print messages as JSON: {\"headers\":{…},\"body\":…}, or bodyBase64 for one that is not UTF-8.")

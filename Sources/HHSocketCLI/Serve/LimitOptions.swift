@@ -5,25 +5,19 @@ import HHSocketServer
 /// The limits of a server. Options that are not given have the defaults of `ServerLimits`.
 struct LimitOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
-            """
+        number: """
             The largest number of connections. To admit a further client, the connection that has been silent longest, \
             for at least 5 s, is closed; if there is none, the client is told to go away. (default: the limit of file \
             descriptors, less a reserve)
-            """,
-            valueName: "n"
-        )
+            """
     )
     var maxConnections: Int?
 
     @Option(
-        help: ArgumentHelp(
-            """
+        number: """
             The largest number of connections from one address, or one IPv6 network of 64 bits. A further client is told \
             to go away. (default: half of all)
-            """,
-            valueName: "n"
-        )
+            """
     )
     var maxConnectionsPerAddress: Int?
 
@@ -39,22 +33,14 @@ struct LimitOptions: ParsableArguments {
     var connectionRate: Double?
 
     @Option(
-        help: ArgumentHelp(
-            """
+        number: """
             The largest number of requests in flight. Further ones are answered with status 503, unless they can be \
             answered immediately. (default: 1048576)
-            """,
-            valueName: "n"
-        )
+            """
     )
     var maxInFlight: Int?
 
-    @Option(
-        help: ArgumentHelp(
-            "The largest number of requests in flight on one connection. (default: 1024)",
-            valueName: "n"
-        )
-    )
+    @Option(number: "The largest number of requests in flight on one connection. (default: 1024)")
     var maxInFlightPerConnection: Int?
 
     @Option(
@@ -80,14 +66,10 @@ struct LimitOptions: ParsableArguments {
     var ratePerAddress: Double?
 
     @Option(
-        help: ArgumentHelp(
-            """
+        duration: """
             The time that a handler may take. Then its request is answered with status 408, and the handler is \
             cancelled. (default: no limit)
-            """,
-            valueName: "duration"
-        ),
-        transform: DurationArgument.parse
+            """
     )
     var handlerTimeout: Duration?
 
@@ -99,33 +81,19 @@ struct LimitOptions: ParsableArguments {
     )
     var adaptiveConcurrency = false
 
-    @Option(
-        help: ArgumentHelp(
-            "The silence after which a client is told to go away; 0 means never. (default: 10m)",
-            valueName: "duration"
-        ),
-        transform: DurationArgument.parseOrZero
-    )
+    @Option(durationOrZero: "The silence after which a client is told to go away; 0 means never. (default: 10m)")
     var idleTimeout: Duration?
 
     @Option(
-        help: ArgumentHelp(
-            "The largest payload. A larger one is answered with status 301, and the client is closed. (default: 16M)",
-            valueName: "size"
-        ),
-        transform: SizeArgument.parse
+        size: "The largest payload. A larger one is answered with status 301, and the client is closed. (default: 16M)"
     )
     var maxPayload: Int?
 
     @Option(
-        help: ArgumentHelp(
-            """
+        size: """
             The memory that may be held for all connections. Above seven eighths of it, the connections that hold most are \
             closed. A payload is at most a quarter of it. (default: 1G)
-            """,
-            valueName: "size"
-        ),
-        transform: SizeArgument.parse
+            """
     )
     var maxMemory: Int?
 

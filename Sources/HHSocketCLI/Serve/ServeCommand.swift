@@ -58,16 +58,10 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Push TEXT to every client periodically.", valueName: "type:text"))
     var push: PushText?
 
-    @Option(
-        help: ArgumentHelp("The interval of --push. (default: 1s)", valueName: "duration"),
-        transform: DurationArgument.parse
-    )
+    @Option(duration: "The interval of --push. (default: 1s)")
     var pushEvery: Duration?
 
-    @Option(
-        help: ArgumentHelp("The silence after which a client is pinged. (default: no pings)", valueName: "duration"),
-        transform: DurationArgument.parse
-    )
+    @Option(duration: "The silence after which a client is pinged. (default: no pings)")
     var ping: Duration?
 
     @Option(
@@ -106,10 +100,7 @@ struct ServeCommand: AsyncParsableCommand {
     var requireHello = false
 
     @Option(
-        help: ArgumentHelp(
-            "The number of event loops, each a thread that connections get in turn. (default: one for each core)",
-            valueName: "n"
-        )
+        number: "The number of event loops, each a thread that connections get in turn. (default: one for each core)"
     )
     var eventLoops: Int?
 

@@ -6,14 +6,10 @@ import HHSocketServer
 /// The options for a shutdown by a signal.
 struct ShutdownOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
-            """
+        durationOrZero: """
             How long, after a signal, requests in flight may run and clients may stay connected. With 0 everything is \
             closed at once. (default: 5s)
-            """,
-            valueName: "duration"
-        ),
-        transform: DurationArgument.parseOrZero
+            """
     )
     var grace: Duration?
 

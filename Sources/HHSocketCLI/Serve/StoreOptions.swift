@@ -16,38 +16,19 @@ struct StoreOptions: ParsableArguments {
     )
     var store: String?
 
-    @Option(
-        help: ArgumentHelp("The largest number of unfinished files of one client. (default: 16)", valueName: "n")
-    )
+    @Option(number: "The largest number of unfinished files of one client. (default: 16)")
     var maxUnfinishedPerClient: Int?
 
-    @Option(
-        help: ArgumentHelp(
-            "The largest total size of these files once complete, and so of a single file. (default: 8G)",
-            valueName: "size"
-        ),
-        transform: SizeArgument.parse
-    )
+    @Option(size: "The largest total size of these files once complete, and so of a single file. (default: 8G)")
     var maxUnfinishedBytesPerClient: Int?
 
-    @Option(
-        help: ArgumentHelp("The largest number of unfinished files of all clients. (default: 1024)", valueName: "n")
-    )
+    @Option(number: "The largest number of unfinished files of all clients. (default: 1024)")
     var maxUnfinished: Int?
 
-    @Option(
-        help: ArgumentHelp("The largest total size of these files. (default: 64G)", valueName: "size"),
-        transform: SizeArgument.parse
-    )
+    @Option(size: "The largest total size of these files. (default: 64G)")
     var maxUnfinishedBytes: Int?
 
-    @Option(
-        help: ArgumentHelp(
-            "The time without progress after which an unfinished file is removed. (default: 7d)",
-            valueName: "duration"
-        ),
-        transform: DurationArgument.parse
-    )
+    @Option(duration: "The time without progress after which an unfinished file is removed. (default: 7d)")
     var unfinishedLifetime: Duration?
 
     @Option(help: TransferTypesArgument.help, transform: TransferTypesArgument.parse)

@@ -4,18 +4,11 @@ import HHSocket
 
 /// The options of commands that call for the connection's heartbeat, and for reports about the connection.
 struct ConnectionOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp("The silence after which the server is pinged. (default: 60s)", valueName: "duration"),
-        transform: DurationArgument.parse
-    )
+    @Option(duration: "The silence after which the server is pinged. (default: 60s)")
     var heartbeat: Duration?
 
     @Option(
-        help: ArgumentHelp(
-            "How long to wait for the answer to a ping. (default: 8s, or --heartbeat's value if that is less)",
-            valueName: "duration"
-        ),
-        transform: DurationArgument.parse
+        duration: "How long to wait for the answer to a ping. (default: 8s, or --heartbeat's value if that is less)"
     )
     var heartbeatTimeout: Duration?
 

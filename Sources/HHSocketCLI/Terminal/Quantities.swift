@@ -59,3 +59,34 @@ enum SizeArgument {
         return bytes
     }
 }
+
+extension Option {
+    /// An option for a count.
+    init(number help: String) where Value == Int? {
+        self.init(help: ArgumentHelp(help, valueName: "n"))
+    }
+
+    /// An option for a size in bytes.
+    init(size help: String) where Value == Int? {
+        self.init(help: ArgumentHelp(help, valueName: "size"), transform: SizeArgument.parse)
+    }
+
+    /// An option for a duration of 1 ms or more.
+    init(duration help: String) where Value == Duration? {
+        self.init(help: ArgumentHelp(help, valueName: "duration"), transform: DurationArgument.parse)
+    }
+
+    /// An option for a duration that may be zero.
+    init(durationOrZero help: String) where Value == Duration? {
+        self.init(help: ArgumentHelp(help, valueName: "duration"), transform: DurationArgument.parseOrZero)
+    }
+
+    /// An option for a duration with a default, whose help speaks of seconds.
+    init(wrappedValue: Duration, seconds help: String) where Value == Duration {
+        self.init(
+            wrappedValue: wrappedValue,
+            help: ArgumentHelp(help, valueName: "seconds"),
+            transform: DurationArgument.parse
+        )
+    }
+}

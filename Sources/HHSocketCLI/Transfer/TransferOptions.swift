@@ -5,13 +5,7 @@ import HHSocketRPC
 
 /// The options that `put` and `get` share.
 struct TransferOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp(
-            "How long to try without progress, the first connection included. (default: 60s)",
-            valueName: "duration"
-        ),
-        transform: DurationArgument.parse
-    )
+    @Option(duration: "How long to try without progress, the first connection included. (default: 60s)")
     var timeout: Duration?
 
     @Option(parsing: .unconditionalSingleValue, help: MetadataArgument.help)

@@ -53,16 +53,10 @@ struct WebSocketCommand: AsyncParsableCommand {
     )
     var ping = Duration.seconds(60)
 
-    @Option(help: ArgumentHelp("End after this many messages, printed or sent back.", valueName: "n"))
+    @Option(number: "End after this many messages, printed or sent back.")
     var count: Int?
 
-    @Option(
-        help: ArgumentHelp(
-            "The time for connecting, TLS and opening of one attempt. (default: 10)",
-            valueName: "seconds"
-        ),
-        transform: DurationArgument.parse
-    )
+    @Option(seconds: "The time for connecting, TLS and opening of one attempt. (default: 10)")
     var timeout = Duration.seconds(10)
 
     @Flag(help: "Make one attempt and one connection.")

@@ -8,9 +8,9 @@ public import HHSocket
 public final class Transfer: Sendable {
     private let client: SocketClient
     private let state: TransferState
-    private let run: TransferRun
+    private let run: any TransferControl
 
-    init(_ run: TransferRun, _ state: TransferState, _ client: SocketClient) {
+    init(_ run: any TransferControl, _ state: TransferState, _ client: SocketClient) {
         self.run = run
         self.state = state
         self.client = client

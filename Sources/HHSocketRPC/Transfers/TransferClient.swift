@@ -140,12 +140,12 @@ public struct TransferClient: Sendable {
 
     func begin(
         _ completionHandler: (@Sendable (Result<TransferResult, TransferError>) -> Void)?,
-        _ make: (TransferRun.Setting) -> TransferRun
+        _ make: (TransferSetting) -> any TransferControl
     ) -> Transfer {
         let client = self.client
         let state = TransferState(loop: client.host.loop, completion: completionHandler)
         let run = make(
-            TransferRun.Setting(
+            TransferSetting(
                 host: client.host,
                 makeStream: { [weak client] in client?.makeStream($0, $1) },
                 discard: { [weak client] in client?.dispatch($0) },

@@ -14,7 +14,7 @@ struct BegunFile: Hashable, Sendable {
 ///
 /// Actions on the local file must be performed one after the other. So a stream may be opened, at the offset that the
 /// file will have, while earlier content is still being written.
-struct GetMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
+struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine {
     struct Settings: Sendable {
         var attempts = TransferAttempts<Generator>.Settings()
         /// The largest file that is accepted, in bytes.

@@ -9,7 +9,7 @@ import NIOCore
 /// already, unless the server requires the hash first; the hash follows. It does not check that the sent bytes have
 /// that hash: the source is checked after each read (``failed(_:)`` if it has changed), and the server compares the
 /// hash at the end.
-struct PutMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
+struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine {
     struct Settings: Sendable {
         var attempts = TransferAttempts<Generator>.Settings()
         /// The greatest length of a piece, in bytes: 1 to ``TransferPart/maximumLength``.

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
-import DequeModule
 import HHSocket
 import HHSocketMessage
 import NIOConcurrencyHelpers
 import NIOCore
 
 /// A get in progress: performs the decisions of ``GetMachine``.
-final class GetRun: TransferRun, @unchecked Sendable {
+final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unchecked Sendable {
     // Proof of Sendable: as for TransferRun. Only ``FileWork`` accesses the sink.
-    private typealias Machine = GetMachine<SystemRandomNumberGenerator>
+    typealias Machine = GetMachine<SystemRandomNumberGenerator>
 
-    private var machine: Machine
     private let sink: any TransferSink
     private let id: TransferID
     /// The content that has just arrived.
@@ -23,30 +21,22 @@ final class GetRun: TransferRun, @unchecked Sendable {
     private var isPaused = false
     /// The number of received bytes of the stream at the last check.
     private var receivedBytes: UInt64 = 0
-    private var actions: Deque<Machine.Action> = []
-    private var isPerforming = false
 
     /// The numbers of unwritten bytes at which taking items stops and resumes.
     private static let marks = (high: 2 << 20, low: 1 << 20)
 
-    init(_ id: TransferID, _ sink: any TransferSink, maximumSize: UInt64? = nil, _ setting: Setting) {
+    init(_ id: TransferID, _ sink: any TransferSink, maximumSize: UInt64? = nil, _ setting: TransferSetting) {
         var settings = Machine.Settings()
         settings.attempts.timeout = setting.options.timeout
         if let maximumSize { settings.maximumSize = maximumSize }
-        self.machine = Machine("get of \(id)", settings: settings, generator: SystemRandomNumberGenerator())
         self.sink = sink
         self.id = id
-        super.init(setting)
+        super.init(Machine("get of \(id)", settings: settings, generator: SystemRandomNumberGenerator()), setting)
     }
-
-    override var nextDeadline: NIODeadline? { self.machine.nextDeadline }
 
     // MARK: Events
 
-    override func begin(in turn: inout Turn) { self.perform(self.machine.start(), in: &turn) }
-
     override func streamOpened(in turn: inout Turn) {
-        self.machine.opened(now: turn.now)
         self.receivedBytes = 0
         self.widenWindow(in: &turn)
     }
@@ -83,28 +73,11 @@ final class GetRun: TransferRun, @unchecked Sendable {
         self.content = nil
     }
 
-    override func streamEnded(_ error: SocketError?, in turn: inout Turn) {
-        self.perform(self.machine.streamEnded(error, now: turn.now), in: &turn)
-    }
-
-    override func timePassed(in turn: inout Turn) {
-        self.lookAtTraffic(in: &turn)
-        self.perform(self.machine.timePassed(now: turn.now), in: &turn)
-    }
-
-    private func lookAtTraffic(in turn: inout Turn) {
+    override func lookAtTraffic(in turn: inout Turn) {
         guard let traffic = self.traffic(asksSystem: false), traffic.received > self.receivedBytes else { return }
         let bytes = traffic.received - self.receivedBytes
         self.receivedBytes = traffic.received
         self.perform(self.machine.moved(bytes, now: turn.now), in: &turn)
-    }
-
-    override func connectionChanged(in turn: inout Turn) {
-        self.perform(self.machine.connectionChanged(now: turn.now), in: &turn)
-    }
-
-    override func clientGaveUp(_ error: SocketError, in turn: inout Turn) {
-        self.perform(self.machine.clientGaveUp(error), in: &turn)
     }
 
     override func cancelled(discarding: Bool, in turn: inout Turn) {
@@ -115,15 +88,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
 
     // MARK: Actions
 
-    private func perform(_ actions: [Machine.Action], in turn: inout Turn) {
-        self.actions.append(contentsOf: actions)
-        guard !self.isPerforming else { return }
-        self.isPerforming = true
-        while let action = self.actions.popFirst() { self.perform(action, in: &turn) }
-        self.isPerforming = false
-    }
-
-    private func perform(_ action: Machine.Action, in turn: inout Turn) {
+    override func perform(_ action: Machine.Action, in turn: inout Turn) {
         switch action {
         case .prepare: self.prepare()
         case .open(let begun): self.open(begun)
@@ -142,10 +107,6 @@ final class GetRun: TransferRun, @unchecked Sendable {
         }
     }
 
-    private func postHere(_ body: @escaping @Sendable (GetRun, inout Turn) -> Void) {
-        self.post { _, turn in body(self, &turn) }
-    }
-
     private func prepare() {
         let sink = self.sink
         self.setting.work.submit {
@@ -153,11 +114,11 @@ final class GetRun: TransferRun, @unchecked Sendable {
             let result = Result { () throws(TransferError) in try sink.prepare() }
             // The files of others have their turn before the next part.
             if case .success(.goesOn) = result { return self.prepare() }
-            self.postHere { run, turn in
+            self.post { turn in
                 switch result {
                 case .success(.goesOn): break
-                case .success(.done(let begun)): run.perform(run.machine.prepared(begun, now: turn.now), in: &turn)
-                case .failure(let error): run.perform(run.machine.failed(error), in: &turn)
+                case .success(.done(let begun)): self.perform(self.machine.prepared(begun, now: turn.now), in: &turn)
+                case .failure(let error): self.perform(self.machine.failed(error), in: &turn)
                 }
             }
         }
@@ -185,7 +146,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
             } catch {
                 // The content that has arrived meanwhile is discarded.
                 isUnwanted.store(true, ordering: .relaxed)
-                self.postHere { run, turn in run.perform(run.machine.failed(error), in: &turn) }
+                self.post { turn in self.perform(self.machine.failed(error), in: &turn) }
             }
         }
     }
@@ -204,12 +165,12 @@ final class GetRun: TransferRun, @unchecked Sendable {
             let result = Result { () throws(TransferError) in try sink.append(contents) }
             if case .failure = result { isUnwanted.store(true, ordering: .relaxed) }
             let count = contents.reduce(0) { $0 + $1.readableBytes }
-            self.postHere { run, turn in
-                run.unwritten -= count
-                run.pauseOrResume()
+            self.post { turn in
+                self.unwritten -= count
+                self.pauseOrResume()
                 switch result {
-                case .success(let length): run.perform(run.machine.wrote(length), in: &turn)
-                case .failure(let error): run.perform(run.machine.failed(error), in: &turn)
+                case .success(let length): self.perform(self.machine.wrote(length), in: &turn)
+                case .failure(let error): self.perform(self.machine.failed(error), in: &turn)
                 }
             }
         }
@@ -242,7 +203,7 @@ final class GetRun: TransferRun, @unchecked Sendable {
             } catch {
                 outcome = .failed(error)
             }
-            self.postHere { run, turn in run.perform(run.machine.finished(outcome, now: turn.now), in: &turn) }
+            self.post { turn in self.perform(self.machine.finished(outcome, now: turn.now), in: &turn) }
         }
     }
 }

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
-import DequeModule
 import HHSocket
 import HHSocketMessage
 import NIOCore
 
 /// A put in progress: performs the decisions of ``PutMachine``.
-final class PutRun: TransferRun, @unchecked Sendable {
+final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unchecked Sendable {
     // Proof of Sendable: as for TransferRun. Only ``FileWork`` accesses the source.
-    private typealias Machine = PutMachine<SystemRandomNumberGenerator>
+    typealias Machine = PutMachine<SystemRandomNumberGenerator>
 
-    private var machine: Machine
     private let source: any TransferSource
     private var id: TransferID?
     private var file: TransferFile?
@@ -23,28 +21,20 @@ final class PutRun: TransferRun, @unchecked Sendable {
     private var share = AcknowledgedShare()
     /// Whether enough has moved on the connection.
     private var isProved = false
-    private var actions: Deque<Machine.Action> = []
-    private var isPerforming = false
 
     /// - Parameter id: Nil for the hash of the content.
-    init(_ source: any TransferSource, what: String, id: TransferID?, _ setting: Setting) {
+    init(_ source: any TransferSource, what: String, id: TransferID?, _ setting: TransferSetting) {
         var settings = Machine.Settings()
         settings.attempts.timeout = setting.options.timeout
         settings.pieceLength = UInt64(setting.options.pieceLength)
-        self.machine = Machine(what, settings: settings, generator: SystemRandomNumberGenerator())
         self.source = source
         self.id = id
-        super.init(setting)
+        super.init(Machine(what, settings: settings, generator: SystemRandomNumberGenerator()), setting)
     }
-
-    override var nextDeadline: NIODeadline? { self.machine.nextDeadline }
 
     // MARK: Events
 
-    override func begin(in turn: inout Turn) { self.perform(self.machine.start(), in: &turn) }
-
     override func streamOpened(in turn: inout Turn) {
-        self.machine.opened(now: turn.now)
         self.share = AcknowledgedShare()
         self.isProved = false
         // Bytes that were acknowledged before do not belong to the stream.
@@ -67,27 +57,10 @@ final class PutRun: TransferRun, @unchecked Sendable {
         self.perform(self.machine.received(report, now: turn.now), in: &turn)
     }
 
-    override func streamEnded(_ error: SocketError?, in turn: inout Turn) {
-        self.perform(self.machine.streamEnded(error, now: turn.now), in: &turn)
-    }
-
-    override func timePassed(in turn: inout Turn) {
-        self.lookAtTraffic(in: &turn)
-        self.perform(self.machine.timePassed(now: turn.now), in: &turn)
-    }
-
-    private func lookAtTraffic(in turn: inout Turn) {
+    override func lookAtTraffic(in turn: inout Turn) {
         guard let traffic = self.traffic(asksSystem: true) else { return }
         let bytes = self.share.update(sent: traffic.sent, acknowledged: traffic.acknowledgedOnConnection)
         if bytes > 0 { self.perform(self.machine.acknowledged(bytes, now: turn.now), in: &turn) }
-    }
-
-    override func connectionChanged(in turn: inout Turn) {
-        self.perform(self.machine.connectionChanged(now: turn.now), in: &turn)
-    }
-
-    override func clientGaveUp(_ error: SocketError, in turn: inout Turn) {
-        self.perform(self.machine.clientGaveUp(error), in: &turn)
     }
 
     override func cancelled(discarding: Bool, in turn: inout Turn) {
@@ -99,15 +72,7 @@ final class PutRun: TransferRun, @unchecked Sendable {
 
     // MARK: Actions
 
-    private func perform(_ actions: [Machine.Action], in turn: inout Turn) {
-        self.actions.append(contentsOf: actions)
-        guard !self.isPerforming else { return }
-        self.isPerforming = true
-        while let action = self.actions.popFirst() { self.perform(action, in: &turn) }
-        self.isPerforming = false
-    }
-
-    private func perform(_ action: Machine.Action, in turn: inout Turn) {
+    override func perform(_ action: Machine.Action, in turn: inout Turn) {
         switch action {
         case .prepare: self.prepare()
         case .rehash: self.describe(step: HashedPart.step) { $0.rehashed($1, now: $2) }
@@ -139,9 +104,9 @@ final class PutRun: TransferRun, @unchecked Sendable {
             // If it fails, so does hashing, which reports the error.
             let state = (try? source.state()) ?? nil
             if let state {
-                self.postHere { run, turn in
-                    run.state = state
-                    run.perform(run.machine.found(size: state.size, now: turn.now), in: &turn)
+                self.post { turn in
+                    self.state = state
+                    self.perform(self.machine.found(size: state.size, now: turn.now), in: &turn)
                 }
             }
             let step = state == nil ? HashedPart.step : HashedPart.stepBesideContent
@@ -162,22 +127,18 @@ final class PutRun: TransferRun, @unchecked Sendable {
             let result = Result { () throws(TransferError) in try source.describe(step: step) }
             // The files of others have their turn before the next part.
             if case .success(nil) = result { return self.describe(step: step, event) }
-            self.postHere { run, turn in
+            self.post { turn in
                 switch result {
                 case .success(nil): break
                 case .success(let file?):
-                    if run.file == nil { run.file = file }
-                    if run.id == nil { run.id = TransferID(file.sha256) }
-                    run.perform(event(&run.machine, file, turn.now), in: &turn)
+                    if self.file == nil { self.file = file }
+                    if self.id == nil { self.id = TransferID(file.sha256) }
+                    self.perform(event(&self.machine, file, turn.now), in: &turn)
                 case .failure(let error):
-                    run.perform(run.machine.failed(error), in: &turn)
+                    self.perform(self.machine.failed(error), in: &turn)
                 }
             }
         }
-    }
-
-    private func postHere(_ body: @escaping @Sendable (PutRun, inout Turn) -> Void) {
-        self.post { _, turn in body(self, &turn) }
     }
 
     private func open() {
@@ -213,13 +174,13 @@ final class PutRun: TransferRun, @unchecked Sendable {
             let result = Result { () throws(TransferError) in
                 try source.items(offset: piece.offset, length: piece.length)
             }
-            self.postHere { run, turn in
+            self.post { turn in
                 switch result {
                 case .success(let bytes):
-                    run.items = (piece.number, bytes)
-                    run.perform(run.machine.wasRead(piece, now: turn.now), in: &turn)
+                    self.items = (piece.number, bytes)
+                    self.perform(self.machine.wasRead(piece, now: turn.now), in: &turn)
                 case .failure(let error):
-                    run.perform(run.machine.failed(error), in: &turn)
+                    self.perform(self.machine.failed(error), in: &turn)
                 }
             }
         }
@@ -237,8 +198,8 @@ final class PutRun: TransferRun, @unchecked Sendable {
             let isRegistered = call.awaitRoom(
                 .handler { error in
                     guard error == nil else { return }
-                    self.postHere { run, turn in
-                        if run.call === call { run.hasRoom(in: &turn) }
+                    self.post { turn in
+                        if self.call === call { self.hasRoom(in: &turn) }
                     }
                 }
             )

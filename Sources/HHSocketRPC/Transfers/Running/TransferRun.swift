@@ -1,30 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
+import DequeModule
 import HHSocket
 import NIOCore
 
-/// A transfer in progress. Performs the decisions of its machine: subclasses have the machine, this class has streams,
+/// The decisions about a transfer: the events that puts and gets have in common.
+protocol TransferMachine: Sendable {
+    associatedtype Action: Sendable
+
+    var nextDeadline: NIODeadline? { get }
+    mutating func start() -> [Action]
+    mutating func opened(now: NIODeadline)
+    mutating func streamEnded(_ error: SocketError?, now: NIODeadline) -> [Action]
+    mutating func timePassed(now: NIODeadline) -> [Action]
+    mutating func connectionChanged(now: NIODeadline) -> [Action]
+    mutating func clientGaveUp(_ error: SocketError) -> [Action]
+}
+
+/// What a ``Transfer`` can do with its work.
+protocol TransferControl: Sendable {
+    func start()
+    func cancel(discarding: Bool)
+}
+
+/// The surroundings of a transfer.
+struct TransferSetting: Sendable {
+    var host: ClientHost
+    /// Makes a stream; nil once the client was released.
+    var makeStream: @Sendable (SocketRequest, StreamCall) -> SocketStream?
+    /// Makes a call whose answer is ignored.
+    var discard: @Sendable (SocketRequest) -> Void
+    var types: TransferTypes
+    var options: TransferClient.Options
+    var work: FileWork
+    var state: TransferState
+}
+
+/// A transfer in progress. Performs the decisions of its machine: subclasses have its actions, this class has streams,
 /// timers, and the connection that it depends on.
 ///
 /// Everything happens on the socket thread, except the work on files, which is submitted to ``work`` and reported by
 /// ``post(_:)``.
-class TransferRun: ConnectionFollower, @unchecked Sendable {
+class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl, @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable, the variables are accessed only on the socket thread.
 
-    /// The surroundings of a transfer.
-    struct Setting: Sendable {
-        var host: ClientHost
-        /// Makes a stream; nil once the client was released.
-        var makeStream: @Sendable (SocketRequest, StreamCall) -> SocketStream?
-        /// Makes a call whose answer is ignored.
-        var discard: @Sendable (SocketRequest) -> Void
-        var types: TransferTypes
-        var options: TransferClient.Options
-        var work: FileWork
-        var state: TransferState
-    }
-
-    let setting: Setting
+    let setting: TransferSetting
+    final var machine: Machine
+    private var actions: Deque<Machine.Action> = []
+    private var isPerforming = false
     /// Whether the transfer's work in progress is no longer needed.
     let isUnwanted = ManagedAtomic(false)
     /// The stream of the current attempt, or of the last.
@@ -36,7 +59,8 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     private var timer: (id: SocketLoop.TimerID, deadline: NIODeadline)?
     private var hasEnded = false
 
-    init(_ setting: Setting) {
+    init(_ machine: Machine, _ setting: TransferSetting) {
+        self.machine = machine
         self.setting = setting
     }
 
@@ -44,20 +68,25 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     /// Whether the transfer has ended.
     var isOver: Bool { self.hasEnded }
 
-    // MARK: The machine, which subclasses have
+    // MARK: For subclasses
 
-    var nextDeadline: NIODeadline? { nil }
-    func begin(in turn: inout Turn) {}
+    func perform(_ action: Machine.Action, in turn: inout Turn) {}
     func streamOpened(in turn: inout Turn) {}
     func received(_ item: ByteBuffer, in turn: inout Turn) {}
-    func streamEnded(_ error: SocketError?, in turn: inout Turn) {}
-    /// Checks the progress, and then the time.
-    func timePassed(in turn: inout Turn) {}
-    func connectionChanged(in turn: inout Turn) {}
-    func clientGaveUp(_ error: SocketError, in turn: inout Turn) {}
+    /// Reports the progress of the stream to the machine.
+    func lookAtTraffic(in turn: inout Turn) {}
     func cancelled(discarding: Bool, in turn: inout Turn) {}
     /// Ends the work on files; the unfinished file is kept.
     func closeFiles() {}
+
+    /// Performs actions of the machine, after those that are being performed.
+    final func perform(_ actions: [Machine.Action], in turn: inout Turn) {
+        self.actions.append(contentsOf: actions)
+        guard !self.isPerforming else { return }
+        self.isPerforming = true
+        while let action = self.actions.popFirst() { self.perform(action, in: &turn) }
+        self.isPerforming = false
+    }
 
     // MARK: From any thread
 
@@ -69,7 +98,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
                     return self.over(.failure(Self.clientIsGone))
                 }
                 self.host.add(self)
-                self.begin(in: &turn)
+                self.perform(self.machine.start(), in: &turn)
                 self.armTimer()
             }
         )
@@ -77,18 +106,18 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     }
 
     /// Runs work for the transfer on the socket thread, unless the transfer has ended.
-    func post(_ body: @escaping @Sendable (TransferRun, inout Turn) -> Void) {
+    func post(_ body: @escaping @Sendable (inout Turn) -> Void) {
         self.host.loop.submit(
             .closure { turn in
                 guard !self.isOver else { return }
-                body(self, &turn)
+                body(&turn)
                 self.armTimer()
             }
         )
     }
 
     func cancel(discarding: Bool) {
-        self.post { $0.cancelled(discarding: discarding, in: &$1) }
+        self.post { self.cancelled(discarding: discarding, in: &$0) }
     }
 
     private static var clientIsGone: TransferError {
@@ -113,21 +142,22 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
         request.timeout = nil
         request.deadline = nil
         let call = StreamCall(self.host.streams, kind, callbackQueue: .socketThread) { item in
-            self.postOfStream(attempt) { $0.received(item, in: &$1) }
+            self.postOfStream(attempt) { self.received(item, in: &$0) }
         } onEnd: { result in
             self.streamEnded(result, attempt)
         } onOpen: { connection in
-            self.postOfStream(attempt) { run, turn in
-                run.connection = connection
-                run.streamOpened(in: &turn)
+            self.postOfStream(attempt) { turn in
+                self.connection = connection
+                self.machine.opened(now: turn.now)
+                self.streamOpened(in: &turn)
             }
         }
         self.stream = self.setting.makeStream(request, call)
     }
 
-    private func postOfStream(_ attempt: Int, _ body: @escaping @Sendable (TransferRun, inout Turn) -> Void) {
-        self.post { run, turn in
-            if run.attempt == attempt { body(run, &turn) }
+    private func postOfStream(_ attempt: Int, _ body: @escaping @Sendable (inout Turn) -> Void) {
+        self.post { turn in
+            if self.attempt == attempt { body(&turn) }
         }
     }
 
@@ -140,7 +170,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
                 self.stream = nil
                 guard !self.isOver else { return }
                 let error: SocketError? = if case .failure(let error) = result { error } else { nil }
-                self.streamEnded(error, in: &turn)
+                self.perform(self.machine.streamEnded(error, now: turn.now), in: &turn)
                 self.armTimer()
             }
         )
@@ -172,7 +202,7 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     func leaveConnection(in turn: inout Turn) {
         guard let connection = self.connection.take(), connection == self.host.engine.hot.connectionID else {
             // It has been replaced already.
-            return self.post { $0.connectionChanged(in: &$1) }
+            return self.post { self.connectionChanged(in: &$0) }
         }
         self.host.driver.perform(.leave(connection), in: &turn)
     }
@@ -184,14 +214,15 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     // MARK: Time
 
     private func armTimer() {
-        let deadline = self.isOver ? nil : self.nextDeadline
+        let deadline = self.isOver ? nil : self.machine.nextDeadline
         guard deadline != self.timer?.deadline else { return }
         if let timer = self.timer { self.host.loop.removeTimer(timer.id) }
         self.timer = deadline.map { deadline in
             let id = self.host.loop.setTimer(deadline) { turn in
                 self.timer = nil
                 guard !self.isOver else { return }
-                self.timePassed(in: &turn)
+                self.lookAtTraffic(in: &turn)
+                self.perform(self.machine.timePassed(now: turn.now), in: &turn)
                 self.armTimer()
             }
             return (id, deadline)
@@ -224,11 +255,15 @@ class TransferRun: ConnectionFollower, @unchecked Sendable {
     func happened(_ event: SocketEvent) {
         switch event {
         case .connected, .switched, .switchFailed, .disconnected:
-            self.post { $0.connectionChanged(in: &$1) }
+            self.post { self.connectionChanged(in: &$0) }
         case .gaveUp(let error):
-            self.post { $0.clientGaveUp(error, in: &$1) }
+            self.post { self.perform(self.machine.clientGaveUp(error), in: &$0) }
         default: break
         }
+    }
+
+    private func connectionChanged(in turn: inout Turn) {
+        self.perform(self.machine.connectionChanged(now: turn.now), in: &turn)
     }
 
     func clientIsGone() {

@@ -191,19 +191,12 @@ package struct Demo {
         )
         try server.webSocket("/echo", onMessage: { message, connection in connection.post(message) })
         try await server.start()
-        let result: Result<Void, any Error>
-        do {
+        let result: Result<Void, any Error> = await .of {
             guard let address = server.address else { throw Unexpected(description: "the server has no address") }
             let outcome: Result<Void, any Error>? = try await Self.within(Self.patience, "nothing came back") {
-                do {
-                    return .success(try await Self.exchange("ws://\(address)"))
-                } catch {
-                    return .failure(error)
-                }
+                await .of { try await Self.exchange("ws://\(address)") }
             }
-            result = outcome ?? .success(())
-        } catch {
-            result = .failure(error)
+            try outcome?.get()
         }
         await server.shutdown(gracePeriod: .zero)
         try result.get()

@@ -78,12 +78,7 @@ final class AddressLookup: Sendable {
             return
         }
         Thread.detachNewThread {
-            let result: Result<[String], AddressLookupError>
-            do throws(AddressLookupError) {
-                result = .success(try self.lookUp(host, families))
-            } catch {
-                result = .failure(error)
-            }
+            let result = Result { () throws(AddressLookupError) in try self.lookUp(host, families) }
             for (families, answer) in self.state.withLockedValue({ self.end(number, of: query, in: &$0) }) {
                 answer(result.mapError { AddressLookupError(host, families, reason: $0.reason) as any Error })
             }

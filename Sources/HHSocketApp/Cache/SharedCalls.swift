@@ -132,11 +132,8 @@ final class SharedCalls: Sendable {
 
     private func perform(_ start: Machine.Start) {
         let task = Task {
-            let result: Result<SocketResponse, SocketError>
-            do throws(SocketError) {
-                result = .success(try await start.transport.data(for: start.request))
-            } catch {
-                result = .failure(error)
+            let result = await Result.of { () async throws(SocketError) in
+                try await start.transport.data(for: start.request)
             }
             self.update { state, now, actions in
                 state.tasks[start.call] = nil

@@ -99,11 +99,9 @@ final class StreamCall: Sendable {
 
     private func open() async throws(SocketError) -> SocketStream {
         self.client.connect()
-        let opening = Task { () -> Result<SocketStream, SocketError> in
-            do throws(SocketError) {
-                return .success(try await self.client.stream(for: self.request, kind: self.kind))
-            } catch {
-                return .failure(error)
+        let opening = Task {
+            await Result.of { () async throws(SocketError) in
+                try await self.client.stream(for: self.request, kind: self.kind)
             }
         }
         let wasCancelled = self.state.withLockedValue { state in

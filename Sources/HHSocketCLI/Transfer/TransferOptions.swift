@@ -67,12 +67,7 @@ struct TransferOptions: ParsableArguments {
         }
         var changes = 0
         for await progress in transfer.progressUpdates { Self.reportChanges(progress, since: &changes) }
-        let outcome: Result<TransferResult, TransferError>
-        do throws(TransferError) {
-            outcome = .success(try await transfer.value)
-        } catch {
-            outcome = .failure(error)
-        }
+        let outcome = await Result.of { () async throws(TransferError) in try await transfer.value }
         Self.reportChanges(transfer.progress, since: &changes)
         await bar?.finish()
         // Flushes: a cancel reaches the server before the process ends.

@@ -68,11 +68,7 @@ final class Interception: @unchecked Sendable {
         )
         let run = Task { [weak owner] in
             let result = await ServiceContext.withValue(context) { () async -> CallOutcome in
-                do throws(SocketError) {
-                    return .success(try await chain(request))
-                } catch {
-                    return .failure(error)
-                }
+                await .of { () async throws(SocketError) in try await chain(request) }
             }
             owner?.loop.submit(.closure { [weak owner] in owner?.interceptorsReturned(key, result, in: &$0) })
         }

@@ -114,13 +114,7 @@ public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
         var context = ServiceContext.current ?? .topLevel
         context.refreshingInterceptors.insert(ObjectIdentifier(self))
         let work = Task { [context, refresh] in
-            let result: Result<Token, any Error>
-            do {
-                result = .success(try await ServiceContext.withValue(context) { try await refresh() })
-            } catch {
-                result = .failure(error)
-            }
-            self.ended(generation, result)
+            self.ended(generation, await .of { try await ServiceContext.withValue(context) { try await refresh() } })
         }
         let limit = Task { [refreshTimeout] in
             guard (try? await Task.sleep(for: refreshTimeout)) != nil else { return }

@@ -76,8 +76,7 @@ final class STOMPConnection: @unchecked Sendable {
         let loop = peer.link.loop
         let place = NIOLoopBound(peer, eventLoop: loop.eventLoop)
         let task = Task {
-            let result: Result<STOMPCredentials?, any Error>
-            do { result = .success(try await credentials()) } catch { result = .failure(error) }
+            let result: Result<STOMPCredentials?, any Error> = await .of { try await credentials() }
             loop.submit(
                 .closure { turn in
                     switch result {

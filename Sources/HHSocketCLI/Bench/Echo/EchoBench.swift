@@ -31,11 +31,8 @@ struct EchoBench: Sendable {
         // in, because schedules and interruptions reach the calls through them. They end with the process.
         let group = MultiThreadedEventLoopGroup(numberOfThreads: self.parameters.threads)
         let connections = (0..<self.parameters.connections).map { _ in self.connection(on: group.next()) }
-        let result: Result<EchoResult, any Error>
-        do {
-            result = .success(try await self.measure(connections, showsProgress: showsProgress))
-        } catch {
-            result = .failure(error)
+        let result: Result<EchoResult, any Error> = await .of {
+            try await self.measure(connections, showsProgress: showsProgress)
         }
         for connection in connections { await connection.client.close() }
         return try result.get()
@@ -75,16 +72,10 @@ struct EchoBench: Sendable {
         )
         let loops = connections.enumerated().map { self.loop($1, number: $0, origin: origin, window: window) }
         async let cpu = CPUUse.measured(in: window, serverPID: self.parameters.serverPID)
-        let drawing = showsProgress ? LiveLine.drawing(window) { loops.reduce(0) { $0 + $1.callsSoFar } } : nil
-        let outcome: Result<EchoTally, any Error>
-        do {
-            outcome = .success(try await self.run(loops, window))
-        } catch {
-            outcome = .failure(error)
+        @Sendable func count() -> Int { loops.reduce(0) { $0 + $1.callsSoFar } }
+        let tally = try await LiveLine.shown(showsProgress, window, unit: "calls", count) {
+            try await self.run(loops, window)
         }
-        drawing?.cancel()
-        await drawing?.value
-        let tally = try outcome.get()
         guard tally.window.seconds > 0 else {
             throw EchoFailure("interrupted before anything was measured")
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import HHSocket
 
 /// The line that a terminal shows during a measurement.
 struct LiveLine {
@@ -30,23 +31,30 @@ struct LiveLine {
         return "\(times)   \(calls.grouped) \(self.unit)   \(Int(rate.rounded()).grouped) \(self.unit)/s"
     }
 
-    /// Draws on stderr until it is cancelled, which clears the line.
+    /// Measures, and draws on stderr meanwhile if `isShown`.
     ///
     /// - Parameters:
     ///   - unit: What is counted.
-    ///   - calls: The number of calls that count so far.
-    static func drawing(
+    ///   - count: The number that counts so far.
+    static func shown<Measured: Sendable>(
+        _ isShown: Bool,
         _ window: MeasuredWindow,
-        unit: String = "calls",
-        calls: @escaping @Sendable () -> Int
-    ) -> Task<Void, Never> {
-        Task {
+        unit: String,
+        _ count: @escaping @Sendable () -> Int,
+        while measure: () async throws -> Measured
+    ) async throws -> Measured {
+        guard isShown else { return try await measure() }
+        let drawing = Task {
             var line = LiveLine(window, unit: unit)
             while !Task.isCancelled {
-                StandardError.write("\r\u{1B}[K\(line.text(at: Uptime.now, calls: calls()))")
+                StandardError.write("\r\u{1B}[K\(line.text(at: Uptime.now, calls: count()))")
                 try? await Task.sleep(for: .milliseconds(500))
             }
             StandardError.write("\r\u{1B}[K")
         }
+        let outcome: Result<Measured, any Error> = await .of { try await measure() }
+        drawing.cancel()
+        await drawing.value
+        return try outcome.get()
     }
 }

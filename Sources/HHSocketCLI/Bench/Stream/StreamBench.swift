@@ -22,16 +22,11 @@ struct StreamBench: Sendable {
         // They end with the process.
         let group = MultiThreadedEventLoopGroup(numberOfThreads: self.parameters.threads)
         let clients = (0..<self.parameters.connections).map { _ in self.client(on: group.next()) }
-        let result: Result<StreamResult, any Error>
-        do {
-            result = .success(try await self.measure(clients, showsProgress: showsProgress))
-        } catch let error as SocketError {
-            result = .failure(EchoFailure(error))
-        } catch {
-            result = .failure(error)
+        let result: Result<StreamResult, any Error> = await .of {
+            try await self.measure(clients, showsProgress: showsProgress)
         }
         for client in clients { await client.close() }
-        return try result.get()
+        return try result.mapError { ($0 as? SocketError).map { EchoFailure($0) } ?? $0 }.get()
     }
 
     private func client(on eventLoop: any EventLoop) -> SocketClient {
@@ -70,17 +65,10 @@ struct StreamBench: Sendable {
             seconds: self.parameters.seconds
         )
         @Sendable func count() -> Int { streams.reduce(0) { $0 + $1.counter.value } }
-        let drawing = showsProgress ? LiveLine.drawing(window, unit: "items", calls: count) : nil
         let calls = CallsBeside(self.parameters, window)
-        let outcome: Result<Measured, any Error>
-        do {
-            outcome = .success(try await self.run(streams, calls, of: clients, window, isOver, count))
-        } catch {
-            outcome = .failure(error)
+        let measured = try await LiveLine.shown(showsProgress, window, unit: "items", count) {
+            try await self.run(streams, calls, of: clients, window, isOver, count)
         }
-        drawing?.cancel()
-        await drawing?.value
-        let measured = try outcome.get()
         guard let sample = measured.sample, sample.seconds > 0 else {
             throw EchoFailure("interrupted before anything was measured")
         }

@@ -46,14 +46,11 @@ final class ServerTLSReload: Sendable {
 
     /// - Parameter tls: Nil for the current settings of each listener.
     func reload(_ tls: ServerTLS?) throws(SocketError) {
-        let result: Result<Void, SocketError> = self.state.withLockedValue { state in
-            do throws(SocketError) {
+        let result = self.state.withLockedValue { state in
+            Result { () throws(SocketError) in
                 try self.replace(tls)
-            } catch {
-                return .failure(error)
+                if state.isRunning { self.watch(&state.watch) }
             }
-            if state.isRunning { self.watch(&state.watch) }
-            return .success(())
         }
         try result.get()
     }

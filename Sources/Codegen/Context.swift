@@ -28,3 +28,12 @@ struct Context {
         !self.file.services.isEmpty && (self.options.client || self.options.server || self.options.mocks)
     }
 }
+
+extension CodePrinter {
+    /// Prints lines of which the last opens a block, the block, and its end.
+    mutating func printBlock(_ opening: String..., body: (inout CodePrinter) -> Void) {
+        for line in opening { self.print(line) }
+        self.withIndentation(body: body)
+        self.print("}")
+    }
+}

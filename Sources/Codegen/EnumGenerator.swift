@@ -18,14 +18,13 @@ struct EnumGenerator {
 
     func print(_ printer: inout CodePrinter) {
         let comment = DocComment.lines(of: self.descriptor)
-        printer.print("\(comment)\(self.context.access)enum \(self.name): \(Names.runtime).ProtobufEnum {")
-        printer.withIndentation { printer in
+        let declaration = "\(comment)\(self.context.access)enum \(self.name): \(Names.runtime).ProtobufEnum"
+        printer.printBlock("\(declaration) {") { printer in
             self.printDescriptor(&printer)
             self.printCases(&printer)
             self.printAliases(&printer)
             self.printMembers(&printer)
         }
-        printer.print("}")
     }
 
     private func printDescriptor(_ printer: inout CodePrinter) {
@@ -65,21 +64,19 @@ struct EnumGenerator {
         if let first = self.canonical.first {
             printer.print("", "\(access)init() { self = .\(self.used(first)) }")
         }
-        printer.print("", "\(access)init?(rawValue: Int) {")
-        printer.withIndentation { printer in
+        printer.printBlock("", "\(access)init?(rawValue: Int) {") { printer in
             printer.print("switch rawValue {")
             for value in self.canonical { printer.print("case \(value.number): self = .\(self.used(value))") }
             printer.print(self.isOpen ? "default: self = .UNRECOGNIZED(rawValue)" : "default: return nil", "}")
         }
-        printer.print("}", "", "\(access)var rawValue: Int {")
-        printer.withIndentation { printer in
+        printer.printBlock("", "\(access)var rawValue: Int {") { printer in
             printer.print("switch self {")
             for value in self.canonical { printer.print("case .\(self.used(value)): \(value.number)") }
             if self.isOpen { printer.print("case .UNRECOGNIZED(let value): value") }
             printer.print("}")
         }
         let all = self.canonical.map { ".\(self.used($0))" }.joined(separator: ", ")
-        printer.print("}", "", "\(access)static let allCases: [\(self.name)] = [\(all)]")
+        printer.print("", "\(access)static let allCases: [\(self.name)] = [\(all)]")
     }
 
     private func declared(_ value: EnumValueDescriptor) -> String {

@@ -33,8 +33,7 @@ struct ExtensionGenerator {
         let names = self.context.names.namer.messagePropertyNames(extensionField: self.field)
         let access = self.context.access
         let read = "self.unknownFields.\(self.reading)"
-        printer.print("", "extension \(self.extended) {")
-        printer.withIndentation { printer in
+        printer.printBlock("", "extension \(self.extended) {") { printer in
             let type = self.field.isRepeated ? "[\(self.type.name)]" : self.type.name
             printer.print("\(DocComment.lines(of: self.field))\(access)var \(names.value): \(type) {")
             printer.printIndented(
@@ -53,7 +52,6 @@ struct ExtensionGenerator {
                 "\(access)mutating func \(names.clear)() { self.unknownFields.remove(\(self.number)\(self.removal)) }"
             )
         }
-        printer.print("}")
     }
 
     private var extended: String { self.context.names.namer.fullName(message: self.field.containingType) }

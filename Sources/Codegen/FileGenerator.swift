@@ -23,7 +23,7 @@ struct FileGenerator {
         self.printMessages(&body)
         self.printPushTypes(&body)
         if self.context.generatesServices {
-            for service in self.file.services { ServiceGenerator(service, self.context).print(&body) }
+            for service in self.file.services { ServiceGenerator(service: Service(service, self.context)).print(&body) }
         }
         if body.isEmpty {
             printer.print("", "// \(self.file.name) has nothing to generate.")

@@ -29,8 +29,8 @@ struct MessageGenerator {
     func print(_ printer: inout CodePrinter) {
         let name = self.context.names.namer.relativeName(message: self.message)
         let comment = DocComment.lines(of: self.message)
-        printer.print("\(comment)\(self.context.access)struct \(name): \(Names.runtime).ProtobufMessage {")
-        printer.withIndentation { printer in
+        let declaration = "\(comment)\(self.context.access)struct \(name): \(Names.runtime).ProtobufMessage"
+        printer.printBlock("\(declaration) {") { printer in
             self.printDescriptor(&printer)
             self.printProperties(&printer)
             self.printTypes(&printer)
@@ -43,7 +43,6 @@ struct MessageGenerator {
             }
             self.printCheck(&printer)
         }
-        printer.print("}")
     }
 
     private func printDescriptor(_ printer: inout CodePrinter) {
@@ -85,13 +84,11 @@ struct MessageGenerator {
         }
         let extensions = self.message.extensions.filter { !$0.extendsDescriptors }
         if !extensions.isEmpty {
-            printer.print("", "\(self.context.access)enum Extensions {")
-            printer.withIndentation { printer in
+            printer.printBlock("", "\(self.context.access)enum Extensions {") { printer in
                 for field in extensions {
                     ExtensionGenerator(field, self.context).printDeclaration(&printer, isNested: true)
                 }
             }
-            printer.print("}")
         }
         for nested in self.message.nested {
             printer.print()
@@ -134,8 +131,7 @@ struct MessageGenerator {
         printer.printIndented("decoder.fields(&self.\(HeapNames.property))")
         printer.print("}", "", "\(access)func encode(to encoder: inout \(runtime).MessageEncoder) {")
         printer.printIndented("encoder.fields(self.\(HeapNames.property))")
-        printer.print("}", "", "fileprivate struct \(HeapNames.type): \(runtime).MessageFields {")
-        printer.withIndentation { printer in
+        printer.printBlock("}", "", "fileprivate struct \(HeapNames.type): \(runtime).MessageFields {") { printer in
             var oneofs: Set<Int> = []
             for field in self.inOrder {
                 if let property = field.heapProperty { printer.print(property) }
@@ -146,45 +142,37 @@ struct MessageGenerator {
             self.printDecoding(&printer, "")
             self.printEncoding(&printer, "")
         }
-        printer.print("}")
     }
 
     private func printDecoding(_ printer: inout CodePrinter, _ access: String) {
-        printer.print("", "\(access)mutating func decode(from decoder: inout \(Names.runtime).MessageDecoder) {")
-        printer.withIndentation { printer in
+        let declaration = "\(access)mutating func decode(from decoder: inout \(Names.runtime).MessageDecoder)"
+        printer.printBlock("", "\(declaration) {") { printer in
             let unknown = "decoder.unknown(tag, &self.unknownFields)"
             guard !self.fields.isEmpty else {
                 return printer.print("while let tag = decoder.nextTag() { \(unknown) }")
             }
-            printer.print("while let tag = decoder.nextTag() {")
-            printer.withIndentation { printer in
+            printer.printBlock("while let tag = decoder.nextTag() {") { printer in
                 printer.print("switch tag {")
                 for field in self.fields { field.printDecoding(&printer) }
                 printer.print("default: \(unknown)", "}")
             }
-            printer.print("}")
         }
-        printer.print("}")
     }
 
     /// Writes the function that encodes the fields, from the last to the first.
     private func printEncoding(_ printer: inout CodePrinter, _ access: String) {
-        printer.print("", "\(access)func encode(to encoder: inout \(Names.runtime).MessageEncoder) {")
-        printer.withIndentation { printer in
+        printer.printBlock("", "\(access)func encode(to encoder: inout \(Names.runtime).MessageEncoder) {") { printer in
             printer.print("encoder.unknown(self.unknownFields)")
             self.printFields(&printer, isReversed: true, \.encoding) { $0.printEncoding(&$1) }
         }
-        printer.print("}")
     }
 
     private func printCheck(_ printer: inout CodePrinter) {
         guard self.context.required.mayBeMissing(in: self.message) else { return }
         let access = self.context.access
-        printer.print("", "\(access)func checkRequired() throws(\(Names.runtime).MessageError) {")
-        printer.withIndentation { printer in
+        printer.printBlock("", "\(access)func checkRequired() throws(\(Names.runtime).MessageError) {") { printer in
             self.printFields(&printer, isReversed: false, \.check) { $0.printCheck(&$1) }
         }
-        printer.print("}")
     }
 
     /// Prints one line for each field, and each oneof in place of its first field.

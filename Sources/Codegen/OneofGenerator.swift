@@ -34,11 +34,9 @@ struct OneofGenerator {
 
     func printType(_ printer: inout CodePrinter) {
         let comment = DocComment.lines(commentOf: self.oneof)
-        printer.print("\(comment)\(self.context.access)enum \(self.typeName): Hashable, Sendable {")
-        printer.withIndentation { printer in
+        printer.printBlock("\(comment)\(self.context.access)enum \(self.typeName): Hashable, Sendable {") { printer in
             for field in self.fields { printer.print("\(DocComment.lines(of: field.field))\(field.enumCase)") }
         }
-        printer.print("}")
     }
 
     func printEncoding(_ printer: inout CodePrinter) {

@@ -3,29 +3,19 @@ import SwiftProtobufPluginLibrary
 
 /// Writes the client of a service.
 struct ClientGenerator {
-    private let service: String
-    private let methods: [Method]
-    private let context: Context
-
-    init(service: String, _ methods: [Method], _ context: Context) {
-        self.service = service
-        self.methods = methods
-        self.context = context
-    }
+    let service: Service
 
     func print(_ printer: inout CodePrinter) {
-        let access = self.context.access
-        printer.print("", "extension \(self.service) {")
-        printer.withIndentation { printer in
-            printer.print("/// A client of the service.", "\(access)struct Client: ClientProtocol {")
-            printer.withIndentation { printer in
+        let access = self.service.context.access
+        printer.printBlock("", "extension \(self.service.name) {") { printer in
+            printer.printBlock("/// A client of the service.", "\(access)struct Client: ClientProtocol {") { printer in
                 printer.print(
                     "/// The client that makes the calls.",
                     "\(access)let client: HHSocketRPC.SocketClient",
                     "",
                     "\(access)init(_ client: HHSocketRPC.SocketClient) { self.client = client }"
                 )
-                for method in self.methods { self.print(method, &printer) }
+                for method in self.service.methods { self.print(method, &printer) }
                 printer.print(
                     "",
                     "\(ClientProtocolGenerator.pushes(access: access)) {",
@@ -33,9 +23,7 @@ struct ClientGenerator {
                     "}"
                 )
             }
-            printer.print("}")
         }
-        printer.print("}")
     }
 
     private func print(_ method: Method, _ printer: inout CodePrinter) {
@@ -46,7 +34,7 @@ struct ClientGenerator {
         // It needs no comment: documentation inherits that of the requirement.
         printer.print(
             "",
-            "\(method.clientSignature(access: self.context.access)) {",
+            "\(method.clientSignature(access: self.service.context.access)) {",
             "    try await self.client.\(function)(\(arguments))",
             "}"
         )

@@ -13,25 +13,15 @@ struct ClientProtocolGenerator {
         """
     }
 
-    private let service: String
-    private let methods: [Method]
-    private let context: Context
-
-    init(service: String, _ methods: [Method], _ context: Context) {
-        self.service = service
-        self.methods = methods
-        self.context = context
-    }
+    let service: Service
 
     func print(_ printer: inout CodePrinter) {
-        printer.print("", "extension \(self.service) {")
-        printer.withIndentation { printer in
-            printer.print(
+        printer.printBlock("", "extension \(self.service.name) {") { printer in
+            printer.printBlock(
                 "/// A caller of the service: ``Client``, or ``MockClient`` in tests.",
-                "\(self.context.access)protocol ClientProtocol: Sendable {"
-            )
-            printer.withIndentation { printer in
-                for method in self.methods {
+                "\(self.service.context.access)protocol ClientProtocol: Sendable {"
+            ) { printer in
+                for method in self.service.methods {
                     printer.print("\(method.comment)\(method.clientSignature(access: ""))", "")
                 }
                 printer.print(
@@ -39,17 +29,14 @@ struct ClientProtocolGenerator {
                     Self.pushes(access: "")
                 )
             }
-            printer.print("}")
         }
-        printer.print("}", "", "extension \(self.service).ClientProtocol {")
-        printer.withIndentation { printer in self.printDefaults(&printer) }
-        printer.print("}")
+        printer.printBlock("", "extension \(self.service.name).ClientProtocol {") { self.printDefaults(&$0) }
     }
 
     /// Prints overloads with default arguments, for clients and mocks.
     private func printDefaults(_ printer: inout CodePrinter) {
-        let access = self.context.access
-        for method in self.methods {
+        let access = self.service.context.access
+        for method in self.service.methods {
             let arguments = method.hasOneRequest ? "request, options: .init()" : "options: .init()"
             printer.print(
                 "\(method.comment)\(method.clientSignature(access: access, options: false)) {",
@@ -75,7 +62,7 @@ struct ClientProtocolGenerator {
             "\(comment)\(comment.isEmpty ? "" : "///\n")"
                 + "/// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled "
                 + "if it throws.",
-            "\(self.context.access)nonisolated(nonsending) func \(method.declared)(",
+            "\(self.service.context.access)nonisolated(nonsending) func \(method.declared)(",
             "    options: HHSocketRPC.CallOptions = .init(),",
             "    _ produce: nonisolated(nonsending) (\(method.stream)) async throws -> Swift.Void",
             ") async throws -> \(method.response) {",

@@ -3,29 +3,19 @@ import SwiftProtobufPluginLibrary
 
 /// Writes a mock client for tests of applications, which answers calls with handlers.
 struct MockGenerator {
-    private let service: String
-    private let methods: [Method]
-    private let context: Context
-
-    init(service: String, _ methods: [Method], _ context: Context) {
-        self.service = service
-        self.methods = methods
-        self.context = context
-    }
+    let service: Service
 
     func print(_ printer: inout CodePrinter) {
-        let access = self.context.access
-        printer.print("", "extension \(self.service) {")
-        printer.withIndentation { printer in
-            printer.print(
+        let access = self.service.context.access
+        printer.printBlock("", "extension \(self.service.name) {") { printer in
+            printer.printBlock(
                 "/// Answers calls with the handlers that a test sets. A call without a handler throws.",
                 "///",
                 "/// A call throws `timeout` when the time of its options is up, and `cancelled` when its task is "
                     + "cancelled.",
                 "\(access)struct MockClient: ClientProtocol {"
-            )
-            printer.withIndentation { printer in
-                for method in self.methods { self.printHandler(of: method, &printer) }
+            ) { printer in
+                for method in self.service.methods { self.printHandler(of: method, &printer) }
                 printer.print(
                     "/// Sends pushes to every sequence that this mock has returned.",
                     "\(access)let pushSource = HHSocketRPC.MockPushes()",
@@ -36,7 +26,7 @@ struct MockGenerator {
                     "    self.clock = clock",
                     "}"
                 )
-                for method in self.methods { self.print(method, &printer) }
+                for method in self.service.methods { self.print(method, &printer) }
                 printer.print(
                     "",
                     "\(ClientProtocolGenerator.pushes(access: access)) {",
@@ -44,24 +34,23 @@ struct MockGenerator {
                     "}"
                 )
             }
-            printer.print("}")
         }
-        printer.print("}")
     }
 
     private func printHandler(of method: Method, _ printer: inout CodePrinter) {
+        let access = self.service.context.access
         let wrapper = method.hasOneRequest ? "MockHandler" : "MockStreamHandler"
         let request = method.hasOneRequest ? method.request : ""
         printer.print(
             "/// The handler of `\(method.used)`.",
-            "@HHSocketRPC.\(wrapper)(of: \"\(self.service).MockClient\", named: \"\(method.handler)\")",
-            "\(self.context.access)var \(method.handler): (@Sendable (\(request)) async throws -> \(method.returned))?"
+            "@HHSocketRPC.\(wrapper)(of: \"\(self.service.name).MockClient\", named: \"\(method.handler)\")",
+            "\(access)var \(method.handler): (@Sendable (\(request)) async throws -> \(method.returned))?"
         )
     }
 
     /// Prints the function that sets a handler with options, and that of the client.
     private func print(_ method: Method, _ printer: inout CodePrinter) {
-        let access = self.context.access
+        let access = self.service.context.access
         let request = method.hasOneRequest ? "\(method.request), " : ""
         let function = method.shape == .unary ? "answer" : "open"
         let argument = method.hasOneRequest ? "request, " : ""

@@ -3,57 +3,40 @@ import SwiftProtobufPluginLibrary
 
 /// Writes the protocol that a server implements, and its registration with a router.
 struct ServerGenerator {
-    private let descriptor: ServiceDescriptor
-    private let name: String
-    private let methods: [Method]
-    private let context: Context
-
-    init(_ descriptor: ServiceDescriptor, name: String, _ methods: [Method], _ context: Context) {
-        self.descriptor = descriptor
-        self.name = name
-        self.methods = methods
-        self.context = context
-    }
+    let service: Service
 
     func print(_ printer: inout CodePrinter) {
-        printer.print("", "extension \(self.name) {")
-        printer.withIndentation { printer in
-            printer.print(
+        printer.printBlock("", "extension \(self.service.name) {") { printer in
+            printer.printBlock(
                 "/// The methods of the service, as a server implements them.",
-                "\(self.context.access)protocol ServiceProtocol: Sendable {"
-            )
-            printer.withIndentation { printer in
-                for (index, method) in self.methods.enumerated() {
+                "\(self.service.context.access)protocol ServiceProtocol: Sendable {"
+            ) { printer in
+                for (index, method) in self.service.methods.enumerated() {
                     if index > 0 { printer.print() }
                     printer.print("\(method.comment)\(method.serviceSignature)")
                 }
             }
-            printer.print("}")
         }
-        printer.print("}", "", "extension HHSocketServer.Router {")
-        printer.withIndentation { printer in self.printRegistration(&printer) }
-        printer.print("}")
+        printer.printBlock("", "extension HHSocketServer.Router {") { printer in self.printRegistration(&printer) }
     }
 
     private func printRegistration(_ printer: inout CodePrinter) {
         printer.print(
-            "/// Answers every method of `\(self.descriptor.fullName)` with `service`.",
+            "/// Answers every method of `\(self.service.descriptor.fullName)` with `service`.",
             "///",
             "/// - Parameters:",
-            "///   - as: Required only if one type implements several services: `\(self.name).self`.",
+            "///   - as: Required only if one type implements several services: `\(self.service.name).self`.",
             "///   - executor: The executor of the methods; nil, the default, for `handlerExecutor`.",
-            "\(self.context.access)mutating func register("
+            "\(self.service.context.access)mutating func register("
         )
         printer.printIndented(
-            "_ service: some \(self.name).ServiceProtocol,",
-            "as _: \(self.name).Type = \(self.name).self,",
+            "_ service: some \(self.service.name).ServiceProtocol,",
+            "as _: \(self.service.name).Type = \(self.service.name).self,",
             "on executor: HHSocketServer.HandlerExecutor? = nil"
         )
-        printer.print(") {")
-        printer.withIndentation { printer in
-            for method in self.methods { self.printRegistration(of: method, &printer) }
+        printer.printBlock(") {") { printer in
+            for method in self.service.methods { self.printRegistration(of: method, &printer) }
         }
-        printer.print("}")
     }
 
     private func printRegistration(of method: Method, _ printer: inout CodePrinter) {
@@ -66,7 +49,7 @@ struct ServerGenerator {
                 ("handleBidirectionalStream", "requests, responses", "requests, to: responses")
             }
         printer.print(
-            "self.\(function)(\(self.name).Methods.\(method.used), on: executor) { \(parameters), context in",
+            "self.\(function)(\(self.service.name).Methods.\(method.used), on: executor) { \(parameters), context in",
             "    try await service.\(method.used)(\(arguments), context: context)",
             "}"
         )

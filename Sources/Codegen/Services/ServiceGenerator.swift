@@ -2,61 +2,61 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
+/// A service, in the form that its generators use.
+struct Service {
+    let descriptor: ServiceDescriptor
+    /// The namespace of everything that is generated for it.
+    let name: String
+    let methods: [Method]
+    let context: Context
+
+    init(_ descriptor: ServiceDescriptor, _ context: Context) {
+        self.descriptor = descriptor
+        self.name = context.names.service(descriptor)
+        self.methods = descriptor.methods.map { Method($0, context.names) }
+        self.context = context
+    }
+}
+
 /// Writes an enum for a service, the namespace of everything generated for it.
 struct ServiceGenerator {
-    private let service: ServiceDescriptor
-    private let context: Context
-    private let name: String
-    private let methods: [Method]
-
-    init(_ service: ServiceDescriptor, _ context: Context) {
-        self.service = service
-        self.context = context
-        self.name = context.names.service(service)
-        self.methods = service.methods.map { Method($0, context.names) }
-    }
+    let service: Service
 
     func print(_ printer: inout CodePrinter) {
-        let options = self.context.options
+        let (service, options) = (self.service, self.service.context.options)
         self.printService(&printer)
-        if options.client || options.mocks {
-            ClientProtocolGenerator(service: self.name, self.methods, self.context).print(&printer)
-        }
-        if options.client { ClientGenerator(service: self.name, self.methods, self.context).print(&printer) }
-        if options.mocks { MockGenerator(service: self.name, self.methods, self.context).print(&printer) }
-        if options.server {
-            ServerGenerator(self.service, name: self.name, self.methods, self.context).print(&printer)
-        }
+        if options.client || options.mocks { ClientProtocolGenerator(service: service).print(&printer) }
+        if options.client { ClientGenerator(service: service).print(&printer) }
+        if options.mocks { MockGenerator(service: service).print(&printer) }
+        if options.server { ServerGenerator(service: service).print(&printer) }
     }
 
     private func printService(_ printer: inout CodePrinter) {
-        let access = self.context.access
-        printer.print("", "\(DocComment.lines(of: self.service))\(access)enum \(self.name) {")
-        printer.withIndentation { printer in
+        let access = self.service.context.access
+        let comment = DocComment.lines(of: self.service.descriptor)
+        printer.printBlock("", "\(comment)\(access)enum \(self.service.name) {") { printer in
             printer.print(
-                "/// The full name, `\(self.service.fullName)`.",
-                "\(access)static let serviceName = \"\(self.service.fullName)\""
+                "/// The full name, `\(self.service.descriptor.fullName)`.",
+                "\(access)static let serviceName = \"\(self.service.descriptor.fullName)\""
             )
-            let numbered = self.methods.filter { $0.number != nil }
+            let numbered = self.service.methods.filter { $0.number != nil }
             guard !numbered.isEmpty else { return }
-            printer.print("", "\(access)enum Methods {")
-            printer.withIndentation { printer in
+            printer.printBlock("", "\(access)enum Methods {") { printer in
                 for method in numbered { self.printDescription(of: method, &printer) }
             }
-            printer.print("}")
         }
-        printer.print("}")
     }
 
     private func printDescription(of method: Method, _ printer: inout CodePrinter) {
         guard let number = method.number else { return }
+        let name = "\(self.service.descriptor.fullName)/\(method.descriptor.name)"
         printer.print(
             "/// The name and the type of `\(method.descriptor.name)`.",
-            "\(self.context.access)static let \(method.declared) = "
+            "\(self.service.context.access)static let \(method.declared) = "
                 + "\(Names.runtime).MethodDescriptor<\(method.request), \(method.response)>("
         )
         printer.printIndented(
-            "\"\(self.service.fullName)/\(method.descriptor.name)\", type: \(number), kind: .\(method.shape.rawValue)"
+            "\"\(name)\", type: \(number), kind: .\(method.shape.rawValue)"
                 + (method.idempotency.map { ", idempotency: .\($0)" } ?? "")
         )
         printer.print(")")

@@ -117,41 +117,25 @@ struct BenchCommand: AsyncParsableCommand {
 
     private func measureCalls() async throws {
         if self.calls.api == .stream {
-            try await self.report(
-                untilSignal: { try await self.streamResult() },
-                { ($0.json, $0.summary, $0.isInterrupted) },
-                what: "items"
-            )
+            try await self.report("items") { try await self.streamResult() }
         } else {
-            try await self.report(
-                untilSignal: { try await self.echoResult() },
-                { ($0.json, $0.summary, $0.isInterrupted) },
-                what: "calls"
-            )
+            try await self.report("calls") { try await self.echoResult() }
         }
     }
 
     /// Measures until the end, or until a signal cancels it, and prints the report.
-    private func report<Measured: Sendable>(
-        untilSignal measure: @escaping @Sendable () async throws -> Measured,
-        _ texts: (Measured) -> (json: String, summary: String, isInterrupted: Bool),
-        what: String
+    private func report<Measured: BenchResult>(
+        _ what: String,
+        _ measure: @escaping @Sendable () async throws -> Measured
     ) async throws {
         let signals = Signals()
         let measuring = Task { try await measure() }
-        let interruption = Task { [stream = signals.stream] in
-            var isFirst = true
-            for await _ in stream {
-                // A second signal ends the process at once. The server of --self then ends too.
-                guard isFirst else { Self.exit(withError: ExitCode.failure) }
-                isFirst = false
-                measuring.cancel()
-            }
-        }
+        // A second signal ends the process at once. The server of --self then ends too.
+        let interruption = CallCommand.interruption(signals) { measuring.cancel() }
         defer { interruption.cancel() }
-        let texts = texts(try await measuring.value)
-        try StandardOutput.write(self.json ? texts.json : texts.summary)
-        guard !texts.isInterrupted else {
+        let result = try await measuring.value
+        try StandardOutput.write(self.json ? result.json : result.summary)
+        guard !result.isInterrupted else {
             StandardError.line("error: interrupted; the report is of the \(what) until then")
             throw ExitCode.failure
         }

@@ -229,9 +229,7 @@ struct EchoOptions: ParsableArguments {
             throw ValidationError("The format \(format) cannot have streams.")
         }
         try FormatArgument.validate(type: BuiltIn.echo, in: format)
-        guard !self.hello || format.supportsHello else {
-            throw ValidationError("The format \(format) cannot have hello: \(WireFormat.helloNeeds).")
-        }
+        if self.hello { try FormatArgument.requireHello(in: format) }
         if self.api == .typed, !MessageCaller.lengths.contains(body) {
             throw ValidationError(
                 """

@@ -69,9 +69,7 @@ struct HelloOptions: ParsableArguments {
     ///
     /// - Parameter streams: Whether hello should agree on streams.
     func validate(in format: WireFormat, streams: Bool) throws {
-        guard !self.isAskedFor && !streams || format.supportsHello else {
-            throw ValidationError("The format \(format) cannot have hello: \(WireFormat.helloNeeds).")
-        }
+        if self.isAskedFor || streams { try FormatArgument.requireHello(in: format) }
     }
 
     /// Configures a client for hello, if any option is given or streams are wanted. Call it once the client's timeout

@@ -32,7 +32,7 @@ struct AnnounceOptions: ParsableArguments {
             for await _ in signals.stream { break }
             await stop(server)
         } catch {
-            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+            StandardError.report(error)
             throw ExitCode.failure
         }
         guard isAnnounced else { throw ExitCode.failure }

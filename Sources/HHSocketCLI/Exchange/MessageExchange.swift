@@ -205,7 +205,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
 
     /// Reports a line that is not sent.
     private func refuse(_ reason: String) {
-        self.report(SocketError(.invalidArgument, message: reason))
+        StandardError.report(SocketError(.invalidArgument, message: reason))
         self.progress.withLockedValue { $0.hasLost = true }
     }
 
@@ -217,13 +217,9 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
             guard !Task.isCancelled else { return false }
             self.progress.withLockedValue { $0.hasLost = true }
             // The reason why there is no connection is reported as an event.
-            if error.code != .noServerReachable, error.code != .handshakeRefused { self.report(error) }
+            if error.code != .noServerReachable, error.code != .handshakeRefused { StandardError.report(error) }
         }
         return true
-    }
-
-    private func report(_ error: SocketError) {
-        StandardError.line("error: \(error.code): \(error.message.inOneLine)")
     }
 
     // MARK: Receiving
@@ -260,7 +256,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
                 }
                 self.handledOne()
             } catch {
-                self.report(error)
+                StandardError.report(error)
             }
             return true
         }
@@ -293,7 +289,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
     private func happened(_ event: Link.Event) {
         switch Link.news(of: event) {
         case .attemptFailed(let error):
-            self.report(error)
+            StandardError.report(error)
             if (error.underlying as? OpeningError)?.isInvalidArgument == true {
                 self.progress.withLockedValue { $0.isUsageWrong = true }
                 self.end(.failed)
@@ -305,7 +301,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
             StandardError.line("\(closure)".inOneLine)
             if self.options.isOnce { self.end(.closedByServer(closure.code)) }
         case .lost(let error):
-            self.report(error)
+            StandardError.report(error)
             if self.options.isOnce { self.end(.failed) }
         case .gaveUp(let closure):
             self.end(closure.map { .closedByServer($0.code) } ?? .failed)

@@ -59,9 +59,7 @@ struct ListenCommand: AsyncParsableCommand {
         guard self.format.layout.push != nil else {
             throw ValidationError("The format \(self.format) has no pushes to listen for.")
         }
-        guard !self.saysHello || self.format.supportsHello else {
-            throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
-        }
+        if self.saysHello { try FormatArgument.requireHello(in: self.format) }
         if let count = self.count, count < 1 { throw ValidationError("--count is 1 or more, not \(count).") }
     }
 
@@ -170,7 +168,7 @@ struct ListenCommand: AsyncParsableCommand {
         case .connected(let endpoint): StandardError.line("connected to \(endpoint)")
         case .goAway, .switched: StandardError.line("\(event)")
         case .disconnected(let error), .connectFailed(let error), .gaveUp(let error):
-            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+            StandardError.report(error)
         default: break
         }
     }

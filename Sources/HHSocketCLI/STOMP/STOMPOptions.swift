@@ -93,9 +93,4 @@ struct STOMPOptions: ParsableArguments {
         configuration.reconnects = { _ in false }
         return configuration
     }
-
-    /// Reports an error of the command.
-    static func report(_ error: SocketError) {
-        StandardError.line("error: \(error.code): \(error.message.inOneLine)")
-    }
 }

@@ -54,7 +54,7 @@ struct STOMPSendCommand: AsyncParsableCommand {
             // The broker may read the messages after this process has ended; with a receipt it has confirmed them.
             try? await client.disconnect()
         } catch {
-            STOMPOptions.report(error)
+            StandardError.report(error)
             throw ExitCode.failure
         }
     }

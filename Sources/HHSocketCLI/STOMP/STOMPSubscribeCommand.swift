@@ -89,7 +89,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
             // This confirms the acknowledgements.
             try await client.disconnect()
         } catch {
-            STOMPOptions.report(error)
+            StandardError.report(error)
             throw ExitCode.failure
         }
         if let failure, !failure.hasNoReader { throw failure }
@@ -126,7 +126,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
             try result.get()
         } catch  where error.code == .connectionLost {
             // It is delivered again.
-            STOMPOptions.report(error)
+            StandardError.report(error)
         }
     }
 
@@ -149,6 +149,6 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
     /// Reports a connection that was lost while another one is made.
     private static func tell(_ event: STOMPClient.Event) {
         guard case .closed(let error?) = event, error.code != .brokerError else { return }
-        STOMPOptions.report(error)
+        StandardError.report(error)
     }
 }

@@ -145,9 +145,7 @@ struct ServeCommand: AsyncParsableCommand {
         guard (0...65_535).contains(self.port) else {
             throw ValidationError("--port is a number from 0 to 65535, not \(self.port).")
         }
-        guard !self.requireHello || self.format.supportsHello else {
-            throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
-        }
+        if self.requireHello { try FormatArgument.requireHello(in: self.format) }
         try self.store.validate(in: self.format)
         guard self.tls.tls != nil || !self.listen.contains(where: { $0.isSecure }) else {
             throw ValidationError("--listen wss://… requires --cert and --key.")

@@ -85,7 +85,7 @@ struct StoreOptions: ParsableArguments {
             let store = try FolderTransferStore(path: path, limits: self.limits)
             router.register(TransferService(store: store, types: self.types) { _, _ in })
         } catch {
-            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+            StandardError.report(error)
             throw ExitCode.failure
         }
     }

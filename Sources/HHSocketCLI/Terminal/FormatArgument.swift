@@ -44,4 +44,10 @@ enum FormatArgument {
             )
         }
     }
+
+    static func requireHello(in format: WireFormat) throws {
+        guard format.supportsHello else {
+            throw ValidationError("The format \(format) cannot have hello: \(WireFormat.helloNeeds).")
+        }
+    }
 }

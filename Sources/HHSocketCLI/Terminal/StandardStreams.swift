@@ -40,6 +40,10 @@ enum StandardError {
     static func line(_ text: String) {
         self.write(text + "\n")
     }
+
+    static func report(_ error: SocketError) { self.line("error: \(error.code): \(error.message.inOneLine)") }
+
+    static func report(_ error: TransferError) { self.line("error: \(error.code): \(error.message.inOneLine)") }
 }
 
 /// The three standard streams as a whole.

@@ -22,9 +22,7 @@ struct TransferOptions: ParsableArguments {
     func validate() throws {
         _ = try self.fields.header(in: self.format)
         try MetadataArgument.validate(self.header)
-        guard self.format.supportsHello else {
-            throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
-        }
+        try FormatArgument.requireHello(in: self.format)
         try TransferTypesArgument.validate(self.types, in: self.format)
     }
 
@@ -57,7 +55,7 @@ struct TransferOptions: ParsableArguments {
             transfer.cancel()
             guard !outlastsSignals else { return }
             // Its output may be blocked by a reader for ever.
-            Self.report(TransferError(.cancelled, "\(label) was cancelled"))
+            StandardError.report(TransferError(.cancelled, "\(label) was cancelled"))
             PutCommand.exit(withError: ExitCode.failure)
         }
         defer { interruption.cancel() }
@@ -76,7 +74,7 @@ struct TransferOptions: ParsableArguments {
         switch outcome {
         case .success(let result): return result
         case .failure(let error):
-            Self.report(error)
+            StandardError.report(error)
             return nil
         }
     }
@@ -104,9 +102,5 @@ struct TransferOptions: ParsableArguments {
         changes = progress.changes
         // In place of the progress bar, which is drawn again below.
         StandardError.line(StandardError.isTerminal ? "\r\u{1B}[Kchanged" : "changed")
-    }
-
-    private static func report(_ error: TransferError) {
-        StandardError.line("error: \(error.code): \(error.message.inOneLine)")
     }
 }

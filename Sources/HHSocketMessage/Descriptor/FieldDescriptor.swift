@@ -88,8 +88,6 @@ public struct FieldDescriptor: Sendable {
         return Self(name, jsonName: jsonName, number, .message, .repeated, type: { .message(entry) })
     }
 
-    /// The largest number that fits a tag.
-    static let maximumNumber: UInt32 = 536_870_911
     /// The largest number of an extension of a message set, where it is a value.
     static let maximumItemNumber: UInt32 = 2_147_483_646
 
@@ -112,7 +110,7 @@ public struct FieldDescriptor: Sendable {
     public var isRepeated: Bool { self.presence == .repeated || self.presence == .packed }
 
     /// Returns the name in JSON by protoc's rule: underscores are left out, and the letters after them are capitals.
-    static func jsonName(of name: String) -> String {
+    package static func jsonName(of name: String) -> String {
         var result = ""
         var isAfterUnderscore = false
         for character in name {

@@ -118,6 +118,16 @@ struct EchoBench: Sendable {
             StartSchedule(rate: $0, origin: origin, connection: number, of: self.parameters.connections)
         }
         let tally = EchoTally(schedule == nil ? .closedLoop : .schedule, window: window)
+        func awaited(_ caller: some EchoCaller) -> any EchoLoop {
+            AsyncLoop(
+                client: connection.client,
+                caller: caller,
+                inFlight: self.parameters.inFlight,
+                executor: self.parameters.executor ?? .global,
+                tally: tally,
+                schedule: schedule
+            )
+        }
         switch self.parameters.api {
         case .task, .dispatch:
             return TaskLoop(
@@ -131,24 +141,8 @@ struct EchoBench: Sendable {
                 schedule: schedule
             )
         // Streams are measured by `StreamBench`.
-        case .async, .stream:
-            return AsyncLoop(
-                client: connection.client,
-                caller: BodyCaller(self.body),
-                inFlight: self.parameters.inFlight,
-                executor: self.parameters.executor ?? .global,
-                tally: tally,
-                schedule: schedule
-            )
-        case .typed:
-            return AsyncLoop(
-                client: connection.client,
-                caller: MessageCaller(length: self.parameters.body),
-                inFlight: self.parameters.inFlight,
-                executor: self.parameters.executor ?? .global,
-                tally: tally,
-                schedule: schedule
-            )
+        case .async, .stream: return awaited(BodyCaller(self.body))
+        case .typed: return awaited(MessageCaller(length: self.parameters.body))
         }
     }
 

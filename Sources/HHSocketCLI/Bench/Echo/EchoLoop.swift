@@ -13,6 +13,13 @@ protocol EchoLoop: Sendable {
     func run() async throws -> EchoTally
 }
 
+/// What was measured, as it is reported.
+protocol BenchResult: Sendable {
+    var json: String { get }
+    var summary: String { get }
+    var isInterrupted: Bool { get }
+}
+
 /// The reason for which there is nothing to report.
 struct EchoFailure: Error, CustomStringConvertible {
     var description: String

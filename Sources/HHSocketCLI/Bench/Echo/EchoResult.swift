@@ -2,7 +2,7 @@
 import Foundation
 
 /// A measurement, and its report.
-struct EchoResult: Sendable {
+struct EchoResult: BenchResult {
     var parameters: EchoParameters
     var tally: EchoTally
     var cpu: CPUUse

@@ -2,7 +2,7 @@
 import Foundation
 
 /// A measurement of streams, and its report.
-struct StreamResult: Sendable {
+struct StreamResult: BenchResult {
     var parameters: EchoParameters
     var direction: StreamDirection
     var sample: StreamSample

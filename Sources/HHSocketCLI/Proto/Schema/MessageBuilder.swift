@@ -49,7 +49,7 @@ struct MessageBuilder {
         let typeName = kind == .message || kind == .enum ? SchemaBuilder.fullName(field.typeName) : nil
         return ProtoField(
             name: field.name,
-            jsonName: field.hasJsonName ? field.jsonName : Self.jsonName(field.name),
+            jsonName: field.hasJsonName ? field.jsonName : FieldDescriptor.jsonName(of: field.name),
             number: UInt32(field.number),
             kind: kind,
             presence: self.presence(field, kind, features),
@@ -139,16 +139,5 @@ struct MessageBuilder {
 
     private func error(_ field: Google_Protobuf_FieldDescriptorProto, _ reason: String) -> ProtoError {
         ProtoError("\(self.file.name): \(self.name).\(field.name) \(reason)")
-    }
-
-    /// Returns the JSON name by protoc's rule, for descriptor sets of other tools.
-    private static func jsonName(_ name: String) -> String {
-        var result = ""
-        var isAfterUnderscore = false
-        for character in name {
-            if character != "_" { result += isAfterUnderscore ? character.uppercased() : String(character) }
-            isAfterUnderscore = character == "_"
-        }
-        return result
     }
 }

@@ -5,8 +5,6 @@ import SwiftProtobufPluginLibrary
 extension FileDescriptor {
     /// The messages of the file, with nested ones; without the entries of maps, which are synthesised.
     var allMessages: [Descriptor] { self.messages.flatMap(\.withNested) }
-    /// The enums of the file, with those nested in messages.
-    var allEnums: [EnumDescriptor] { self.enums + self.allMessages.flatMap(\.enums) }
     /// The extensions that the file declares, with those declared in messages; without those of descriptors, which are
     /// for generators.
     var allExtensions: [FieldDescriptor] {

@@ -95,7 +95,6 @@ struct FieldType {
     var isMessage: Bool { self.field.type == .message || self.isGroup }
     var isGroup: Bool { self.field.type == .group }
     var isEnum: Bool { self.field.type == .enum }
-    var isClosedEnum: Bool { self.isEnum && self.field.enumType.isClosed }
     var isPackable: Bool { !self.isMessage && self.tag(0) != 2 }
 
     /// The default value.

@@ -235,23 +235,4 @@ extension Link where Language == FrameLanguage {
             self.sendOnFastPath(type: type, serial: serial, status: .ok, $0, in: &turn)
         }
     }
-
-    /// The state that a receiver considers when a read has ended.
-    package var readState: ReadState {
-        ReadState(
-            bytesReceived: self.hot.traffic.bytesReceived,
-            unfinishedBytes: self.hot.language.unfinishedBytes,
-            unwrittenBytes: self.hot.unwrittenBytes
-        )
-    }
-}
-
-/// The bytes that a link holds when a read has ended.
-package struct ReadState {
-    /// The number of bytes received on this link so far.
-    package let bytesReceived: Int
-    /// The number of bytes received of the frame that is incomplete.
-    package let unfinishedBytes: Int
-    /// The number of bytes that are ready to be written or wait.
-    package let unwrittenBytes: Int
 }

@@ -37,3 +37,14 @@ package enum AcknowledgedBytes {
     }
     #endif
 }
+
+extension NIOBSDSocket.Option {
+    /// The option for the number of unsent bytes that the system holds at most. Nil if it has no such option.
+    package static var unsentBytes: Self? {
+        #if os(Linux) || canImport(Darwin)
+        Self(rawValue: CInt(TCP_NOTSENT_LOWAT))
+        #else
+        nil
+        #endif
+    }
+}

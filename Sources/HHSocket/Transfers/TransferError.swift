@@ -67,41 +67,24 @@ extension TransferError: CustomStringConvertible {
 }
 
 extension TransferError {
+    /// The codes that a server sends.
+    private static let sentCodes: [(code: Code, sent: Hhsocket_TransferCode)] = [
+        (.invalidID, .invalidID), (.notFound, .notFound), (.denied, .denied), (.superseded, .superseded),
+        (.noRoom, .noRoom), (.readOnly, .readOnly), (.quota, .quota), (.wrongHash, .wrongHash),
+        (.invalidRequest, .invalidRequest), (.storeFailed, .storeFailed),
+    ]
+
     /// Creates the error from a server's message, which may be displayed to users.
     package init(_ failure: Hhsocket_TransferFailure) {
-        let code: Code =
-            switch failure.code {
-            case .invalidID: .invalidID
-            case .notFound: .notFound
-            case .denied: .denied
-            case .superseded: .superseded
-            case .noRoom: .noRoom
-            case .readOnly: .readOnly
-            case .quota: .quota
-            case .wrongHash: .wrongHash
-            case .invalidRequest: .invalidRequest
-            case .unspecified, .storeFailed, .UNRECOGNIZED: .storeFailed
-            }
-        self.init(code, String(failure.message.prefix(1_024)))
+        let code = Self.sentCodes.first { $0.sent == failure.code }?.code
+        self.init(code ?? .storeFailed, String(failure.message.prefix(1_024)))
     }
 
     /// The message that a server sends; a code of clients becomes `storeFailed`.
     package var failure: Hhsocket_TransferFailure {
         var failure = Hhsocket_TransferFailure()
         failure.message = self.message
-        failure.code =
-            switch self.code {
-            case .invalidID: .invalidID
-            case .notFound: .notFound
-            case .denied: .denied
-            case .superseded: .superseded
-            case .noRoom: .noRoom
-            case .readOnly: .readOnly
-            case .quota: .quota
-            case .wrongHash: .wrongHash
-            case .invalidRequest: .invalidRequest
-            default: .storeFailed
-            }
+        failure.code = Self.sentCodes.first { $0.code == self.code }?.sent ?? .storeFailed
         return failure
     }
 }

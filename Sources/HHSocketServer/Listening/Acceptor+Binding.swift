@@ -109,7 +109,7 @@ extension Acceptor {
     /// Sets the options of TCP connections.
     private func tcp(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
         let tcp = self.probing(bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1))
-        guard let bytes = self.core.rules.limits.kernelSendBuffer, let option = Self.unsentBytesOption else {
+        guard let bytes = self.core.rules.limits.kernelSendBuffer, let option = NIOBSDSocket.Option.unsentBytes else {
             return tcp
         }
         return tcp.childChannelOption(.tcpOption(option), value: min(bytes, Int(CInt.max)))
@@ -120,15 +120,6 @@ extension Acceptor {
     private static var sharedPortOption: NIOBSDSocket.Option? {
         #if os(Linux)
         NIOBSDSocket.Option(rawValue: SO_REUSEPORT)
-        #else
-        nil
-        #endif
-    }
-
-    /// The option for the number of unsent bytes that the system holds at most. Nil if it has no such option.
-    private static var unsentBytesOption: NIOBSDSocket.Option? {
-        #if os(Linux) || canImport(Darwin)
-        NIOBSDSocket.Option(rawValue: CInt(TCP_NOTSENT_LOWAT))
         #else
         nil
         #endif

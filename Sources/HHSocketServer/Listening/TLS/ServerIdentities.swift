@@ -11,7 +11,6 @@ struct ServerIdentities: Sendable {
     /// The identities by the part after `*.`.
     private var wildcards: [String: Identity] = [:]
 
-    var hasNames: Bool { !self.names.isEmpty || !self.wildcards.isEmpty }
     var all: [Identity] { [self.standard] + self.names.values + self.wildcards.values }
 
     /// Reads the files.

@@ -187,12 +187,8 @@ struct EchoOptions: ParsableArguments {
 
     private func checkStreams(body: Int, format: WireFormat) throws {
         try FormatArgument.validate(type: (self.direction ?? .down).type, in: format)
-        guard format.supportsStreams else {
-            throw ValidationError("The format \(format) cannot have streams: \(WireFormat.streamsNeed).")
-        }
-        guard self.rate == nil else {
-            throw ValidationError("--rate is for calls, and the items of --api stream leave as fast as they can.")
-        }
+        try require(format.supportsStreams, "The format \(format) cannot have streams: \(WireFormat.streamsNeed).")
+        try require(self.rate == nil, "--rate is for calls, and the items of --api stream leave as fast as they can.")
         guard !self.hello, !self.streams else {
             let name = self.hello ? "--hello" : "--streams"
             throw ValidationError("\(name) is for calls: with --api stream connections begin with a hello anyway.")
@@ -215,19 +211,11 @@ struct EchoOptions: ParsableArguments {
     }
 
     private func checkCalls(body: Int, format: WireFormat) throws {
-        guard self.direction == nil else {
-            throw ValidationError("--direction is for --api stream; leave it out.")
-        }
+        try require(self.direction == nil, "--direction is for --api stream; leave it out.")
         guard self.window == nil else { throw ValidationError("--window is for --api stream; leave it out.") }
-        guard self.calls == nil else {
-            throw ValidationError("--calls is for calls beside --api stream; --rate is for these.")
-        }
-        guard !self.streams || self.hello else {
-            throw ValidationError("--streams needs --hello, in which streams are agreed on.")
-        }
-        guard !self.streams || format.supportsStreams else {
-            throw ValidationError("The format \(format) cannot have streams.")
-        }
+        try require(self.calls == nil, "--calls is for calls beside --api stream; --rate is for these.")
+        try require(!self.streams || self.hello, "--streams needs --hello, in which streams are agreed on.")
+        try require(!self.streams || format.supportsStreams, "The format \(format) cannot have streams.")
         try FormatArgument.validate(type: BuiltIn.echo, in: format)
         if self.hello { try FormatArgument.requireHello(in: format) }
         if self.api == .typed, !MessageCaller.lengths.contains(body) {

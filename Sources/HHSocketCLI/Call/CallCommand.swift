@@ -114,9 +114,7 @@ struct CallCommand: AsyncParsableCommand {
         }
         if let type = self.type { try FormatArgument.validate(type: type, in: self.format) }
         let bodies = [self.body, self.bodyFile, self.method.jsonBody, self.method.jsonBodyFile].compactMap { $0 }
-        guard bodies.count <= 1 else {
-            throw ValidationError("--body, --body-file, --json-body and --json-body-file exclude each other.")
-        }
+        try require(bodies.count <= 1, "--body, --body-file, --json-body and --json-body-file exclude each other.")
         if self.items, let body = self.givenBody {
             throw ValidationError("\(body) and --items exclude each other: the items are lines of stdin.")
         }

@@ -30,9 +30,7 @@ struct MethodOptions: ParsableArguments {
 
     /// Checks the options together with those for the `.proto`.
     func check(with proto: ProtoOptions) throws(ValidationError) {
-        guard (self.method == nil) == (proto.proto == nil) else {
-            throw ValidationError("--proto and --method must be given together.")
-        }
+        try require((self.method == nil) == (proto.proto == nil), "--proto and --method must be given together.")
         guard self.method != nil || (self.jsonBody == nil && self.jsonBodyFile == nil && !self.emitDefaults) else {
             throw ValidationError("--json-body, --json-body-file and --emit-defaults require --proto and --method.")
         }

@@ -56,9 +56,7 @@ struct ListenCommand: AsyncParsableCommand {
     func validate() throws {
         _ = try self.fields.header(in: self.format)
         if let type = self.type { try FormatArgument.validate(type: type, in: self.format) }
-        guard self.format.layout.push != nil else {
-            throw ValidationError("The format \(self.format) has no pushes to listen for.")
-        }
+        try require(self.format.layout.push != nil, "The format \(self.format) has no pushes to listen for.")
         if self.saysHello { try FormatArgument.requireHello(in: self.format) }
         if let count = self.count, count < 1 { throw ValidationError("--count is 1 or more, not \(count).") }
     }

@@ -30,9 +30,7 @@ struct ProtoOptions: ParsableArguments {
     var protoPath: [String] = []
 
     func validate() throws {
-        guard self.proto != nil || self.protoPath.isEmpty else {
-            throw ValidationError("--proto-path requires --proto.")
-        }
+        try require(self.proto != nil || self.protoPath.isEmpty, "--proto-path requires --proto.")
     }
 
     /// Reads the declarations of the file; nil if none is given. Errors are reported on stderr.

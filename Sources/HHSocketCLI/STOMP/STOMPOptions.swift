@@ -56,9 +56,7 @@ struct STOMPOptions: ParsableArguments {
     }
 
     func validate() throws {
-        guard (self.login == nil) == (self.passcode == nil) else {
-            throw ValidationError("--login and --passcode must be given together.")
-        }
+        try require((self.login == nil) == (self.passcode == nil), "--login and --passcode must be given together.")
         guard !self.destination.isEmpty else { throw ValidationError("the destination is empty.") }
     }
 

@@ -33,9 +33,7 @@ struct STOMPSendCommand: AsyncParsableCommand {
 
     func validate() throws {
         _ = try Usage.checked { () throws(SocketError) in try self.options.configuration(self.route) }
-        guard self.body == nil || self.bodyFile == nil else {
-            throw ValidationError("--body and --body-file exclude each other.")
-        }
+        try require(self.body == nil || self.bodyFile == nil, "--body and --body-file exclude each other.")
     }
 
     func run() async throws {

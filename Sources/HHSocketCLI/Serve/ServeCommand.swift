@@ -134,17 +134,13 @@ struct ServeCommand: AsyncParsableCommand {
             )
         }
         if let push = self.push {
-            guard self.format.layout.push != nil else {
-                throw ValidationError("The format \(self.format) has no pushes.")
-            }
+            try require(self.format.layout.push != nil, "The format \(self.format) has no pushes.")
             try FormatArgument.validate(type: push.type, in: self.format)
         }
         guard self.ping == nil || self.format.serverPing != nil else {
             throw ValidationError("In the format \(self.format) servers do not ping.")
         }
-        guard (0...65_535).contains(self.port) else {
-            throw ValidationError("--port is a number from 0 to 65535, not \(self.port).")
-        }
+        try require((0...65_535).contains(self.port), "--port is a number from 0 to 65535, not \(self.port).")
         if self.requireHello { try FormatArgument.requireHello(in: self.format) }
         try self.store.validate(in: self.format)
         guard self.tls.tls != nil || !self.listen.contains(where: { $0.isSecure }) else {
@@ -153,9 +149,7 @@ struct ServeCommand: AsyncParsableCommand {
         if let count = self.eventLoops, !(1...1_024).contains(count) {
             throw ValidationError("--event-loops is a number from 1 to 1024, not \(count).")
         }
-        guard self.pushEvery == nil || self.push != nil else {
-            throw ValidationError("--push-every requires --push TYPE:TEXT.")
-        }
+        try require(self.pushEvery == nil || self.push != nil, "--push-every requires --push TYPE:TEXT.")
     }
 
     func run() async throws {

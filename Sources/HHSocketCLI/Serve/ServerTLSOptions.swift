@@ -24,12 +24,8 @@ struct ServerTLSOptions: ParsableArguments {
     var ca: String?
 
     func validate() throws {
-        guard (self.cert == nil) == (self.key == nil) else {
-            throw ValidationError("--cert and --key must be given together.")
-        }
-        guard self.ca == nil || self.cert != nil else {
-            throw ValidationError("--ca requires --cert and --key.")
-        }
+        try require((self.cert == nil) == (self.key == nil), "--cert and --key must be given together.")
+        try require(self.ca == nil || self.cert != nil, "--ca requires --cert and --key.")
     }
 
     /// The TLS of a server; nil for none.

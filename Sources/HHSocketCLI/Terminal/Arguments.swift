@@ -62,9 +62,7 @@ struct ListenAddress: ExpressibleByArgument, Sendable {
 extension ListenAddress {
     /// - Throws: `ValidationError` if an option `--port` has no port to listen on.
     static func validate(port: Int) throws {
-        guard (0...65_535).contains(port) else {
-            throw ValidationError("--port is a number from 0 to 65535, not \(port).")
-        }
+        try require((0...65_535).contains(port), "--port is a number from 0 to 65535, not \(port).")
     }
 }
 

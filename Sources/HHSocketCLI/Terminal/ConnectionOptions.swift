@@ -19,9 +19,7 @@ struct ConnectionOptions: ParsableArguments {
     var verbose = false
 
     func validate() throws {
-        guard self.heartbeatMisses >= 0 else {
-            throw ValidationError("--heartbeat-misses is 0 or more, not \(self.heartbeatMisses).")
-        }
+        try require(self.heartbeatMisses >= 0, "--heartbeat-misses is 0 or more, not \(self.heartbeatMisses).")
     }
 
     /// The heartbeat policy that the options describe.

@@ -46,8 +46,6 @@ enum FormatArgument {
     }
 
     static func requireHello(in format: WireFormat) throws {
-        guard format.supportsHello else {
-            throw ValidationError("The format \(format) cannot have hello: \(WireFormat.helloNeeds).")
-        }
+        try require(format.supportsHello, "The format \(format) cannot have hello: \(WireFormat.helloNeeds).")
     }
 }

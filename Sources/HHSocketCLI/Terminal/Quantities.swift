@@ -16,9 +16,7 @@ enum DurationArgument {
     static func parse(_ text: String) throws -> Duration {
         guard let seconds = Self.seconds(text) else { throw ValidationError("expected \(Self.form)") }
         // Up to 31 years: a longer one is a mistake, and a much longer one could not be added to the clock.
-        guard seconds >= 0.001, seconds <= 1e9 else {
-            throw ValidationError("a duration is 1ms at least, and 1000000000s at most")
-        }
+        try require(seconds >= 0.001 && seconds <= 1e9, "a duration is 1ms at least, and 1000000000s at most")
         // Rounded, so that 300ms does not lose a nanosecond.
         return .nanoseconds(Int64((seconds * 1e9).rounded()))
     }
@@ -50,9 +48,7 @@ enum SizeArgument {
     static func parse(_ text: String) throws -> Int {
         let unit = text.last.flatMap { Self.units[$0] }
         let digits = text.dropLast(unit == nil ? 0 : 1)
-        guard !digits.isEmpty, digits.utf8.allSatisfy(\.isASCIIDigit) else {
-            throw ValidationError("expected \(Self.form)")
-        }
+        try require(!digits.isEmpty && digits.utf8.allSatisfy(\.isASCIIDigit), "expected \(Self.form)")
         guard let number = Int(digits) else { throw ValidationError("that is too large for a size") }
         let (bytes, isTooLarge) = number.multipliedReportingOverflow(by: unit ?? 1)
         guard !isTooLarge else { throw ValidationError("that is too large for a size") }

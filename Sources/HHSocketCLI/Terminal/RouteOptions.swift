@@ -68,9 +68,7 @@ struct RouteOptions: ParsableArguments {
     var insecureSkipVerification = false
 
     func validate() throws {
-        guard (self.cert == nil) == (self.key == nil) else {
-            throw ValidationError("--cert and --key must be given together.")
-        }
+        try require((self.cert == nil) == (self.key == nil), "--cert and --key must be given together.")
     }
 
     private static func parseProxy(_ url: String) throws -> Proxy {

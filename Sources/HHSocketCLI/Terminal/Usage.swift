@@ -15,3 +15,8 @@ enum Usage {
         }
     }
 }
+
+/// Throws an error of usage unless a condition holds.
+func require(_ isMet: Bool, _ message: @autoclosure () -> String) throws(ValidationError) {
+    if !isMet { throw ValidationError(message()) }
+}

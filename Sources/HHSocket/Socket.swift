@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOConcurrencyHelpers
-import NIOCore
-
 /// A long connection to one of several servers, on its own thread: it connects, reconnects with jitter, sends
 /// heartbeats, and carries frames.
 ///

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-import NIOCore
 
 /// The owners of a client's state, and their order for each change of a connection. On the socket thread.
 ///

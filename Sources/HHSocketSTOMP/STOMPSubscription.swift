@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 public import HHSocket
-import NIOCore
 
 /// A subscription: the messages of a destination, in order.
 ///

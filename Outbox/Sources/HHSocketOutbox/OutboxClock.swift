@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if Outbox
 import Foundation
-import NIOCore
 
 /// The source of time for an outbox.
 struct OutboxClock: Sendable {

@@ -3,7 +3,6 @@
 import Foundation
 import GRDB
 import HHSocketRPC
-import NIOCore
 
 /// The messages on disk. Blocks; used by one thread at a time.
 ///

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if Development
-import Foundation
 import NIOConcurrencyHelpers
-import NIOCore
 import NIOPosix
 
 /// Submissions from other threads to a socket's own thread, for the package `Benchmarks`.

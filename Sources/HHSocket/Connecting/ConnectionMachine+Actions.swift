@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
-
 extension ConnectionMachine {
     /// An action that follows from an event, for the driver to perform. The order of an event's actions matters.
     enum Action: Sendable {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
-
 /// The floor above connections of frames.
 package protocol FrameHost: AnyObject {
     /// Must give the connection's link another receiver, and then call ``PendingConnection/finish(in:)``.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
-
 /// A connection that is made and not ready yet, with the gate that decides on it.
 package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendable {
     // Proof of Sendable: other threads only have references to it; everything is accessed on the socket thread.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketMessage
-import NIOCore
 
 extension Envelope {
     /// Opens the envelope of a received frame. See

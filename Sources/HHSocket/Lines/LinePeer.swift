@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
-
 /// The receiver of a link that speaks lines. On the socket's thread.
 final class LinePeer: MessagePeer {
     typealias Language = LineLanguage

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
-
 /// The output of one link, in order: bytes that are ready, then units by priority. It does no I/O: the link pulls, as
 /// far as its channel accepts more.
 ///

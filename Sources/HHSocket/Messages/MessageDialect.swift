@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
-
 /// The receiver of the messages of one connection.
 package protocol MessagePeer<Language>: LinkReceiver where Language.Unit: MessageUnit {
     var link: Link<Language> { get }

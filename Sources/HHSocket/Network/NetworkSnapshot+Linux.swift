@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if os(Linux) || os(Android)
 import CNetlink
-import Foundation
 import HHSocketSystem
 
 extension NetworkSnapshot {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import CZlib
-import NIOCore
 
 /// The cyclic redundancy checks that other people's frames end with.
 package enum CRC32 {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import Dispatch
 import HHSocket
 
 /// The maker of the calls of an ``APIManager``: a ``/HHSocketRPC/SocketClient``, or a replacement for it in tests of

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
-
 /// The pages of a list, from the first to the last.
 ///
 /// ```swift

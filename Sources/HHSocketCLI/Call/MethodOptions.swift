@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import ArgumentParser
-import Foundation
-import NIOCore
 
 /// The options of `call` for a method of its `.proto`, and the method's request.
 struct MethodOptions: ParsableArguments {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-import NIOCore
 
 /// Describes the frames of a stream: one line per frame, and one for its message if that is known.
 struct FrameInspector {

@@ -2,7 +2,6 @@
 import ArgumentParser
 import HHSocket
 import HHSocketSTOMP
-import NIOConcurrencyHelpers
 import NIOCore
 
 /// `hhsocket stomp subscribe`

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import Foundation
-
 extension Duration {
     var inMilliseconds: Double {
         let (seconds, attoseconds) = self.components

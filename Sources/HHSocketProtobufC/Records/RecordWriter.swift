@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocketFoundation
 import HHSocketMessage
 
 /// Writes a message into a record. The record is valid as long as the arena.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-import NIOCore
 
 /// The end of an attempt: the server's answer with status 200, or the error that the call fails with.
 typealias CallOutcome = Result<SocketResponse, SocketError>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-import NIOCore
 
 /// The errors of calls that fail on this side. Messages describe what failed, where, why, and what to do.
 enum CallErrors {

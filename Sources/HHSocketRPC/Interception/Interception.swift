@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-import NIOCore
 import Tracing
 
 /// The owner of the calls that interceptors run for, which is on the socket thread. A protocol, since the engine's name

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-import NIOCore
 import Tracing
 
 /// The span of one call, with OpenTelemetry's names for RPCs where they exist.

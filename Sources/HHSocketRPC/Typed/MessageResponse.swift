@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 public import HHSocket
 public import HHSocketMessage
-import NIOCore
 
 /// The answer to a typed call: the message, with its metadata and origin.
 public struct MessageResponse<Message: MessageBody>: Sendable {

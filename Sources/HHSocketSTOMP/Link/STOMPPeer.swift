@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 package import HHSocket
-import NIOCore
 
 /// The owner of a client's connections, as far as their peers use it.
 protocol STOMPPeerHost: AnyObject {

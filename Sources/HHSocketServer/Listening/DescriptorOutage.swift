@@ -2,7 +2,6 @@
 import Atomics
 import HHSocket
 import HHSocketSystem
-import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 

@@ -2,7 +2,6 @@
 import DequeModule
 import HHSocket
 import Logging
-import NIOConcurrencyHelpers
 import NIOCore
 
 /// A peer, as its event loop knows it.

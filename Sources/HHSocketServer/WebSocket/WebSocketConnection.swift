@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 public import HHSocket
-import NIOConcurrencyHelpers
 public import NIOCore
 
 extension WebSocketConnection: IdentifiedConnection {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
 import HHSocketSTOMP
-import NIOCore
 
 /// The processing of messages: queues, deliveries, acknowledgements, transactions.
 extension BrokerCore {

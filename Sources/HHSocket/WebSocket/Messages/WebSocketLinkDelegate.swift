@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOConcurrencyHelpers
 public import NIOCore
 
 /// An observer of a ``WebSocketLink``, notified on the configuration's callback queue, in the order of events. Every

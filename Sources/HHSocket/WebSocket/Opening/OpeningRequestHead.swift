@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
-
 /// The head of a request that a server received: an HTTP/1.1 GET without a body, which need not be an opening's.
 package struct OpeningRequestHead: Hashable, Sendable {
     package let method: String

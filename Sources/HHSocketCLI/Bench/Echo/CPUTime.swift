@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import Foundation
 import HHSocketSystem
 
 /// The CPU time of processes, in user and system mode together, in seconds.

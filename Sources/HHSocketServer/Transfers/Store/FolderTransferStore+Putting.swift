@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 public import HHSocket
 import NIOConcurrencyHelpers
-import NIOCore
 
 /// Beginning and ending puts.
 extension FolderTransferStore: EarlyTransferStore {

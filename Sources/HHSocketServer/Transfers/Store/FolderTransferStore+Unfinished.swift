@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 import NIOConcurrencyHelpers
-import NIOCore
 
 /// The unfinished files on the disk: finding and removing them.
 extension FolderTransferStore {

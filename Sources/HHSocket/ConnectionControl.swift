@@ -15,7 +15,7 @@ public struct ControlledDriver: Sendable {
     package init(_ driver: Driver) { self.driver = driver }
 
     fileprivate func submit(_ request: @escaping @Sendable (Driver, inout Turn) -> Void) {
-        self.driver.submit(.closure { [driver] in request(driver, &$0) })
+        self.driver.submit { [driver] in request(driver, &$0) }
     }
 }
 

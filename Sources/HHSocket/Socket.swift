@@ -64,14 +64,12 @@ public final class Socket: ConnectionControl {
             _ = isolation
             return await withCheckedContinuation { (writer: CheckedContinuation<Result<Void, SocketError>, Never>) in
                 // Never refused: the queue closes only in this object's `deinit`.
-                self.driver.submit(
-                    .closure { [session] turn in
-                        if write.begin({ writer.resume(returning: $0) }) { session.perform(write, in: &turn) }
-                    }
-                )
+                self.driver.submit { [session] turn in
+                    if write.begin({ writer.resume(returning: $0) }) { session.perform(write, in: &turn) }
+                }
             }
         } onCancel: {
-            self.driver.submit(.closure { [session] _ in session.cancel(write) })
+            self.driver.submit { [session] _ in session.cancel(write) }
         }
     }
 }

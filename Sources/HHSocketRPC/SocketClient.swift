@@ -130,7 +130,7 @@ public final class SocketClient: ConnectionControl {
                 turn.giveBack()
             }
         } onCancel: {
-            engine.loop.submit(.closure { engine.cancelTask(withIdentifier: identifier, in: &$0) })
+            engine.loop.submit { engine.cancelTask(withIdentifier: identifier, in: &$0) }
         }
     }
 
@@ -167,13 +167,13 @@ public final class SocketClient: ConnectionControl {
 
     /// Cancels every call that was resumed before and has not completed.
     public func cancelAllTasks() {
-        self.driver.submit(.closure { [engine] in engine.cancelAll(in: &$0) })
+        self.driver.submit { [engine] in engine.cancelAll(in: &$0) }
     }
 
     /// Cancels one call that ``dispatch(_:completionHandler:)`` made. Does nothing if it has completed. (A task is
     /// cancelled by its own ``SocketTask/cancel()``.)
     public func cancelTask(withIdentifier identifier: Int) {
-        self.driver.submit(.closure { [engine] in engine.cancelTask(withIdentifier: identifier, in: &$0) })
+        self.driver.submit { [engine] in engine.cancelTask(withIdentifier: identifier, in: &$0) }
     }
 
     var nextIdentifier: Int { self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed) }
@@ -222,12 +222,10 @@ public final class SocketClient: ConnectionControl {
     /// Disconnects like ``disconnect()``, and returns when the connection is closed, after a second at most.
     public func close() async {
         await withCheckedContinuation { continuation in
-            let isAlive = self.driver.submit(
-                .closure { [driver] turn in
-                    driver.disconnect(in: &turn)
-                    driver.drained().whenComplete { _ in continuation.resume() }
-                }
-            )
+            let isAlive = self.driver.submit { [driver] turn in
+                driver.disconnect(in: &turn)
+                driver.drained().whenComplete { _ in continuation.resume() }
+            }
             if !isAlive { continuation.resume() }
         }
     }
@@ -237,7 +235,7 @@ public final class SocketClient: ConnectionControl {
     /// Calls that are resumed later complete with `cancelled`, including those of interceptors. ``events`` ends when
     /// everything is closed. A call that is not answered ends by its own timeout.
     public func finishTasksAndInvalidate() {
-        self.driver.submit(.closure { [engine, driver] _ in engine.finishTasks { driver.invalidate() } })
+        self.driver.submit { [engine, driver] _ in engine.finishTasks { driver.invalidate() } }
     }
 
     /// The events of the connection from now on. Each access makes a separate stream, which keeps the latest 256 events

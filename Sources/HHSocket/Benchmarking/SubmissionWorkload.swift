@@ -53,7 +53,7 @@ import NIOPosix
         }
         for submitter in submitters {
             submitter.execute { [driver] in
-                for _ in 0..<count { driver.submit(.work(work, 0)) }
+                for _ in 0..<count { driver.loop.submit(.work(work, 0)) }
             }
         }
         isDone.lock(whenValue: true)

@@ -62,7 +62,7 @@ extension Driver {
                 )
             }
             guard let self else { return }
-            self.submit(.closure { turn in self.apply(in: &turn) { $0.resolved(id, result, now: $1) } })
+            self.submit { turn in self.apply(in: &turn) { $0.resolved(id, result, now: $1) } }
         }
     }
 

@@ -114,7 +114,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     // MARK: From any thread
 
     @discardableResult
-    package func submit(_ submission: Submission) -> Bool { self.loop.submit(submission) }
+    package func submit(_ body: @escaping @Sendable (inout Turn) -> Void) -> Bool { self.loop.submit(body) }
 
     /// The state of the socket.
     package var state: SocketState { self.shared.withLockedValue { $0.state } }
@@ -186,7 +186,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     private func observeNetwork() {
         guard self.network.observation == nil, let paths = self.configuration.networkMonitor?.paths() else { return }
         self.network.observation = Task {
-            for await path in paths { self.submit(.closure { self.networkPathIs(path, in: &$0) }) }
+            for await path in paths { self.submit { self.networkPathIs(path, in: &$0) } }
         }
     }
 
@@ -277,7 +277,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
 
     /// Ends everything permanently, including the thread. From any thread, any number of times.
     package func invalidate() {
-        self.submit(.closure { self.invalidate(in: &$0) })
+        self.submit { self.invalidate(in: &$0) }
     }
 
     package func invalidate(in turn: inout Turn) {

@@ -58,7 +58,7 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
             } catch {
                 refusal = Self.refusal(error, endpoint)
             }
-            loop.submit(.closure { [weak self] turn in self?.gateReturned(refusal, in: &turn) })
+            loop.submit { [weak self] turn in self?.gateReturned(refusal, in: &turn) }
         }
     }
 

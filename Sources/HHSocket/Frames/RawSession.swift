@@ -203,7 +203,7 @@ final class RawSession: DriverHost, FrameHost, TurnHost, @unchecked Sendable {
                 body(delegate, socket, frame)
                 guard backlog.remove(bytes: length) else { return }
                 // Checked again: the queue may have fallen behind since this was submitted.
-                driver.submit(.closure { driver.perform(.setReading(isSuspended: backlog.isFull), in: &$0) })
+                driver.submit { driver.perform(.setReading(isSuspended: backlog.isFull), in: &$0) }
             }
         )
     }

@@ -46,7 +46,7 @@ public final class LineLink: ConnectionControl {
     public var lines: Lines {
         Lines(inbox: self.core.session.inbox) { [weak core] error in
             guard let core else { return }
-            core.driver.submit(.closure { _ in core.session.report(.unreadable(error)) })
+            core.driver.submit { _ in core.session.report(.unreadable(error)) }
         }
     }
 

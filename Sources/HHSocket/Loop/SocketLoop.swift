@@ -183,11 +183,14 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
+    @discardableResult
+    package func submit(_ body: @escaping @Sendable (inout Turn) -> Void) -> Bool { self.submit(.closure(body)) }
+
     /// Returns once all earlier submissions have run, or the loop is closed.
     package func settle() async {
         let (end, continuation) = AsyncStream.makeStream(of: Never.self)
         // A closed loop drops the submission.
-        self.submit(.closure { [release = Release { continuation.finish() }] _ in withExtendedLifetime(release) {} })
+        self.submit { [release = Release { continuation.finish() }] _ in withExtendedLifetime(release) {} }
         for await _ in end {}
     }
 

@@ -76,7 +76,7 @@ extension Link {
         self.leaveUnits()
         let (loop, bound) = (self.loop, NIOLoopBound(self, eventLoop: self.loop.eventLoop))
         let goOn: @Sendable () -> Void = {
-            loop.submit(.closure { bound.value.takeLeftUnits(in: &$0) })
+            loop.submit { bound.value.takeLeftUnits(in: &$0) }
         }
         switch delivery {
         case .inbox(let inbox) where isFull: inbox.whenRoom(goOn)

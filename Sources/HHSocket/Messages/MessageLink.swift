@@ -54,20 +54,18 @@ package final class MessageLink<Dialect: MessageDialect>: Sendable {
             session.send(unit, in: &turn)
             return true
         }
-        if !isSent { self.driver.submit(.closure { session.send(unit, in: &$0) }) }
+        if !isSent { self.driver.submit { session.send(unit, in: &$0) } }
     }
 
     private func cancel(_ outcome: MessageOutcome) {
-        self.driver.submit(.closure { [session] _ in session.cancel(outcome) })
+        self.driver.submit { [session] _ in session.cancel(outcome) }
     }
 
     /// Waits until the connection that the user has closed is closed; returns at once if there is none.
     package func waitUntilClosed() async {
         await withCheckedContinuation { (waiter: CheckedContinuation<Void, Never>) in
             let driver = self.driver
-            let isSubmitted = driver.submit(
-                .closure { _ in driver.drained().whenComplete { _ in waiter.resume() } }
-            )
+            let isSubmitted = driver.submit { _ in driver.drained().whenComplete { _ in waiter.resume() } }
             if !isSubmitted { waiter.resume() }
         }
     }

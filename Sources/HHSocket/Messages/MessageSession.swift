@@ -93,13 +93,11 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     /// The users may have fallen behind, or caught up.
     package func updateReading() {
         guard let driver = self.driver else { return }
-        driver.submit(
-            .closure { turn in
-                // Read again: since this was submitted it may have changed again.
-                let isSuspended = self.inbox.isFull || self.delegation.isFull || self.dialect.isBehind
-                driver.perform(.setReading(isSuspended: isSuspended), in: &turn)
-            }
-        )
+        driver.submit { turn in
+            // Read again: since this was submitted it may have changed again.
+            let isSuspended = self.inbox.isFull || self.delegation.isFull || self.dialect.isBehind
+            driver.perform(.setReading(isSuspended: isSuspended), in: &turn)
+        }
     }
 
     // MARK: Links

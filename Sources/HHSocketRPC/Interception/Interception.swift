@@ -69,7 +69,7 @@ final class Interception: @unchecked Sendable {
             let result = await ServiceContext.withValue(context) { () async -> CallOutcome in
                 await .of { () async throws(SocketError) in try await chain(request) }
             }
-            owner?.loop.submit(.closure { [weak owner] in owner?.interceptorsReturned(key, result, in: &$0) })
+            owner?.loop.submit { [weak owner] in owner?.interceptorsReturned(key, result, in: &$0) }
         }
         self.runs[key] = Run(task: run)
     }

@@ -62,17 +62,15 @@ final class PushCenter: @unchecked Sendable {
     /// Subscribes a new inbox to the pushes of `type`, or of every type if nil, until it is cancelled.
     func subscribe(to type: UInt32?, _ policy: PushBufferingPolicy) -> PushInbox {
         let inbox = PushInbox(policy.bounds) { [weak self] inbox, change in
-            self?.loop.submit(.closure { [weak self] in self?.inboxChanged(inbox, of: type, change, in: &$0) })
+            self?.loop.submit { [weak self] in self?.inboxChanged(inbox, of: type, change, in: &$0) }
         }
-        let isAlive = self.loop.submit(
-            .closure { _ in
-                if self.isFinished {
-                    inbox.finish()
-                } else {
-                    self.router.add(inbox, type)
-                }
+        let isAlive = self.loop.submit { _ in
+            if self.isFinished {
+                inbox.finish()
+            } else {
+                self.router.add(inbox, type)
             }
-        )
+        }
         if !isAlive { inbox.finish() }
         return inbox
     }
@@ -93,16 +91,14 @@ final class PushCenter: @unchecked Sendable {
         _ error: any Error,
         counting counter: any WritableKeyPath<ClientStatistics, Int> & Sendable
     ) {
-        self.loop.submit(
-            .closure { _ in
-                self.reporter.count(counter)
-                // Only the error's type: its description may reveal the push's contents.
-                self.logger?.warning(
-                    complaint,
-                    metadata: ["type": "\(type)", "error": "\(Swift.type(of: error))"]
-                )
-            }
-        )
+        self.loop.submit { _ in
+            self.reporter.count(counter)
+            // Only the error's type: its description may reveal the push's contents.
+            self.logger?.warning(
+                complaint,
+                metadata: ["type": "\(type)", "error": "\(Swift.type(of: error))"]
+            )
+        }
     }
 
     // MARK: Reading
@@ -128,7 +124,7 @@ final class PushCenter: @unchecked Sendable {
     /// The delegate has handled a push of this length. Any thread.
     fileprivate func delegateHandled(bytes length: Int) {
         guard self.backlog.remove(bytes: length) else { return }
-        self.loop.submit(.closure { self.releaseReading(in: &$0) })
+        self.loop.submit { self.releaseReading(in: &$0) }
     }
 
     // MARK: Frames

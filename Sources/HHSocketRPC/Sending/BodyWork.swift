@@ -30,7 +30,7 @@ final class BodyWork: Sendable {
     ) {
         self.queue.async {
             let deflated = Envelope.deflate(body, level: level)
-            self.loop.submit(.closure { then(deflated, &$0) })
+            self.loop.submit { then(deflated, &$0) }
         }
     }
 
@@ -42,7 +42,7 @@ final class BodyWork: Sendable {
         let limit = self.maximumPayloadLength
         self.queue.async {
             let inflated = Result { () throws(EnvelopeError) in try Envelope.inflate(body.buffer, limit: limit) }
-            self.loop.submit(.closure { then(inflated, &$0) })
+            self.loop.submit { then(inflated, &$0) }
         }
     }
 }

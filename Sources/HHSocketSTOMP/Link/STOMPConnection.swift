@@ -77,15 +77,13 @@ final class STOMPConnection: @unchecked Sendable {
         let place = NIOLoopBound(peer, eventLoop: loop.eventLoop)
         let task = Task {
             let result: Result<STOMPCredentials?, any Error> = await .of { try await credentials() }
-            loop.submit(
-                .closure { turn in
-                    switch result {
-                    case .success(let credentials): self.connect(place.value, credentials, in: &turn)
-                    case .failure(let error):
-                        place.value.refuse(Self.noCredentials(error), .trySameServer, in: &turn)
-                    }
+            loop.submit { turn in
+                switch result {
+                case .success(let credentials): self.connect(place.value, credentials, in: &turn)
+                case .failure(let error):
+                    place.value.refuse(Self.noCredentials(error), .trySameServer, in: &turn)
                 }
-            )
+            }
         }
         peer.awaitCredentials(task)
     }

@@ -40,7 +40,7 @@ final class STOMPPort: @unchecked Sendable {
             body(&turn)
             return true
         }
-        return isDone || driver.submit(.closure(body))
+        return isDone || driver.submit(body)
     }
 
     /// Calls a completion on the callback queue.

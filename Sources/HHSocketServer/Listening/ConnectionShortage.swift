@@ -50,12 +50,10 @@ final class ConnectionShortage: Sendable {
         let now = self.time.now()
         guard let (loop, since) = longest, now - since >= minimum else { return false }
         self.lastClosing.store(now.uptimeNanoseconds, ordering: .relaxed)
-        return loop.socketLoop.submit(
-            .closure { turn in
-                guard !loop.silence.closeOldest(silentFor: minimum, in: &turn) else { return }
-                // Bytes have arrived on all of them meanwhile.
-                _ = self.makeRoom(tries: tries - 1)
-            }
-        )
+        return loop.socketLoop.submit { turn in
+            guard !loop.silence.closeOldest(silentFor: minimum, in: &turn) else { return }
+            // Bytes have arrived on all of them meanwhile.
+            _ = self.makeRoom(tries: tries - 1)
+        }
     }
 }

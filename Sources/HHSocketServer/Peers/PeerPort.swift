@@ -50,7 +50,7 @@ final class PeerPort: @unchecked Sendable {
         self.state.withLockedValue { state in
             guard state.isOpen else { return false }
             // Submitted under the lock: once the connection has ended, the event loop may be gone.
-            return self.loop.submit(.closure { turn in if let peer = self.peer { body(peer, &turn) } })
+            return self.loop.submit { turn in if let peer = self.peer { body(peer, &turn) } }
         }
     }
 
@@ -59,9 +59,7 @@ final class PeerPort: @unchecked Sendable {
         self.state.withLockedValue { state in
             guard state.isOpen else { return nil }
             let promise = self.loop.eventLoop.makePromise(of: Bool.self)
-            let isSubmitted = self.loop.submit(
-                .closure { turn in promise.succeed(self.peer?.push(push, in: &turn) ?? false) }
-            )
+            let isSubmitted = self.loop.submit { turn in promise.succeed(self.peer?.push(push, in: &turn) ?? false) }
             if !isSubmitted { promise.succeed(false) }
             return promise.futureResult
         }

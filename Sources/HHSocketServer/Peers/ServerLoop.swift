@@ -85,17 +85,15 @@ final class ServerLoop: Sendable {
     /// Hands every connection the push of its listener. Succeeds with the number of connections that accepted it.
     func push(_ pushes: [PushQueue.Push?]) -> EventLoopFuture<Int> {
         let promise = self.eventLoop.makePromise(of: Int.self)
-        let isSubmitted = self.socketLoop.submit(
-            .closure { turn in
-                self.peers.value.lastBroadcast += 1
-                let number = self.peers.value.lastBroadcast
-                self.peers.value.broadcasts.append(Broadcast(number: number, pushes: pushes, promise: promise))
-                // Each connection gets one before the next.
-                guard self.peers.value.broadcasts.count == 1 else { return }
-                let isOver = self.socketLoop.turnIsOver(turn)
-                if isOver { self.leaveBroadcasts(in: &turn) } else { self.broadcast(in: &turn) }
-            }
-        )
+        let isSubmitted = self.socketLoop.submit { turn in
+            self.peers.value.lastBroadcast += 1
+            let number = self.peers.value.lastBroadcast
+            self.peers.value.broadcasts.append(Broadcast(number: number, pushes: pushes, promise: promise))
+            // Each connection gets one before the next.
+            guard self.peers.value.broadcasts.count == 1 else { return }
+            let isOver = self.socketLoop.turnIsOver(turn)
+            if isOver { self.leaveBroadcasts(in: &turn) } else { self.broadcast(in: &turn) }
+        }
         if !isSubmitted { promise.succeed(0) }
         return promise.futureResult
     }
@@ -135,15 +133,13 @@ final class ServerLoop: Sendable {
     /// is submitted to the event loop, which may be gone.
     func drain(_ policy: ShutdownPolicy) -> EventLoopFuture<Void> {
         let empty = self.eventLoop.makePromise(of: Void.self)
-        let isSubmitted = self.socketLoop.submit(
-            .closure { turn in
-                self.peers.value.draining = policy
-                self.closeArriving()
-                self.peers.value.empty = empty
-                self.drain(self.peers.value.list.all[...], policy, in: &turn)
-                self.endIfEmpty()
-            }
-        )
+        let isSubmitted = self.socketLoop.submit { turn in
+            self.peers.value.draining = policy
+            self.closeArriving()
+            self.peers.value.empty = empty
+            self.drain(self.peers.value.list.all[...], policy, in: &turn)
+            self.endIfEmpty()
+        }
         if !isSubmitted { empty.succeed() }
         return empty.futureResult
     }
@@ -170,14 +166,12 @@ final class ServerLoop: Sendable {
 
     /// Closes every connection immediately, except that connections with streams are notified of their end.
     func kill() {
-        self.socketLoop.submit(
-            .closure { turn in
-                if self.peers.value.draining == nil { self.peers.value.draining = ShutdownPolicy() }
-                self.peers.value.graceIsOver = true
-                self.closeArriving()
-                for peer in self.peers.value.list.all { peer.stop(in: &turn) }
-            }
-        )
+        self.socketLoop.submit { turn in
+            if self.peers.value.draining == nil { self.peers.value.draining = ShutdownPolicy() }
+            self.peers.value.graceIsOver = true
+            self.closeArriving()
+            for peer in self.peers.value.list.all { peer.stop(in: &turn) }
+        }
     }
 
     // MARK: On the event loop
@@ -228,7 +222,7 @@ final class ServerLoop: Sendable {
     /// Schedules a check of the connections, unless one is in progress. May be called on any thread.
     func sweepIsDue() {
         // Submitted inside the lock: as long as there is a connection the event loop has not been shut down.
-        self.counters.beginSweep { self.socketLoop.submit(.closure { self.sweep(in: &$0) }) }
+        self.counters.beginSweep { self.socketLoop.submit { self.sweep(in: &$0) } }
     }
 
     /// Checks the peers before this place, for a short time in each turn.

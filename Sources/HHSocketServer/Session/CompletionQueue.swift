@@ -63,7 +63,7 @@ final class CompletionQueue: Sendable {
             state.waiting.append(completion)
             // Submitted inside the lock, so that the event loop is never given anything after `close()`: it may be gone
             // by then.
-            if state.waiting.count == 1 { self.loop.submit(.closure(wake)) }
+            if state.waiting.count == 1 { self.loop.submit(wake) }
             return true
         }
     }

@@ -95,6 +95,6 @@ public final class WebSocketConnection: Sendable {
     public func close(code: UInt16 = 1_000, reason: String = "") {
         let close = WebSocketClose(code: WebSocketClose.isValid(code: code) ? code : 1_000, reason: reason)
         let sender = self.sender
-        self.port.loop.submit(.closure { sender.value.close(close, in: &$0) })
+        self.port.loop.submit { sender.value.close(close, in: &$0) }
     }
 }

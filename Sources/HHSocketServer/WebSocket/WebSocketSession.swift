@@ -46,12 +46,10 @@ final class WebSocketSession {
         )
         let place = Place()
         self.inbox = WebSocketInbox(account: peer.account) {
-            loop.submit(
-                .closure { turn in
-                    guard let session = place.session else { return }
-                    session.link.setReading(isSuspended: session.inbox.isFull, in: &turn)
-                }
-            )
+            loop.submit { turn in
+                guard let session = place.session else { return }
+                session.link.setReading(isSuspended: session.inbox.isFull, in: &turn)
+            }
         }
         // Not for a handler that is called for each message, which leaves the inbox empty: reference counting is slower
         // once an object has been referenced weakly.

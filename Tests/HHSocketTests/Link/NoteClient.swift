@@ -57,23 +57,21 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
 
     var now: Log { self.log.withLockedValue { $0 } }
 
-    func connect() { self.driver.submit(.closure { self.driver.connect(in: &$0) }) }
-    func disconnect() { self.driver.submit(.closure { self.driver.disconnect(in: &$0) }) }
-    func switchServer() { self.driver.submit(.closure { self.driver.switchServer(to: nil, in: &$0) }) }
+    func connect() { self.driver.submit { self.driver.connect(in: &$0) } }
+    func disconnect() { self.driver.submit { self.driver.disconnect(in: &$0) } }
+    func switchServer() { self.driver.submit { self.driver.switchServer(to: nil, in: &$0) } }
     func invalidate() { self.driver.invalidate() }
 
     /// Sends notes in one turn.
     func send(_ notes: Note..., priority: FramePriority = .default) {
-        self.driver.submit(.closure { turn in for note in notes { self.send(note, priority, in: &turn) } })
+        self.driver.submit { turn in for note in notes { self.send(note, priority, in: &turn) } }
     }
 
     func setReading(isSuspended: Bool) {
-        self.driver.submit(
-            .closure { turn in
-                guard isSuspended ? self.holds.hold() : self.holds.release() else { return }
-                self.driver.perform(.setReading(isSuspended: isSuspended), in: &turn)
-            }
-        )
+        self.driver.submit { turn in
+            guard isSuspended ? self.holds.hold() : self.holds.release() else { return }
+            self.driver.perform(.setReading(isSuspended: isSuspended), in: &turn)
+        }
     }
 
     fileprivate func note(_ body: (inout Log) -> Void) { self.log.withLockedValue(body) }

@@ -111,13 +111,13 @@ public final class WebSocketLink: ConnectionControl {
         let (session, driver) = (self.core.session, self.core.driver)
         let sent = NIOLockedValueBox<MessageOutcome?>(nil)
         let cancel: @Sendable (MessageOutcome) -> Void = { outcome in
-            driver.submit(.closure { _ in session.cancelPing(outcome) })
+            driver.submit { _ in session.cancelPing(outcome) }
         }
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (pinger: CheckedContinuation<Result<Void, SocketError>, Never>) in
                 let outcome = MessageOutcome { pinger.resume(returning: $0) }
                 sent.withLockedValue { $0 = outcome }
-                driver.submit(.closure { session.ping(payload, outcome, in: &$0) })
+                driver.submit { session.ping(payload, outcome, in: &$0) }
                 if Task.isCancelled { cancel(outcome) }
             }
         } onCancel: {
@@ -145,12 +145,10 @@ public final class WebSocketLink: ConnectionControl {
             )
         }
         let (session, driver) = (self.core.session, self.core.driver)
-        driver.submit(
-            .closure { turn in
-                session.setClose(WebSocketClose(code: code, reason: reason))
-                driver.disconnect(in: &turn)
-            }
-        )
+        driver.submit { turn in
+            session.setClose(WebSocketClose(code: code, reason: reason))
+            driver.disconnect(in: &turn)
+        }
     }
 
     /// Waits until the connection that ``disconnect()`` closes is closed; returns at once if there is none.

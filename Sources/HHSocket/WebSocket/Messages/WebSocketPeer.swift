@@ -229,7 +229,7 @@ package final class WebSocketPeer: MessagePeer {
         let loop = self.link.loop
         let bound = NIOLoopBound(Place(peer: self), eventLoop: loop.eventLoop)
         let submit: @Sendable () -> Void = {
-            loop.submit(.closure { turn in if let peer = bound.value.peer { body(peer, &turn) } })
+            loop.submit { turn in if let peer = bound.value.peer { body(peer, &turn) } }
         }
         if case .handler = self.delivery { return submit() }
         self.delivery.whenTaken(on: loop, submit)

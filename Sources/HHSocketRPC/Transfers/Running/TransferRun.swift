@@ -92,28 +92,24 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
 
     /// Begins the transfer.
     func start() {
-        let isSubmitted = self.host.loop.submit(
-            .closure { turn in
-                guard self.host.engine.acceptsCalls else {
-                    return self.over(.failure(Self.clientIsGone))
-                }
-                self.host.add(self)
-                self.perform(self.machine.start(), in: &turn)
-                self.armTimer()
+        let isSubmitted = self.host.loop.submit { turn in
+            guard self.host.engine.acceptsCalls else {
+                return self.over(.failure(Self.clientIsGone))
             }
-        )
+            self.host.add(self)
+            self.perform(self.machine.start(), in: &turn)
+            self.armTimer()
+        }
         if !isSubmitted { self.setting.state.end(.failure(Self.clientIsGone)) }
     }
 
     /// Runs work for the transfer on the socket thread, unless the transfer has ended.
     func post(_ body: @escaping @Sendable (inout Turn) -> Void) {
-        self.host.loop.submit(
-            .closure { turn in
-                guard !self.isOver else { return }
-                body(&turn)
-                self.armTimer()
-            }
-        )
+        self.host.loop.submit { turn in
+            guard !self.isOver else { return }
+            body(&turn)
+            self.armTimer()
+        }
     }
 
     func cancel(discarding: Bool) {
@@ -163,17 +159,15 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
 
     /// A stream has ended, perhaps after the transfer.
     private func streamEnded(_ result: Result<SocketResponse, SocketError>, _ attempt: Int) {
-        self.host.loop.submit(
-            .closure { turn in
-                guard self.attempt == attempt else { return }
-                // It keeps this object.
-                self.stream = nil
-                guard !self.isOver else { return }
-                let error: SocketError? = if case .failure(let error) = result { error } else { nil }
-                self.perform(self.machine.streamEnded(error, now: turn.now), in: &turn)
-                self.armTimer()
-            }
-        )
+        self.host.loop.submit { turn in
+            guard self.attempt == attempt else { return }
+            // It keeps this object.
+            self.stream = nil
+            guard !self.isOver else { return }
+            let error: SocketError? = if case .failure(let error) = result { error } else { nil }
+            self.perform(self.machine.streamEnded(error, now: turn.now), in: &turn)
+            self.armTimer()
+        }
     }
 
     /// Cancels the stream, if there is one.

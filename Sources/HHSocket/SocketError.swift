@@ -158,8 +158,7 @@ public struct SocketError: Error, Sendable {
         case answered
     }
 
-    private final class Storage: @unchecked Sendable {
-        // Proof: a storage is mutated only through the one SocketError that uniquely references it.
+    private struct Details: Sendable {
         var code: Code
         var message: String
         var underlying: (any Error)?
@@ -167,40 +166,14 @@ public struct SocketError: Error, Sendable {
         var serial: UInt32?
         var delivery: Delivery
         var body: ByteBuffer?
-        var metadata: [String: String]
+        var metadata: [String: String] = [:]
+    }
 
-        init(
-            code: Code,
-            message: String,
-            underlying: (any Error)?,
-            endpoint: Endpoint?,
-            serial: UInt32?,
-            delivery: Delivery,
-            body: ByteBuffer?,
-            metadata: [String: String]
-        ) {
-            self.code = code
-            self.message = message
-            self.underlying = underlying
-            self.endpoint = endpoint
-            self.serial = serial
-            self.delivery = delivery
-            self.body = body
-            self.metadata = metadata
-        }
+    private final class Storage: @unchecked Sendable {
+        // Proof: a storage is mutated only through the one SocketError that uniquely references it.
+        var details: Details
 
-        func copy() -> Storage {
-            Storage(
-                code: self.code,
-                message: self.message,
-                underlying: self.underlying,
-                endpoint: self.endpoint,
-                serial: self.serial,
-                delivery: self.delivery,
-                body: self.body,
-                metadata: self.metadata
-            )
-        }
+        init(_ details: Details) { self.details = details }
     }
 
     // A single reference, so that a `Result` of it stays small on the path of every call.
@@ -216,67 +189,71 @@ public struct SocketError: Error, Sendable {
         body: ByteBuffer? = nil
     ) {
         self.storage = Storage(
-            code: code,
-            message: message,
-            underlying: underlying,
-            endpoint: endpoint,
-            serial: serial,
-            delivery: delivery,
-            body: body,
-            metadata: [:]
+            Details(
+                code: code,
+                message: message,
+                underlying: underlying,
+                endpoint: endpoint,
+                serial: serial,
+                delivery: delivery,
+                body: body
+            )
         )
     }
 
-    private mutating func uniqueStorage() -> Storage {
-        if !isKnownUniquelyReferenced(&self.storage) { self.storage = self.storage.copy() }
-        return self.storage
+    private var details: Details {
+        get { self.storage.details }
+        _modify {
+            if !isKnownUniquelyReferenced(&self.storage) { self.storage = Storage(self.storage.details) }
+            yield &self.storage.details
+        }
     }
 
     public var code: Code {
-        get { self.storage.code }
-        set { self.uniqueStorage().code = newValue }
+        get { self.storage.details.code }
+        set { self.details.code = newValue }
     }
 
     /// A description of what failed, where, why, and what to do, in one line.
     public var message: String {
-        get { self.storage.message }
-        set { self.uniqueStorage().message = newValue }
+        get { self.storage.details.message }
+        set { self.details.message = newValue }
     }
 
     /// The error that caused this one: for a call that found no connection, the last connect error.
     public var underlying: (any Error)? {
-        get { self.storage.underlying }
-        set { self.uniqueStorage().underlying = newValue }
+        get { self.storage.details.underlying }
+        set { self.details.underlying = newValue }
     }
 
     /// The server concerned.
     public var endpoint: Endpoint? {
-        get { self.storage.endpoint }
-        set { self.uniqueStorage().endpoint = newValue }
+        get { self.storage.details.endpoint }
+        set { self.details.endpoint = newValue }
     }
 
     /// The serial of the call concerned, if it had one.
     public var serial: UInt32? {
-        get { self.storage.serial }
-        set { self.uniqueStorage().serial = newValue }
+        get { self.storage.details.serial }
+        set { self.details.serial = newValue }
     }
 
     /// The progress that the request had made.
     public var delivery: Delivery {
-        get { self.storage.delivery }
-        set { self.uniqueStorage().delivery = newValue }
+        get { self.storage.details.delivery }
+        set { self.details.delivery = newValue }
     }
 
     /// The payload of an answer with an error status.
     public var body: ByteBuffer? {
-        get { self.storage.body }
-        set { self.uniqueStorage().body = newValue }
+        get { self.storage.details.body }
+        set { self.details.body = newValue }
     }
 
     /// The metadata of an answer with an error status, by name; empty if there is none.
     public var metadata: [String: String] {
-        get { self.storage.metadata }
-        set { self.uniqueStorage().metadata = newValue }
+        get { self.storage.details.metadata }
+        set { self.details.metadata = newValue }
     }
 
     /// Whether it is known that the server did not run the request, so that sending it again is safe: no byte of it was

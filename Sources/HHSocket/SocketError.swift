@@ -201,6 +201,15 @@ public struct SocketError: Error, Sendable {
         )
     }
 
+    /// An argument or a setting that cannot be used.
+    package static func invalid(
+        _ message: String,
+        underlying: (any Error)? = nil,
+        endpoint: Endpoint? = nil
+    ) -> SocketError {
+        SocketError(.invalidArgument, message: message, underlying: underlying, endpoint: endpoint)
+    }
+
     private var details: Details {
         get { self.storage.details }
         _modify {

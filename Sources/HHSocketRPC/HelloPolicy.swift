@@ -60,21 +60,19 @@ public struct HelloPolicy: Sendable {
     /// The error if this policy cannot be used with the format; nil if it can.
     func refusal(in format: WireFormat) -> SocketError? {
         guard format.supportsHello else {
-            return SocketError(
-                .invalidArgument,
-                message: """
-                    the wire format \(format) cannot have hello (SocketClient.Configuration.hello): \
-                    \(WireFormat.helloNeeds)
-                    """
+            return .invalid(
+                """
+                the wire format \(format) cannot have hello (SocketClient.Configuration.hello): \
+                \(WireFormat.helloNeeds)
+                """
             )
         }
         guard self.minimumVersion <= HelloLimits.version else {
-            return SocketError(
-                .invalidArgument,
-                message: """
-                    HelloPolicy.minimumVersion is \(self.minimumVersion), and this client speaks version \
-                    \(HelloLimits.version) of the protocol
-                    """
+            return .invalid(
+                """
+                HelloPolicy.minimumVersion is \(self.minimumVersion), and this client speaks version \
+                \(HelloLimits.version) of the protocol
+                """
             )
         }
         return nil

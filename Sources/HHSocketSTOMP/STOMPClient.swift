@@ -223,9 +223,7 @@ public final class STOMPClient: ConnectionControl {
         isHeld: Bool,
         _ makeDelivery: (String) -> (MessageDelivery<STOMPMessage>, Inbox<STOMPMessage>?)
     ) throws(SocketError) -> STOMPSubscription {
-        guard window.map({ $0 > 0 }) ?? true else {
-            throw SocketError(.invalidArgument, message: "the window of a subscription is 1 or more")
-        }
+        guard window.map({ $0 > 0 }) ?? true else { throw .invalid("the window of a subscription is 1 or more") }
         var headers = headers
         let id = headers["id"] ?? self.makeID()
         headers["id"] = nil

@@ -64,10 +64,7 @@ public struct STOMPConfiguration: Sendable {
             return
         }
         guard url.hasPrefix("ws://") || url.hasPrefix("wss://") else {
-            throw SocketError(
-                .invalidArgument,
-                message: "a broker's URL begins with stomp://, stomps://, ws:// or wss://"
-            )
+            throw .invalid("a broker's URL begins with stomp://, stomps://, ws:// or wss://")
         }
         self.init(servers: [try Endpoint(url: url)])
     }
@@ -79,18 +76,12 @@ public struct STOMPConfiguration: Sendable {
     ) throws(SocketError) -> Endpoint {
         var authority = text.last == "/" ? text.dropLast() : text
         guard !authority.contains("@") else {
-            throw SocketError(
-                .invalidArgument,
-                message: "the URL contains a user; give it by STOMPClient.Configuration.credentials"
-            )
+            throw .invalid("the URL contains a user; give it by STOMPClient.Configuration.credentials")
         }
         let hasPort = authority.last == "]" ? false : authority.contains(":")
         if !hasPort { authority += ":\(defaultPort)" }
         guard !authority.contains("/"), let endpoint = Endpoint(authority), endpoint.unixPath == nil else {
-            throw SocketError(
-                .invalidArgument,
-                message: "the URL is not \(scheme)://host or \(scheme)://host:port"
-            )
+            throw .invalid("the URL is not \(scheme)://host or \(scheme)://host:port")
         }
         return endpoint
     }
@@ -101,6 +92,6 @@ public struct STOMPConfiguration: Sendable {
     /// The reason why this configuration cannot work; nil if it can.
     var refusal: SocketError? {
         guard self.versions.isEmpty else { return nil }
-        return SocketError(.invalidArgument, message: "there is no version of STOMP to choose (versions)")
+        return .invalid("there is no version of STOMP to choose (versions)")
     }
 }

@@ -120,10 +120,7 @@ public struct STOMPMessage: Sendable {
 
     private func settled() throws(SocketError) -> STOMPDelivery {
         guard let delivery = self.delivery else {
-            throw SocketError(
-                .invalidArgument,
-                message: "a message that belongs to no subscription cannot be acknowledged"
-            )
+            throw .invalid("a message that belongs to no subscription cannot be acknowledged")
         }
         return delivery
     }

@@ -6,27 +6,20 @@ extension ServerConfiguration {
     ///
     /// - Throws: ``/HHSocket/SocketError/Code/invalidArgument``.
     func check(for router: Router) throws(SocketError) {
-        guard !self.listeners.isEmpty else {
-            throw SocketError(.invalidArgument, message: "a server needs a listener")
-        }
+        guard !self.listeners.isEmpty else { throw .invalid("a server needs a listener") }
         try self.checkLimits()
         let shutdown = self.shutdown
         guard shutdown.retryAfter.upperBound <= max(shutdown.gracePeriod, .seconds(2)) else {
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    shutdown.retryAfter (to \(shutdown.retryAfter.upperBound)) must not be above shutdown.gracePeriod \
-                    (\(shutdown.gracePeriod)): clients would be closed before they leave
-                    """,
+            throw .invalid(
+                """
+                shutdown.retryAfter (to \(shutdown.retryAfter.upperBound)) must not be above shutdown.gracePeriod \
+                (\(shutdown.gracePeriod)): clients would be closed before they leave
+                """,
                 endpoint: self.firstEndpoint
             )
         }
         if let (type, fault) = router.faultOfLimits {
-            throw SocketError(
-                .invalidArgument,
-                message: "the limits of type \(type) cannot work: \(fault)",
-                endpoint: self.firstEndpoint
-            )
+            throw .invalid("the limits of type \(type) cannot work: \(fault)", endpoint: self.firstEndpoint)
         }
         for listener in self.listeners { try self.check(listener, for: router) }
     }
@@ -54,7 +47,7 @@ extension ServerConfiguration {
             ("maximumSessionsPerIdentity", limits.maximumSessionsPerIdentity ?? 1),
             ("maximumInFlightPerIdentity", limits.maximumInFlightPerIdentity ?? 1),
         ] where value <= 0 {
-            throw SocketError(.invalidArgument, message: "\(name) must be above 0", endpoint: self.firstEndpoint)
+            throw SocketError.invalid("\(name) must be above 0", endpoint: self.firstEndpoint)
         }
         for (name, time) in [
             ("idleTimeout", limits.idleTimeout), ("firstFrameTimeout", limits.firstFrameTimeout),
@@ -64,19 +57,14 @@ extension ServerConfiguration {
             ("handlerTimeout", limits.handlerTimeout), ("maximumDeadline", limits.maximumDeadline),
         ] {
             guard let time, time <= .zero else { continue }
-            throw SocketError(
-                .invalidArgument,
-                message: "\(name) must be above 0; nil is for ever",
-                endpoint: self.firstEndpoint
-            )
+            throw .invalid("\(name) must be above 0; nil is for ever", endpoint: self.firstEndpoint)
         }
         guard limits.maximumBufferedBytesPerConnection > limits.maximumPayloadLength else {
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    maximumBufferedBytesPerConnection (\(limits.maximumBufferedBytesPerConnection)) must be above \
-                    maximumPayloadLength (\(limits.maximumPayloadLength)), or no such payload could be received
-                    """,
+            throw .invalid(
+                """
+                maximumBufferedBytesPerConnection (\(limits.maximumBufferedBytesPerConnection)) must be above \
+                maximumPayloadLength (\(limits.maximumPayloadLength)), or no such payload could be received
+                """,
                 endpoint: self.firstEndpoint
             )
         }
@@ -87,11 +75,7 @@ extension ServerConfiguration {
             ("unproductiveFrameRate", limits.unproductiveFrameRate), ("cancelRate", limits.cancelRate),
         ] {
             guard let rate, !(rate.perSecond > 0) else { continue }
-            throw SocketError(
-                .invalidArgument,
-                message: "\(name).perSecond must be above 0",
-                endpoint: self.firstEndpoint
-            )
+            throw .invalid("\(name).perSecond must be above 0", endpoint: self.firstEndpoint)
         }
     }
 
@@ -99,7 +83,7 @@ extension ServerConfiguration {
 
     private func check(_ listener: ServerListener, for router: Router) throws(SocketError) {
         func fail(_ message: String) -> SocketError {
-            SocketError(.invalidArgument, message: message, endpoint: listener.endpoint)
+            .invalid(message, endpoint: listener.endpoint)
         }
         guard (0...65_535).contains(listener.port) else {
             throw fail("cannot listen on \(listener.endpoint): a port is a number from 0 to 65535")

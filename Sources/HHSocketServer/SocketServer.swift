@@ -189,9 +189,8 @@ public final class SocketServer: Service {
             return true
         }
         guard mayStart else {
-            throw SocketError(
-                .invalidArgument,
-                message: "a server can be started once; make another one",
+            throw .invalid(
+                "a server can be started once; make another one",
                 endpoint: self.configuration.listeners.first?.endpoint
             )
         }

@@ -56,7 +56,7 @@ extension Dialer {
 
     private func offer() throws(SocketError) -> WebSocketOffer {
         if let offer = try self.maker.webSocketOffer() { return offer }
-        throw SocketError(.invalidArgument, message: "this language is not spoken on WebSockets; use a host and a port")
+        throw .invalid("this language is not spoken on WebSockets; use a host and a port")
     }
 
     private func request(_ request: WebSocketRequest, _ target: WebSocketTarget) throws -> OpeningRequest {

@@ -172,9 +172,8 @@ final class Dialer: @unchecked Sendable {
     private func plan(_ endpoint: Endpoint) throws(SocketError) -> Plan {
         guard endpoint.unixPath?.isEmpty == false || (1...65_535).contains(endpoint.port) && !endpoint.host.isEmpty
         else {
-            throw SocketError(
-                .invalidArgument,
-                message: "cannot connect to \(endpoint): a host and a port from 1 to 65535 are needed",
+            throw .invalid(
+                "cannot connect to \(endpoint): a host and a port from 1 to 65535 are needed",
                 endpoint: endpoint
             )
         }
@@ -219,10 +218,7 @@ final class Dialer: @unchecked Sendable {
     private func tls(_ endpoint: Endpoint, _ redirects: RedirectRules) throws(SocketError) -> ClientTLS? {
         if redirects.target.isSecure { return self.configuration.tls ?? ClientTLS() }
         guard self.configuration.tls == nil || redirects.count > 0 else {
-            throw SocketError(
-                .invalidArgument,
-                message: "cannot connect to \(endpoint): ws is without TLS, which is configured; write wss"
-            )
+            throw .invalid("cannot connect to \(endpoint): ws is without TLS, which is configured; write wss")
         }
         return nil
     }
@@ -247,9 +243,8 @@ final class Dialer: @unchecked Sendable {
     private func serverName(_ tls: ClientTLS, _ endpoint: Endpoint) throws(SocketError) -> String? {
         if let name = tls.serverName {
             guard !name.isEmpty, !Endpoint(host: name, port: 1).isAddress else {
-                throw SocketError(
-                    .invalidArgument,
-                    message: "cannot connect to \(endpoint): ClientTLS.serverName takes a host's name, not \"\(name)\""
+                throw .invalid(
+                    "cannot connect to \(endpoint): ClientTLS.serverName takes a host's name, not \"\(name)\""
                 )
             }
             return name
@@ -260,10 +255,8 @@ final class Dialer: @unchecked Sendable {
         // channel's address is the proxy's, and a certificate for that would be accepted for any server.
         let proxy = self.proxy(for: endpoint)
         guard endpoint.unixPath != nil || proxy != nil, !tls.insecurelySkipsVerification else { return nil }
-        throw SocketError(
-            .invalidArgument,
-            message:
-                "cannot connect to \(endpoint)\(proxy.through): there is no name to verify in the "
+        throw .invalid(
+            "cannot connect to \(endpoint)\(proxy.through): there is no name to verify in the "
                 + "certificate; set ClientTLS.serverName"
         )
     }

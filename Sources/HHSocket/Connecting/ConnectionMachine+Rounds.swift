@@ -124,10 +124,7 @@ extension ConnectionMachine {
     }
 
     private static var noServers: SocketError {
-        SocketError(
-            .invalidArgument,
-            message: "there is no server to connect to; put at least one into the configuration's list"
-        )
+        .invalid("there is no server to connect to; put at least one into the configuration's list")
     }
 
     private mutating func openNext(_ making: Making, now: NIODeadline) -> [Action] {

@@ -127,10 +127,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     /// - Throws: `invalidArgument` if they cannot be read, or if there is no TLS.
     package func reloadTLS() throws(SocketError) {
         guard let tls = self.dialer.tls else {
-            throw SocketError(
-                .invalidArgument,
-                message: "the configuration has no TLS to reload (SocketConfiguration.tls)"
-            )
+            throw .invalid("the configuration has no TLS to reload (SocketConfiguration.tls)")
         }
         try tls.reload()
     }

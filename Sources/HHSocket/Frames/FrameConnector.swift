@@ -30,12 +30,11 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
 
     package func webSocketOffer() throws(SocketError) -> WebSocketOffer? {
         guard let subprotocol = self.rules.configuration.webSocket.subprotocol ?? self.rules.format.subprotocol else {
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    the wire format \(self.rules.format) has no subprotocol of its own; name the server's \
-                    (SocketConfiguration.webSocket.subprotocol)
-                    """
+            throw .invalid(
+                """
+                the wire format \(self.rules.format) has no subprotocol of its own; name the server's \
+                (SocketConfiguration.webSocket.subprotocol)
+                """
             )
         }
         var offer = WebSocketOffer()

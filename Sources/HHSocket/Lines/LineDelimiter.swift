@@ -31,10 +31,7 @@ public struct LineDelimiter: Hashable, Sendable {
     public init(bytes: some Sequence<UInt8>) throws(SocketError) {
         let bytes = Array(bytes)
         guard (1...Self.maximumLength).contains(bytes.count) else {
-            throw SocketError(
-                .invalidArgument,
-                message: "a delimiter has 1 to \(Self.maximumLength) bytes, not \(bytes.count)"
-            )
+            throw .invalid("a delimiter has 1 to \(Self.maximumLength) bytes, not \(bytes.count)")
         }
         self.init(bytes)
     }

@@ -22,11 +22,7 @@ struct LineDialect: MessageDialect {
 
     var refusal: SocketError? {
         self.configuration.socket.servers.first { $0.isWebSocket }.map { server in
-            SocketError(
-                .invalidArgument,
-                message: "\(server) is the URL of a WebSocket; lines need a host and a port",
-                endpoint: server
-            )
+            SocketError.invalid("\(server) is the URL of a WebSocket; lines need a host and a port", endpoint: server)
         }
     }
 
@@ -83,9 +79,8 @@ struct LineDialect: MessageDialect {
 
     private static func refusal(of line: ByteBuffer, _ delimiter: LineDelimiter) -> SocketError? {
         guard delimiter.occurs(in: line) else { return nil }
-        return SocketError(
-            .invalidArgument,
-            message: "a line of \(line.readableBytes) bytes contains the delimiter (\(delimiter)); send several lines"
+        return .invalid(
+            "a line of \(line.readableBytes) bytes contains the delimiter (\(delimiter)); send several lines"
         )
     }
 

@@ -38,12 +38,7 @@ extension LineLink {
             let isSecure = address.hasPrefix("tls://")
             guard let server = Endpoint(isSecure ? address.dropFirst("tls://".count) : address[...]),
                 !server.isWebSocket
-            else {
-                throw SocketError(
-                    .invalidArgument,
-                    message: "\(address) is not a server address; write host:port, or tls://host:port for TLS"
-                )
-            }
+            else { throw .invalid("\(address) is not a server address; write host:port, or tls://host:port for TLS") }
             self.init(servers: [server])
             if isSecure { self.socket.tls = ClientTLS() }
         }

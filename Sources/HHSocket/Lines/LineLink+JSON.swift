@@ -42,11 +42,7 @@ extension LineLink {
         do {
             return ByteBuffer(bytes: try encoder.encode(value))
         } catch {
-            throw SocketError(
-                .invalidArgument,
-                message: "a value of the type \(type(of: value)) cannot be encoded: \(error)",
-                underlying: error
-            )
+            throw .invalid("a value of the type \(type(of: value)) cannot be encoded: \(error)", underlying: error)
         }
     }
 }

@@ -73,10 +73,7 @@ public struct Proxy: Hashable, Sendable {
     ///   which may contain a password.
     public init(url: String) throws(SocketError) {
         func refuse(_ reason: String) -> SocketError {
-            SocketError(
-                .invalidArgument,
-                message: "the proxy's URL cannot be used: \(reason); write http://host:port or socks5://host:port"
-            )
+            .invalid("the proxy's URL cannot be used: \(reason); write http://host:port or socks5://host:port")
         }
         guard let mark = url.range(of: "://") else { throw refuse("it has no scheme") }
         let kind: Kind

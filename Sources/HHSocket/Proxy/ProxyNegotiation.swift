@@ -37,7 +37,7 @@ extension Proxy {
     ///   cannot express.
     func negotiation(to server: Endpoint) throws(SocketError) -> any ProxyNegotiation {
         func refuse(_ reason: String) -> SocketError {
-            SocketError(.invalidArgument, message: "cannot connect to \(server) through \(self): \(reason)")
+            .invalid("cannot connect to \(server) through \(self): \(reason)")
         }
         guard self.endpoint.unixPath == nil, (1...65_535).contains(self.endpoint.port), !self.endpoint.host.isEmpty
         else { throw refuse("a host and a port from 1 to 65535 are needed for the proxy") }

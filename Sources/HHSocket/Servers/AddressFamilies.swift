@@ -63,12 +63,11 @@ extension AddressFamilies {
     func check(_ server: Endpoint, through proxy: Proxy?) throws(SocketError) {
         let target = proxy?.endpoint ?? server
         guard !self.allow(target), let family = AddressFamily(target) else { return }
-        throw SocketError(
-            .invalidArgument,
-            message: """
-                cannot connect to \(server)\(proxy.through): \(proxy == nil ? "this" : "the proxy's") is an \(family) \
-                address, and \(self.setting); allow \(family) there, or give a host name or an \(family.other) address
-                """
+        throw .invalid(
+            """
+            cannot connect to \(server)\(proxy.through): \(proxy == nil ? "this" : "the proxy's") is an \(family) \
+            address, and \(self.setting); allow \(family) there, or give a host name or an \(family.other) address
+            """
         )
     }
 

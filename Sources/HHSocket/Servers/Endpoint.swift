@@ -41,7 +41,7 @@ public struct Endpoint: Hashable, Sendable {
         do throws(OpeningError) {
             try self.init(WebSocketTarget(url))
         } catch {
-            throw SocketError(.invalidArgument, message: "\(error)")
+            throw .invalid("\(error)")
         }
     }
 

@@ -73,9 +73,8 @@ extension NIOSSLContext {
         do {
             return try NIOSSLContext(configuration: configuration)
         } catch {
-            throw SocketError(
-                .invalidArgument,
-                message: "TLS cannot be set up: \(error); check that the private key belongs to the certificate",
+            throw .invalid(
+                "TLS cannot be set up: \(error); check that the private key belongs to the certificate",
                 underlying: error
             )
         }

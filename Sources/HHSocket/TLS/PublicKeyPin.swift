@@ -12,10 +12,7 @@ public struct PublicKeyPin: Hashable, Sendable {
     public init(base64: String) throws(SocketError) {
         let text = base64.hasPrefix("sha256/") ? String(base64.dropFirst(7)) : base64
         guard let data = Data(base64Encoded: text), data.count == SHA256.byteCount else {
-            throw SocketError(
-                .invalidArgument,
-                message: "\"\(base64)\" is no pin: it takes the base64 of a public key's SHA-256, 44 characters"
-            )
+            throw .invalid("\"\(base64)\" is no pin: it takes the base64 of a public key's SHA-256, 44 characters")
         }
         self.digest = Array(data)
     }
@@ -26,7 +23,7 @@ public struct PublicKeyPin: Hashable, Sendable {
     public init(certificatePEM: String) throws(SocketError) {
         let certificate = try? NIOSSLCertificate.fromPEMBytes(Array(certificatePEM.utf8)).first
         guard let certificate, let pin = PublicKeyPin(certificate) else {
-            throw SocketError(.invalidArgument, message: "there is no certificate in this PEM text")
+            throw .invalid("there is no certificate in this PEM text")
         }
         self = pin
     }

@@ -115,9 +115,7 @@ private enum PEM {
         _ body: () throws -> [NIOSSLCertificate]
     ) throws(SocketError) -> [NIOSSLCertificate] {
         let certificates = try self.read("certificates", from: place, body)
-        guard !certificates.isEmpty else {
-            throw SocketError(.invalidArgument, message: "there is no certificate in \(place); it takes PEM")
-        }
+        guard !certificates.isEmpty else { throw .invalid("there is no certificate in \(place); it takes PEM") }
         return certificates
     }
 
@@ -131,12 +129,11 @@ private enum PEM {
             return try body { _ in isEncrypted = true }
         } catch {
             guard isEncrypted else { throw Self.failure("a private key", place, error) }
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    the private key in \(place) is encrypted, which is not supported; openssl pkey -in FILE -out FILE writes \
-                    it without a passphrase
-                    """,
+            throw .invalid(
+                """
+                the private key in \(place) is encrypted, which is not supported; openssl pkey -in FILE -out FILE writes \
+                it without a passphrase
+                """,
                 underlying: error
             )
         }
@@ -155,10 +152,6 @@ private enum PEM {
     }
 
     private static func failure(_ what: String, _ place: String, _ error: any Error) -> SocketError {
-        SocketError(
-            .invalidArgument,
-            message: "cannot read \(what) from \(place): \(error); check that it exists and is in PEM",
-            underlying: error
-        )
+        .invalid("cannot read \(what) from \(place): \(error); check that it exists and is in PEM", underlying: error)
     }
 }

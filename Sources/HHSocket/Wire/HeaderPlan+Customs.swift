@@ -10,21 +10,19 @@ extension HeaderPlan {
         for (name, value) in values {
             guard let custom = self.customs.first(where: { $0.name == name }) else {
                 let names = self.customs.map(\.name).joined(separator: ", ")
-                throw SocketError(
-                    .invalidArgument,
-                    message: """
-                        the wire format \(format) has no header field \(name); \
-                        \(names.isEmpty ? "it has none to fill in" : "there are: \(names)")
-                        """
+                throw .invalid(
+                    """
+                    the wire format \(format) has no header field \(name); \
+                    \(names.isEmpty ? "it has none to fill in" : "there are: \(names)")
+                    """
                 )
             }
             guard value.count == custom.width else {
-                throw SocketError(
-                    .invalidArgument,
-                    message: """
-                        the header field \(name) of the wire format \(format) is \(custom.width) bytes wide; \
-                        \(value.count) were given
-                        """
+                throw .invalid(
+                    """
+                    the header field \(name) of the wire format \(format) is \(custom.width) bytes wide; \
+                    \(value.count) were given
+                    """
                 )
             }
             fields.replaceSubrange(custom.place..<custom.place + custom.width, with: value)

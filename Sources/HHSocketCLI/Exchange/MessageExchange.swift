@@ -205,7 +205,7 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
 
     /// Reports a line that is not sent.
     private func refuse(_ reason: String) {
-        StandardError.report(SocketError(.invalidArgument, message: reason))
+        StandardError.report(SocketError.invalid(reason))
         self.progress.withLockedValue { $0.hasLost = true }
     }
 

@@ -194,10 +194,7 @@ enum CallErrors {
     // MARK: Interceptors
 
     static var nextIsRunning: SocketError {
-        SocketError(
-            .invalidArgument,
-            message: "an interceptor called next again before the call of it before had returned"
-        )
+        .invalid("an interceptor called next again before the call of it before had returned")
     }
 
     /// The error for an interceptor of a call that has completed.

@@ -60,7 +60,7 @@ struct RequestSealer: Sendable {
         guard self.format.isCallType(request.type) else {
             let types = self.format.layout.applicationTypes
             let owner = self.format.isApplicationType(request.type) ? "a push's" : "reserved"
-            throw Self.invalid(
+            throw .invalid(
                 "type \(request.type) is \(owner); use another one from \(types.lowerBound) to \(types.upperBound)"
             )
         }
@@ -86,13 +86,13 @@ struct RequestSealer: Sendable {
     /// - Throws: `invalidArgument` if a name is invalid or a limit exceeded.
     private func checkMetadata(of request: SocketRequest) throws(SocketError) {
         guard request.options.metadata.count <= Envelope.maximumValues else {
-            throw Self.invalid(
+            throw .invalid(
                 "\(request.options.metadata.count) values of metadata are more than \(Envelope.maximumValues)"
             )
         }
         for name in request.options.metadata.keys {
             guard Self.isName(name) else {
-                throw Self.invalid(
+                throw .invalid(
                     """
                     \"\(name.prefix(64))\" is no name for metadata: it takes 1 to \(Self.maximumNameLength) lower-case \
                     letters, digits, and some signs, all ASCII (SocketRequest.metadata)
@@ -105,16 +105,14 @@ struct RequestSealer: Sendable {
             throw Self.invalid(EnvelopeError.metadataTooLong(length: length, limit: Envelope.maximumMetadataLength))
         }
         if let key = request.options.idempotencyKey, !(1...Envelope.maximumKeyLength).contains(key.utf8.count) {
-            throw Self.invalid(
+            throw .invalid(
                 "an idempotencyKey has 1 to \(Envelope.maximumKeyLength) bytes; this one has \(key.utf8.count)"
             )
         }
     }
 
-    private static func invalid(_ message: String) -> SocketError { SocketError(.invalidArgument, message: message) }
-
     private static func invalid(_ error: EnvelopeError) -> SocketError {
-        Self.invalid("the request cannot be sent: \(error) (SocketRequest.metadata)")
+        .invalid("the request cannot be sent: \(error) (SocketRequest.metadata)")
     }
 
     /// The milliseconds left until `deadline`, rounded up.

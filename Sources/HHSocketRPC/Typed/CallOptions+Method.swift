@@ -45,10 +45,6 @@ extension CallOptions {
 
     @usableFromInline
     package static func cannotBeWritten(_ method: String, _ error: any Error) -> SocketError {
-        SocketError(
-            .invalidArgument,
-            message: "\(method) was not called, because the request cannot be written: \(error)",
-            underlying: error
-        )
+        .invalid("\(method) was not called, because the request cannot be written: \(error)", underlying: error)
     }
 }

@@ -50,9 +50,8 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
             do {
                 body = try ByteBuffer(message: message)
             } catch {
-                throw SocketError(
-                    .invalidArgument,
-                    message: "an item of \(method) was not sent, because it cannot be written: \(error)",
+                throw .invalid(
+                    "an item of \(method) was not sent, because it cannot be written: \(error)",
                     underlying: error
                 )
             }

@@ -8,7 +8,7 @@ extension SocketError {
     ///   - mock: The mock's type.
     ///   - handler: The name of the property to be set.
     public static func unanswered(by mock: String, handler: String) -> SocketError {
-        SocketError(.invalidArgument, message: "\(mock) was not told what to answer: set its \(handler).")
+        .invalid("\(mock) was not told what to answer: set its \(handler).")
     }
 
     /// Creates the error of a mock client's call whose handler threw `error`: that, if it is a

@@ -109,7 +109,7 @@ final class STOMPConnection: @unchecked Sendable {
         self.connecting = peer
         let frame = self.machine.begin(peer.endpoint, credentials)
         if let refusal = STOMPEncoder.refusal(of: frame, version: nil) {
-            return peer.refuse(SocketError(.invalidArgument, message: "\(refusal)"), .stop, in: &turn)
+            return peer.refuse(SocketError.invalid("\(refusal)"), .stop, in: &turn)
         }
         _ = peer.send(STOMPUnit(frame, nil, isOfOneConnection: true), in: &turn)
     }

@@ -47,14 +47,12 @@ final class STOMPSender: @unchecked Sendable {
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for a frame that no version can carry.
     func check(_ frame: STOMPFrame) throws(SocketError) {
         if let name = Self.reserved.first(where: { frame.headers.contains(name: $0) }) {
-            throw SocketError(
-                .invalidArgument,
-                message:
-                    "the header \(name) of \(frame.command) is the client's own; ask for it by the method's arguments"
+            throw .invalid(
+                "the header \(name) of \(frame.command) is the client's own; ask for it by the method's arguments"
             )
         }
         if let refusal = STOMPEncoder.refusal(of: frame, version: .v1_2, limits: self.limits) {
-            throw SocketError(.invalidArgument, message: "\(refusal)")
+            throw .invalid("\(refusal)")
         }
     }
 
@@ -126,6 +124,6 @@ final class STOMPSender: @unchecked Sendable {
         guard let frame = unit.frame, let version = self.connection.agreement?.version,
             let refusal = STOMPEncoder.refusal(of: frame, version: version, limits: self.limits)
         else { return nil }
-        return SocketError(.invalidArgument, message: "\(refusal)", endpoint: self.connection.peer?.endpoint)
+        return .invalid("\(refusal)", endpoint: self.connection.peer?.endpoint)
     }
 }

@@ -58,10 +58,7 @@ final class STOMPSubscriptions: STOMPBacklog, @unchecked Sendable {
         }
         guard isNew else {
             return route.finish(
-                SocketError(
-                    .invalidArgument,
-                    message: "there is a subscription with the id \(route.id) already; ids must differ"
-                )
+                SocketError.invalid("there is a subscription with the id \(route.id) already; ids must differ")
             )
         }
         self.routes[route.id] = route
@@ -82,9 +79,8 @@ final class STOMPSubscriptions: STOMPBacklog, @unchecked Sendable {
     private func modeRefusal(_ route: STOMPRoute) -> SocketError? {
         guard route.ackMode == .clientIndividual, let agreement = self.connection.agreement, agreement.version == .v1_0
         else { return nil }
-        return SocketError(
-            .invalidArgument,
-            message: "the broker speaks STOMP 1.0, which has no ack mode client-individual; use client",
+        return .invalid(
+            "the broker speaks STOMP 1.0, which has no ack mode client-individual; use client",
             endpoint: agreement.endpoint
         )
     }

@@ -26,9 +26,8 @@ extension STOMPMachine {
     ) throws(SocketError) -> (frame: STOMPFrame, settlement: Settlement)? {
         let verb = isAcknowledged ? "acknowledged" : "rejected"
         guard delivery.ackMode != .auto else {
-            throw SocketError(
-                .invalidArgument,
-                message: "a message of a subscription with ack mode auto cannot be \(verb); subscribe with another mode"
+            throw .invalid(
+                "a message of a subscription with ack mode auto cannot be \(verb); subscribe with another mode"
             )
         }
         guard let agreement = self.agreement, delivery.connection == self.connection else {
@@ -39,27 +38,21 @@ extension STOMPMachine {
             )
         }
         guard isAcknowledged || agreement.version > .v1_0 else {
-            throw SocketError(.invalidArgument, message: "a message cannot be rejected: STOMP 1.0 has no NACK")
+            throw .invalid("a message cannot be rejected: STOMP 1.0 has no NACK")
         }
         guard let index = self.subscriptions.index(forKey: delivery.subscription) else {
-            throw SocketError(
-                .invalidArgument,
-                message: "a message cannot be \(verb): its subscription has ended, so it is delivered again"
-            )
+            throw .invalid("a message cannot be \(verb): its subscription has ended, so it is delivered again")
         }
         guard let identifier = delivery.identifier else {
             let header = agreement.version == .v1_2 ? "ack" : "message-id"
-            throw SocketError(
-                .invalidArgument,
-                message: "a message cannot be \(verb): the broker sent it without the header \(header)"
-            )
+            throw .invalid("a message cannot be \(verb): the broker sent it without the header \(header)")
         }
         if let transaction, self.transactions[transaction] == nil { throw Self.noTransaction() }
         let isCumulative = delivery.ackMode == .client
         let settled = self.subscriptions.values[index].acks.settle(delivery.number, isCumulative: isCumulative)
         guard !settled.isEmpty else {
             guard !isAcknowledged else { return nil }
-            throw SocketError(.invalidArgument, message: "a message cannot be rejected: it was settled before")
+            throw .invalid("a message cannot be rejected: it was settled before")
         }
         if let transaction {
             self.transactions[transaction]?.settled[delivery.subscription, default: []].append(contentsOf: settled)

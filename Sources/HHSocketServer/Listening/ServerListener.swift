@@ -80,10 +80,10 @@ public struct ServerListener: Sendable {
         do throws(OpeningError) {
             target = try WebSocketTarget(url, for: .listener)
         } catch {
-            throw SocketError(.invalidArgument, message: "\(error)")
+            throw .invalid("\(error)")
         }
         guard tls != nil || !target.isSecure else {
-            throw SocketError(.invalidArgument, message: "the scheme wss needs a certificate (ServerListener.tls)")
+            throw .invalid("the scheme wss needs a certificate (ServerListener.tls)")
         }
         self.init(host: target.host, port: target.port, tls: tls, wireFormat: wireFormat, header: header)
         self.webSocket = WebSocketListening(path: target.path, sharesPort: target.sharesPort)

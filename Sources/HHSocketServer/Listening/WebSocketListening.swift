@@ -74,12 +74,11 @@ public struct WebSocketListening: Sendable {
         var routes = routes
         if let path = self.path { routes.insert(try self.route(of: format, path), at: 0) }
         guard !self.sharesPort || !format.mayBeginWithLetter else {
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    frames of the wire format \(format) may begin with an upper-case letter, as HTTP does: give \
-                    WebSockets a port of their own
-                    """
+            throw .invalid(
+                """
+                frames of the wire format \(format) may begin with an upper-case letter, as HTTP does: give \
+                WebSockets a port of their own
+                """
             )
         }
         return OpeningSettings(routes: routes, sharesPort: self.sharesPort, timeout: self.timeout)
@@ -88,11 +87,10 @@ public struct WebSocketListening: Sendable {
     /// The route of frames.
     private func route(of format: WireFormat, _ path: String) throws(SocketError) -> OpeningRoute {
         guard let subprotocol = self.subprotocol ?? format.subprotocol else {
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    the wire format \(format) has no subprotocol of its own; name one (WebSocketListening.subprotocol)
-                    """
+            throw .invalid(
+                """
+                the wire format \(format) has no subprotocol of its own; name one (WebSocketListening.subprotocol)
+                """
             )
         }
         try Self.check(path: path)
@@ -110,13 +108,13 @@ public struct WebSocketListening: Sendable {
                 compression: self.compression
             )
         } catch {
-            throw SocketError(.invalidArgument, message: "\(error)")
+            throw .invalid("\(error)")
         }
     }
 
     static func check(path: String) throws(SocketError) {
         guard !path.hasPrefix("/") else { return }
-        throw SocketError(.invalidArgument, message: "a WebSocket's path begins with /, not as \"\(path)\"")
+        throw .invalid("a WebSocket's path begins with /, not as \"\(path)\"")
     }
 }
 

@@ -90,11 +90,7 @@ public final class MonitoringEndpoint: Service {
             return true
         }
         guard mayStart else {
-            throw SocketError(
-                .invalidArgument,
-                message: "a monitoring endpoint can be started once; make another one",
-                endpoint: self.endpoint
-            )
+            throw .invalid("a monitoring endpoint can be started once; make another one", endpoint: self.endpoint)
         }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let channel: any Channel

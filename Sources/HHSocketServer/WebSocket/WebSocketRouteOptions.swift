@@ -39,7 +39,7 @@ public struct WebSocketRouteOptions: Sendable {
             }
             return OpeningRoute(rules: rules, authenticate: self.authenticate, messages: messages)
         } catch {
-            throw SocketError(.invalidArgument, message: "\(error)")
+            throw .invalid("\(error)")
         }
     }
 }

@@ -118,10 +118,7 @@ extension MockPeer where Wire == STOMPWire {
         let (wire, loop) = (self.core.wire, self.core.port.loop)
         let hasBegun = try await loop.submit { wire.publish(body, to: destination, headers: headers) }.get()
         guard hasBegun else {
-            throw SocketError(
-                .invalidArgument,
-                message: "\(destination) is not a destination: it is neither /queue/… nor /topic/…"
-            )
+            throw SocketError.invalid("\(destination) is not a destination: it is neither /queue/… nor /topic/…")
         }
     }
 

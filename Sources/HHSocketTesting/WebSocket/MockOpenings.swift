@@ -37,7 +37,7 @@ final class MockOpenings: Sendable {
         do throws(OpeningError) {
             self.rules = try OpeningRules(path: path, subprotocols: subprotocols, deflate: compression?.policy)
         } catch {
-            throw SocketError(.invalidArgument, message: "\(error)")
+            throw .invalid("\(error)")
         }
     }
 

@@ -24,11 +24,7 @@ struct WebSocketDialect: MessageDialect {
 
     var refusal: SocketError? {
         self.configuration.socket.servers.first { !$0.isWebSocket }.map { server in
-            SocketError(
-                .invalidArgument,
-                message: "\(server) is not the URL of a WebSocket; write ws://\(server)/path",
-                endpoint: server
-            )
+            SocketError.invalid("\(server) is not the URL of a WebSocket; write ws://\(server)/path", endpoint: server)
         }
     }
 
@@ -102,7 +98,7 @@ struct WebSocketDialect: MessageDialect {
         var validator = UTF8Validator()
         let isText = unit.payload.withUnsafeReadableBytes { validator.append($0) } && validator.isComplete
         return isText
-            ? nil : SocketError(.invalidArgument, message: "a text message is not UTF-8; send it as binary")
+            ? nil : SocketError.invalid("a text message is not UTF-8; send it as binary")
     }
 
     // MARK: Events

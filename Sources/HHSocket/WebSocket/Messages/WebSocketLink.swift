@@ -104,7 +104,7 @@ public final class WebSocketLink: ConnectionControl {
     public func ping(_ payload: ByteBuffer? = nil) async throws(SocketError) -> Duration {
         let length = payload?.readableBytes ?? 0
         guard length <= WebSocketFrameHeader.maximumControlLength else {
-            throw SocketError(.invalidArgument, message: "a ping has \(length) bytes; at most 125 are allowed")
+            throw .invalid("a ping has \(length) bytes; at most 125 are allowed")
         }
         let time = self.core.driver.configuration.time
         let began = time.now()
@@ -136,13 +136,10 @@ public final class WebSocketLink: ConnectionControl {
     /// - Throws: ``SocketError`` with code `invalidArgument`.
     public func disconnect(code: UInt16, reason: String = "") throws(SocketError) {
         guard code == 1_000 || (3_000...4_999).contains(code) else {
-            throw SocketError(.invalidArgument, message: "a close code is 1000, or 3000 to 4999, not \(code)")
+            throw .invalid("a close code is 1000, or 3000 to 4999, not \(code)")
         }
         guard reason.utf8.count <= WebSocketClose.maximumReasonLength else {
-            throw SocketError(
-                .invalidArgument,
-                message: "a close reason has at most 123 bytes of UTF-8, not \(reason.utf8.count)"
-            )
+            throw .invalid("a close reason has at most 123 bytes of UTF-8, not \(reason.utf8.count)")
         }
         let (session, driver) = (self.core.session, self.core.driver)
         driver.submit { turn in

@@ -41,7 +41,7 @@ public struct IPNetwork: Hashable, Sendable {
     }
 
     private static func fault(_ text: String, _ reason: String) -> SocketError {
-        SocketError(.invalidArgument, message: "\"\(text)\" is not a network: \(reason)")
+        .invalid("\"\(text)\" is not a network: \(reason)")
     }
 
     /// Whether an address is in the network; false for the address of a Unix domain socket.

@@ -33,9 +33,7 @@ struct ServerIdentities: Sendable {
                 pattern.isWildcard
                 ? self.wildcards.updateValue(loaded, forKey: pattern.name) == nil
                 : self.names.updateValue(loaded, forKey: pattern.name) == nil
-            guard isNew else {
-                throw SocketError(.invalidArgument, message: "the host \(host) has two certificates")
-            }
+            guard isNew else { throw .invalid("the host \(host) has two certificates") }
         }
     }
 
@@ -71,12 +69,11 @@ struct HostPattern: Hashable, Sendable {
         }
         // Like clients, which accept no certificate for a whole top-level domain.
         guard isName, !self.isWildcard || labels.count > 1 else {
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    "\(text)" is no host of a certificate (ServerTLS.identitiesByHost): it takes a name in ASCII, or \
-                    *. followed by a name of two labels or more
-                    """
+            throw .invalid(
+                """
+                "\(text)" is no host of a certificate (ServerTLS.identitiesByHost): it takes a name in ASCII, or \
+                *. followed by a name of two labels or more
+                """
             )
         }
     }

@@ -64,9 +64,7 @@ final class ServerTLSReload: Sendable {
             guard let present = present?.tls ?? listener.tls else { continue }
             made.append((service, try TLSService(tls ?? present, after: service.withLockedValue { $0 })))
         }
-        guard !made.isEmpty else {
-            throw SocketError(.invalidArgument, message: "no listener of this server has TLS")
-        }
+        guard !made.isEmpty else { throw .invalid("no listener of this server has TLS") }
         for (service, new) in made {
             new.activate()
             service.withLockedValue { $0 = new }

@@ -40,25 +40,19 @@ public struct TLSRevocationList: Sendable {
             do {
                 bytes = Array(try Data(contentsOf: URL(fileURLWithPath: path)))
             } catch {
-                throw SocketError(.invalidArgument, message: "cannot read \(place): \(error)", underlying: error)
+                throw .invalid("cannot read \(place): \(error)", underlying: error)
             }
         }
         let lists = bytes.first == DER.sequence ? [bytes] : Self.blocks(String(decoding: bytes, as: UTF8.self))
         guard !lists.isEmpty else {
-            throw SocketError(
-                .invalidArgument,
-                message: "there is no list of revoked certificates in \(place); it takes PEM (X509 CRL) or DER"
-            )
+            throw .invalid("there is no list of revoked certificates in \(place); it takes PEM (X509 CRL) or DER")
         }
         var loaded: [RevocationList] = []
         for list in lists {
             do throws(DER.Failure) {
                 loaded.append(try RevocationList(list))
             } catch {
-                throw SocketError(
-                    .invalidArgument,
-                    message: "the list of revoked certificates in \(place) cannot be used: \(error.reason)"
-                )
+                throw .invalid("the list of revoked certificates in \(place) cannot be used: \(error.reason)")
             }
         }
         return loaded

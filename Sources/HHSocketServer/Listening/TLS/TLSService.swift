@@ -52,11 +52,10 @@ final class TLSService: Sendable {
         self.settings = try Self.settings(tls)
         self.revocations = try CertificateRevocations(tls.revocationLists)
         if self.revocations != nil, self.settings.verification == .none {
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    revocation lists have no effect where clients present no certificate (ServerTLS.clientCertificates)
-                    """
+            throw .invalid(
+                """
+                revocation lists have no effect where clients present no certificate (ServerTLS.clientCertificates)
+                """
             )
         }
         // Each is tried, since an existing context reports only at a handshake that a key belongs to another
@@ -85,16 +84,10 @@ final class TLSService: Sendable {
             }
         }
         guard !tls.requiresApplicationProtocol || !tls.applicationProtocols.isEmpty else {
-            throw SocketError(
-                .invalidArgument,
-                message: "an application protocol is required, but there is none (ServerTLS.applicationProtocols)"
-            )
+            throw .invalid("an application protocol is required, but there is none (ServerTLS.applicationProtocols)")
         }
         guard tls.cipherSuites?.isEmpty != true, tls.keyExchangeGroups?.isEmpty != true else {
-            throw SocketError(
-                .invalidArgument,
-                message: "without a cipher suite or a key exchange group there is no TLS; nil is the default"
-            )
+            throw .invalid("without a cipher suite or a key exchange group there is no TLS; nil is the default")
         }
         var settings = Settings(
             minimumVersion: tls.minimumVersion,
@@ -114,10 +107,7 @@ final class TLSService: Sendable {
     }
 
     private static func noProtocol(_ name: String) -> SocketError {
-        SocketError(
-            .invalidArgument,
-            message: "\"\(name)\" is not an application protocol, which has 1 to 255 characters of ASCII"
-        )
+        .invalid("\"\(name)\" is not an application protocol, which has 1 to 255 characters of ASCII")
     }
 
     /// - Parameter identities: The certificate for a client that names a host; nil: always `identity`.

@@ -21,16 +21,28 @@ package final class MessageLink<Dialect: MessageDialect>: Sendable {
     /// Sends a message, and returns when its last byte was handed to the system. Cancelling the calling task removes it
     /// while it waits.
     package func send(_ makeUnit: (MessageOutcome) -> Dialect.Language.Unit) async throws(SocketError) {
+        try await self.wait {
+            self.submit(makeUnit($0))
+        } cancel: { outcome in
+            self.driver.submit { [session = self.session] _ in session.cancel(outcome) }
+        }
+    }
+
+    /// Waits for the outcome of what `begin` begins, which `cancel` withdraws when the calling task is cancelled.
+    func wait(
+        _ begin: (MessageOutcome) -> Void,
+        cancel: @Sendable (MessageOutcome) -> Void
+    ) async throws(SocketError) {
         let taken = NIOLockedValueBox<MessageOutcome?>(nil)
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (sender: CheckedContinuation<Result<Void, SocketError>, Never>) in
                 let outcome = MessageOutcome { sender.resume(returning: $0) }
                 taken.withLockedValue { $0 = outcome }
-                self.submit(makeUnit(outcome))
-                if Task.isCancelled { self.cancel(outcome) }
+                begin(outcome)
+                if Task.isCancelled { cancel(outcome) }
             }
         } onCancel: {
-            if let outcome = taken.withLockedValue({ $0 }) { self.cancel(outcome) }
+            if let outcome = taken.withLockedValue({ $0 }) { cancel(outcome) }
         }
         try result.get()
     }
@@ -55,10 +67,6 @@ package final class MessageLink<Dialect: MessageDialect>: Sendable {
             return true
         }
         if !isSent { self.driver.submit { session.send(unit, in: &$0) } }
-    }
-
-    private func cancel(_ outcome: MessageOutcome) {
-        self.driver.submit { [session] _ in session.cancel(outcome) }
     }
 
     /// Waits until the connection that the user has closed is closed; returns at once if there is none.

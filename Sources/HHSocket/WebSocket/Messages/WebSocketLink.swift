@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOConcurrencyHelpers
 public import NIOCore
 
 /// A persistent WebSocket to one of several servers, on its own thread: it connects, reconnects with jitter, sends
@@ -109,21 +108,11 @@ public final class WebSocketLink: ConnectionControl {
         let time = self.core.driver.configuration.time
         let began = time.now()
         let (session, driver) = (self.core.session, self.core.driver)
-        let sent = NIOLockedValueBox<MessageOutcome?>(nil)
-        let cancel: @Sendable (MessageOutcome) -> Void = { outcome in
+        try await self.core.wait { outcome in
+            driver.submit { session.ping(payload, outcome, in: &$0) }
+        } cancel: { outcome in
             driver.submit { _ in session.cancelPing(outcome) }
         }
-        let result = await withTaskCancellationHandler {
-            await withCheckedContinuation { (pinger: CheckedContinuation<Result<Void, SocketError>, Never>) in
-                let outcome = MessageOutcome { pinger.resume(returning: $0) }
-                sent.withLockedValue { $0 = outcome }
-                driver.submit { session.ping(payload, outcome, in: &$0) }
-                if Task.isCancelled { cancel(outcome) }
-            }
-        } onCancel: {
-            if let outcome = sent.withLockedValue({ $0 }) { cancel(outcome) }
-        }
-        try result.get()
         return Duration(time.now() - began)
     }
 

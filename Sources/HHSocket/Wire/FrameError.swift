@@ -67,7 +67,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         return seen
     }
 
-    init(code: Code, message: String, type: UInt32?, serial: UInt32?) {
+    init(code: Code, message: String, type: UInt32? = nil, serial: UInt32? = nil) {
         self.code = code
         self.message = message
         self.type = type
@@ -139,9 +139,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
             message: """
                 a header has the bytes \(Self.hex(received)) at offset \(offset), where \(Self.hex(expected)) belong; the \
                 peer speaks another protocol
-                """,
-            type: nil,
-            serial: nil
+                """
         )
     }
 
@@ -150,9 +148,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
             code: .headerTooLong,
             message: """
                 a header has more than \(WireFormat.maximumHeaderLength) bytes; the peer speaks another protocol
-                """,
-            type: nil,
-            serial: nil
+                """
         )
     }
 
@@ -168,9 +164,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
             message: """
                 a header has the bytes \(Self.hex(bytes)) at offset \(offset), where its \(field.kind) belongs, \
                 \(expected)
-                """,
-            type: nil,
-            serial: nil
+                """
         )
     }
 

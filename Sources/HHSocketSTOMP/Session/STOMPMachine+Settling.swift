@@ -31,10 +31,8 @@ extension STOMPMachine {
             )
         }
         guard let agreement = self.agreement, delivery.connection == self.connection else {
-            throw SocketError(
-                .connectionLost,
-                message:
-                    "a message cannot be \(verb): the connection that delivered it is gone, so it is delivered again"
+            throw STOMPErrors.lost(
+                "a message cannot be \(verb): the connection that delivered it is gone, so it is delivered again"
             )
         }
         guard isAcknowledged || agreement.version > .v1_0 else {

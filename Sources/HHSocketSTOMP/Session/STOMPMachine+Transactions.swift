@@ -61,9 +61,6 @@ extension STOMPMachine {
     }
 
     static func noTransaction() -> SocketError {
-        SocketError(
-            .connectionLost,
-            message: "the transaction has ended: its connection was lost, and nothing of it took effect"
-        )
+        STOMPErrors.lost("the transaction has ended: its connection was lost, and nothing of it took effect")
     }
 }

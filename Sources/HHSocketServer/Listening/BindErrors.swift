@@ -6,6 +6,9 @@ import NIOCore
 extension SocketError {
     /// The error of a listener that could not be bound to `place`, by the error of NIO's.
     package static func cannotListen(on place: Endpoint, _ error: any Error) -> SocketError {
+        func failed(_ reason: String, _ code: Code = .bindFailed) -> SocketError {
+            SocketError(code, message: "cannot listen on \(place): \(reason)", underlying: error, endpoint: place)
+        }
         switch error {
         case let error as IOError:
             let isPath = place.unixPath != nil
@@ -18,26 +21,9 @@ extension SocketError {
                 case ENOENT where isPath: "its folder does not exist"
                 default: String(cString: strerror(error.errnoCode))
                 }
-            return SocketError(
-                .bindFailed,
-                message: "cannot listen on \(place): \(advice)",
-                underlying: error,
-                endpoint: place
-            )
-        case is SocketAddressError.UnknownHost:
-            return SocketError(
-                .hostNotFound,
-                message: "cannot listen on \(place): the host has no address",
-                underlying: error,
-                endpoint: place
-            )
-        default:
-            return SocketError(
-                .bindFailed,
-                message: "cannot listen on \(place): \(error)",
-                underlying: error,
-                endpoint: place
-            )
+            return failed(advice)
+        case is SocketAddressError.UnknownHost: return failed("the host has no address", .hostNotFound)
+        default: return failed("\(error)")
         }
     }
 }

@@ -61,7 +61,7 @@ extension GetMachine.Action {
         #expect(machine.nextDeadline == nil)
         #expect(machine.streamEnded(nil, now: self.now).isEmpty)
         #expect(machine.finished(.done, now: self.now).map(\.text) == ["end"])
-        #expect(machine.bytesReceived == 250)
+        #expect(machine.bytesMoved == 250)
     }
 
     @Test func anEmptyFileIsMadeAtOnce() {
@@ -73,7 +73,7 @@ extension GetMachine.Action {
         var machine = self.machine(begun: .init(file: .sample(250), length: 70))
         #expect(self.begin(&machine, .sample(250), at: 70).isEmpty)
         #expect(self.content(&machine, 70, 180) == ["write", "abandon", "finish"])
-        #expect(machine.bytesReceived == 180)
+        #expect(machine.bytesMoved == 180)
     }
 
     @Test func completeFileIsOnlyChecked() {

@@ -93,14 +93,14 @@ extension TransferFile {
         let last = machine.wasRead(.init(number: 3, offset: 200, length: 50), now: self.now)
         #expect(last.map(\.text) == ["send 200+50", "finish"])
         #expect(self.report(&machine, 250, complete: true) == ["tell 250/250", "end"])
-        #expect(machine.bytesSent == 250)
+        #expect(machine.bytesMoved == 250)
         #expect(machine.nextDeadline == nil)
     }
 
     @Test func aFileThatIsThereAlreadyIsNotSent() {
         var machine = self.machine(250)
         #expect(self.report(&machine, 250, complete: true) == ["tell 250/250", "end"])
-        #expect(machine.bytesSent == 0)
+        #expect(machine.bytesMoved == 0)
     }
 
     @Test func anEmptyFileHasNoContent() {

@@ -79,7 +79,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     private var hadWrongHash = false
     private var progress = TransferProgress()
     /// The number of received bytes of content.
-    private(set) var bytesReceived: UInt64 = 0
+    private(set) var bytesMoved: UInt64 = 0
 
     /// - Parameter what: The transfer, for errors, such as `get of ID`.
     init(_ what: String, settings: Settings = Settings(), generator: Generator) {
@@ -206,7 +206,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         guard count > 0 else { return [] }
         begun.length += UInt64(count)
         self.begun = begun
-        self.bytesReceived += UInt64(count)
+        self.bytesMoved += UInt64(count)
         return [.write] + self.finishIfWhole()
     }
 

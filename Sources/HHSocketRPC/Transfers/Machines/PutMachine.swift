@@ -122,7 +122,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     private var hadWrongHash = false
     private var progress = TransferProgress()
     /// The number of bytes of content passed to streams so far.
-    private(set) var bytesSent: UInt64 = 0
+    private(set) var bytesMoved: UInt64 = 0
 
     /// - Parameter what: The transfer, for errors, such as `put of FILE`.
     init(_ what: String, settings: Settings = Settings(), generator: Generator) {
@@ -341,7 +341,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
             sending.ready = nil
             sending.hasRoom = false
             sending.sent = piece.end
-            self.bytesSent += piece.length
+            self.bytesMoved += piece.length
             actions.append(.send(piece))
         }
         if sending.reading == nil, sending.ready == nil, let piece = self.nextPiece(sending, size, reported) {

@@ -45,31 +45,28 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         self.lookAtTraffic(in: &turn)
         if let part = TransferPart(item: item) { return self.received(part.offset, part.bytes, in: &turn) }
         guard let message = try? Hhsocket_GetItem(serializedBytes: item.readableBytesView) else {
-            return self.perform(self.machine.receivedNonsense(), in: &turn)
+            return self.decide(in: &turn) { machine, _ in machine.receivedNonsense() }
         }
         switch message.kind {
         case .begin(let begin)?:
             guard let file = TransferFile(begin.file) else {
-                return self.perform(self.machine.receivedNonsense(), in: &turn)
+                return self.decide(in: &turn) { machine, _ in machine.receivedNonsense() }
             }
-            self.perform(self.machine.received(file, from: begin.offset, now: turn.now), in: &turn)
+            self.decide(in: &turn) { $0.received(file, from: begin.offset, now: $1) }
         case .content(let content)?:
             self.received(content.offset, ByteBuffer(bytes: content.bytes), in: &turn)
         case .failure(let failure)?:
-            self.perform(self.machine.received(TransferError(failure)), in: &turn)
+            self.decide(in: &turn) { machine, _ in machine.received(TransferError(failure)) }
         // Its arrival was already reported.
         case nil where message.busy: break
         case nil:
-            self.perform(self.machine.receivedNonsense(), in: &turn)
+            self.decide(in: &turn) { machine, _ in machine.receivedNonsense() }
         }
     }
 
     private func received(_ offset: UInt64, _ bytes: ByteBuffer, in turn: inout Turn) {
         self.content = bytes
-        self.perform(
-            self.machine.receivedContent(at: offset, count: bytes.readableBytes, now: turn.now),
-            in: &turn
-        )
+        self.decide(in: &turn) { $0.receivedContent(at: offset, count: bytes.readableBytes, now: $1) }
         self.content = nil
     }
 
@@ -77,11 +74,11 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         guard let traffic = self.traffic(asksSystem: false), traffic.received > self.receivedBytes else { return }
         let bytes = traffic.received - self.receivedBytes
         self.receivedBytes = traffic.received
-        self.perform(self.machine.moved(bytes, now: turn.now), in: &turn)
+        self.decide(in: &turn) { $0.moved(bytes, now: $1) }
     }
 
     override func cancelled(discarding: Bool, in turn: inout Turn) {
-        self.perform(self.machine.cancel(discards: discarding), in: &turn)
+        self.decide(in: &turn) { machine, _ in machine.cancel(discards: discarding) }
     }
 
     override func closeFiles() { self.sink.close() }
@@ -101,7 +98,7 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         case .prove: self.proveConnection(in: &turn)
         case .tell(let progress): self.setting.state.tell(progress)
         case .end(let result, let keeps):
-            let (id, moved, sink) = (self.id, self.machine.bytesReceived, self.sink)
+            let (id, moved, sink) = (self.id, self.bytesMoved, self.sink)
             let outcome = result.map { TransferResult(id: id, file: $0, bytesMoved: moved) }
             self.end(outcome) { if keeps { sink.close() } else { sink.discard() } }
         }
@@ -117,8 +114,8 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
             self.post { turn in
                 switch result {
                 case .success(.goesOn): break
-                case .success(.done(let begun)): self.perform(self.machine.prepared(begun, now: turn.now), in: &turn)
-                case .failure(let error): self.perform(self.machine.failed(error), in: &turn)
+                case .success(.done(let begun)): self.decide(in: &turn) { $0.prepared(begun, now: $1) }
+                case .failure(let error): self.failed(error, in: &turn)
                 }
             }
         }
@@ -146,7 +143,7 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
             } catch {
                 // The content that has arrived meanwhile is discarded.
                 isUnwanted.store(true, ordering: .relaxed)
-                self.post { turn in self.perform(self.machine.failed(error), in: &turn) }
+                self.post { turn in self.failed(error, in: &turn) }
             }
         }
     }
@@ -169,8 +166,8 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
                 self.unwritten -= count
                 self.pauseOrResume()
                 switch result {
-                case .success(let length): self.perform(self.machine.wrote(length), in: &turn)
-                case .failure(let error): self.perform(self.machine.failed(error), in: &turn)
+                case .success(let length): self.decide(in: &turn) { machine, _ in machine.wrote(length) }
+                case .failure(let error): self.failed(error, in: &turn)
                 }
             }
         }
@@ -203,7 +200,7 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
             } catch {
                 outcome = .failed(error)
             }
-            self.post { turn in self.perform(self.machine.finished(outcome, now: turn.now), in: &turn) }
+            self.post { turn in self.decide(in: &turn) { $0.finished(outcome, now: $1) } }
         }
     }
 }

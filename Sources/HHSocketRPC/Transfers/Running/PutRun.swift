@@ -44,7 +44,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
     override func received(_ item: ByteBuffer, in turn: inout Turn) {
         guard let message = try? Hhsocket_PutReport(serializedBytes: item.readableBytesView) else {
             let error = TransferError(.invalidRequest, "the server sent an invalid report")
-            return self.perform(self.machine.failed(error), in: &turn)
+            return self.failed(error, in: &turn)
         }
         let report = Machine.Report(
             offset: message.offset,
@@ -54,17 +54,17 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
             needsHash: message.needsSha256,
             failure: message.hasFailure ? TransferError(message.failure) : nil
         )
-        self.perform(self.machine.received(report, now: turn.now), in: &turn)
+        self.decide(in: &turn) { $0.received(report, now: $1) }
     }
 
     override func lookAtTraffic(in turn: inout Turn) {
         guard let traffic = self.traffic(asksSystem: true) else { return }
         let bytes = self.share.update(sent: traffic.sent, acknowledged: traffic.acknowledgedOnConnection)
-        if bytes > 0 { self.perform(self.machine.acknowledged(bytes, now: turn.now), in: &turn) }
+        if bytes > 0 { self.decide(in: &turn) { $0.acknowledged(bytes, now: $1) } }
     }
 
     override func cancelled(discarding: Bool, in turn: inout Turn) {
-        self.perform(self.machine.cancel(), in: &turn)
+        self.decide(in: &turn) { machine, _ in machine.cancel() }
         if discarding, let id = self.id { self.discard(id) }
     }
 
@@ -90,7 +90,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
             self.proveConnection(in: &turn)
         case .tell(let progress): self.setting.state.tell(progress)
         case .end(let result):
-            let (id, moved, source) = (self.id, self.machine.bytesSent, self.source)
+            let (id, moved, source) = (self.id, self.bytesMoved, self.source)
             let outcome = result.map { TransferResult(id: id ?? TransferID($0.sha256), file: $0, bytesMoved: moved) }
             self.end(outcome) { source.close() }
         }
@@ -106,7 +106,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
             if let state {
                 self.post { turn in
                     self.state = state
-                    self.perform(self.machine.found(size: state.size, now: turn.now), in: &turn)
+                    self.decide(in: &turn) { $0.found(size: state.size, now: $1) }
                 }
             }
             let step = state == nil ? HashedPart.step : HashedPart.stepBesideContent
@@ -133,9 +133,9 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
                 case .success(let file?):
                     if self.file == nil { self.file = file }
                     if self.id == nil { self.id = TransferID(file.sha256) }
-                    self.perform(event(&self.machine, file, turn.now), in: &turn)
+                    self.decide(in: &turn) { event(&$0, file, $1) }
                 case .failure(let error):
-                    self.perform(self.machine.failed(error), in: &turn)
+                    self.failed(error, in: &turn)
                 }
             }
         }
@@ -178,9 +178,9 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
                 switch result {
                 case .success(let bytes):
                     self.items = (piece.number, bytes)
-                    self.perform(self.machine.wasRead(piece, now: turn.now), in: &turn)
+                    self.decide(in: &turn) { $0.wasRead(piece, now: $1) }
                 case .failure(let error):
-                    self.perform(self.machine.failed(error), in: &turn)
+                    self.failed(error, in: &turn)
                 }
             }
         }
@@ -211,7 +211,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
     private func hasRoom(in turn: inout Turn) {
         // A connection may break before the next periodic check.
         if !self.isProved { self.lookAtTraffic(in: &turn) }
-        self.perform(self.machine.hasRoom(now: turn.now), in: &turn)
+        self.decide(in: &turn) { $0.hasRoom(now: $1) }
     }
 
     /// Asks the server to remove the unfinished file, as soon as it can be reached. The outcome is ignored.

@@ -4,19 +4,6 @@ import DequeModule
 import HHSocket
 import NIOCore
 
-/// The decisions about a transfer: the events that puts and gets have in common.
-protocol TransferMachine: Sendable {
-    associatedtype Action: Sendable
-
-    var nextDeadline: NIODeadline? { get }
-    mutating func start() -> [Action]
-    mutating func opened(now: NIODeadline)
-    mutating func streamEnded(_ error: SocketError?, now: NIODeadline) -> [Action]
-    mutating func timePassed(now: NIODeadline) -> [Action]
-    mutating func connectionChanged(now: NIODeadline) -> [Action]
-    mutating func clientGaveUp(_ error: SocketError) -> [Action]
-}
-
 /// What a ``Transfer`` can do with its work.
 protocol TransferControl: Sendable {
     func start()
@@ -45,7 +32,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
     // Proof of Sendable: the constants are Sendable, the variables are accessed only on the socket thread.
 
     let setting: TransferSetting
-    final var machine: Machine
+    private var machine: Machine
     private var actions: Deque<Machine.Action> = []
     private var isPerforming = false
     /// Whether the transfer's work in progress is no longer needed.
@@ -79,9 +66,16 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
     /// Ends the work on files; the unfinished file is kept.
     func closeFiles() {}
 
-    /// Performs actions of the machine, after those that are being performed.
-    final func perform(_ actions: [Machine.Action], in turn: inout Turn) {
-        self.actions.append(contentsOf: actions)
+    /// The content that was sent or received.
+    final var bytesMoved: UInt64 { self.machine.bytesMoved }
+
+    final func failed(_ error: TransferError, in turn: inout Turn) {
+        self.decide(in: &turn) { machine, _ in machine.failed(error) }
+    }
+
+    /// Passes an event to the machine, and performs its actions after those that are being performed.
+    final func decide(in turn: inout Turn, _ event: (inout Machine, NIODeadline) -> [Machine.Action]) {
+        self.actions.append(contentsOf: event(&self.machine, turn.now))
         guard !self.isPerforming else { return }
         self.isPerforming = true
         while let action = self.actions.popFirst() { self.perform(action, in: &turn) }
@@ -97,7 +91,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
                 return self.over(.failure(Self.clientIsGone))
             }
             self.host.add(self)
-            self.perform(self.machine.start(), in: &turn)
+            self.decide(in: &turn) { machine, _ in machine.start() }
             self.armTimer()
         }
         if !isSubmitted { self.setting.state.end(.failure(Self.clientIsGone)) }
@@ -165,7 +159,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
             self.stream = nil
             guard !self.isOver else { return }
             let error: SocketError? = if case .failure(let error) = result { error } else { nil }
-            self.perform(self.machine.streamEnded(error, now: turn.now), in: &turn)
+            self.decide(in: &turn) { $0.streamEnded(error, now: $1) }
             self.armTimer()
         }
     }
@@ -216,7 +210,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
                 self.timer = nil
                 guard !self.isOver else { return }
                 self.lookAtTraffic(in: &turn)
-                self.perform(self.machine.timePassed(now: turn.now), in: &turn)
+                self.decide(in: &turn) { $0.timePassed(now: $1) }
                 self.armTimer()
             }
             return (id, deadline)
@@ -251,13 +245,13 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
         case .connected, .switched, .switchFailed, .disconnected:
             self.post { self.connectionChanged(in: &$0) }
         case .gaveUp(let error):
-            self.post { self.perform(self.machine.clientGaveUp(error), in: &$0) }
+            self.post { self.decide(in: &$0) { machine, _ in machine.clientGaveUp(error) } }
         default: break
         }
     }
 
     private func connectionChanged(in turn: inout Turn) {
-        self.perform(self.machine.connectionChanged(now: turn.now), in: &turn)
+        self.decide(in: &turn) { $0.connectionChanged(now: $1) }
     }
 
     func clientIsGone() {

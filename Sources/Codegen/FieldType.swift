@@ -30,52 +30,32 @@ struct FieldType {
     }
 
     /// The kind in a descriptor.
-    var kind: String {
-        switch self.field.type {
-        case .int32: "int32"
-        case .sint32: "sint32"
-        case .sfixed32: "sfixed32"
-        case .int64: "int64"
-        case .sint64: "sint64"
-        case .sfixed64: "sfixed64"
-        case .uint32: "uint32"
-        case .fixed32: "fixed32"
-        case .uint64: "uint64"
-        case .fixed64: "fixed64"
-        case .float: "float"
-        case .double: "double"
-        case .bool: "bool"
-        case .string: "string"
-        case .bytes: "bytes"
-        case .enum: "enum"
-        case .message: "message"
-        case .group: "group"
-        }
-    }
+    var kind: String { self.forms.kind }
 
     /// The type that encodes a value on the wire; for fields that are not messages.
-    var coding: String {
-        let name =
-            switch self.field.type {
-            case .int32: "WireInt32"
-            case .sint32: "WireSInt32"
-            case .sfixed32: "WireSFixed32"
-            case .int64: "WireInt64"
-            case .sint64: "WireSInt64"
-            case .sfixed64: "WireSFixed64"
-            case .uint32: "WireUInt32"
-            case .fixed32: "WireFixed32"
-            case .uint64: "WireUInt64"
-            case .fixed64: "WireFixed64"
-            case .float: "WireFloat"
-            case .double: "WireDouble"
-            case .bool: "WireBool"
-            case .string: "WireString"
-            case .bytes: "WireBytes"
-            case .enum: "WireEnum<\(self.name)>"
-            case .message, .group: "messages have none"
-            }
-        return "\(Names.runtime).\(name).self"
+    var coding: String { "\(Names.runtime).\(self.forms.coding).self" }
+
+    private var forms: (kind: String, coding: String) {
+        switch self.field.type {
+        case .int32: ("int32", "WireInt32")
+        case .sint32: ("sint32", "WireSInt32")
+        case .sfixed32: ("sfixed32", "WireSFixed32")
+        case .int64: ("int64", "WireInt64")
+        case .sint64: ("sint64", "WireSInt64")
+        case .sfixed64: ("sfixed64", "WireSFixed64")
+        case .uint32: ("uint32", "WireUInt32")
+        case .fixed32: ("fixed32", "WireFixed32")
+        case .uint64: ("uint64", "WireUInt64")
+        case .fixed64: ("fixed64", "WireFixed64")
+        case .float: ("float", "WireFloat")
+        case .double: ("double", "WireDouble")
+        case .bool: ("bool", "WireBool")
+        case .string: ("string", "WireString")
+        case .bytes: ("bytes", "WireBytes")
+        case .enum: ("enum", "WireEnum<\(self.name)>")
+        case .message: ("message", "messages have none")
+        case .group: ("group", "messages have none")
+        }
     }
 
     /// The number and wire type of a field in front of a single value.

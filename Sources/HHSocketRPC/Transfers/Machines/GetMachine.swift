@@ -269,11 +269,8 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
 
     /// The client's attempts to connect have stopped.
     mutating func clientGaveUp(_ error: SocketError) -> [Action] {
-        switch self.phase {
         // It no longer needs a connection.
-        case .finishing: return []
-        default: break
-        }
+        if case .finishing = self.phase { return [] }
         return self.end(
             TransferError(.connectionFailed, "\(self.what): \(error.message)", underlying: error),
             keeps: true

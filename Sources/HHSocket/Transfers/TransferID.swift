@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketMessage
+
 /// The name of a file in a store: 1 to 128 of `A-Z a-z 0-9 . _ -`, and neither `.` nor `..`.
 ///
 /// Ids are compared byte by byte. A store that keeps files in a folder can use an id directly as a file's name.
@@ -22,11 +24,6 @@ public struct TransferID: Hashable, Sendable, CustomStringConvertible {
     public init(_ digest: TransferDigest) { self.description = digest.description }
 
     private static func isAllowed(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-"):
-            true
-        default: false
-        }
+        byte.isASCIILetter || byte.isASCIIDigit || "._-".utf8.contains(byte)
     }
 }

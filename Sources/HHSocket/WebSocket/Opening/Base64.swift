@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketMessage
+
 /// Base64 with padding (RFC 4648, section 4), for which nothing outside of Foundation exists.
 package enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
@@ -20,12 +22,6 @@ package enum Base64 {
 
     /// Whether `byte` is a digit of Base64.
     static func isDigit(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "+"), UInt8(ascii: "/"):
-            true
-        default:
-            false
-        }
+        byte.isASCIILetter || byte.isASCIIDigit || byte == UInt8(ascii: "+") || byte == UInt8(ascii: "/")
     }
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketMessage
+
 /// The characters and comparisons of HTTP (RFC 9110, section 5.6).
 enum HTTPSyntax {
     static let carriageReturn = UInt8(ascii: "\r")
@@ -8,16 +10,7 @@ enum HTTPSyntax {
 
     /// Whether `byte` may occur in a token (RFC 9110, section 5.6.2).
     static func isTokenByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"),
-            UInt8(ascii: "!"), UInt8(ascii: "#"), UInt8(ascii: "$"), UInt8(ascii: "%"), UInt8(ascii: "&"),
-            UInt8(ascii: "'"), UInt8(ascii: "*"), UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."),
-            UInt8(ascii: "^"), UInt8(ascii: "_"), UInt8(ascii: "`"), UInt8(ascii: "|"), UInt8(ascii: "~"):
-            true
-        default:
-            false
-        }
+        byte.isASCIILetter || byte.isASCIIDigit || "!#$%&'*+-.^_`|~".utf8.contains(byte)
     }
 
     /// Whether `bytes` are a token, which has at least one character.
@@ -29,10 +22,6 @@ enum HTTPSyntax {
     /// 5.5).
     static func isValueByte(_ byte: UInt8) -> Bool {
         (byte >= 0x20 && byte != 0x7F) || byte == UInt8(ascii: "\t")
-    }
-
-    static func isDigit(_ byte: UInt8) -> Bool {
-        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
     }
 
     static func isBlank(_ byte: UInt8) -> Bool {
@@ -74,7 +63,7 @@ enum HTTPSyntax {
         guard !digits.isEmpty else { return nil }
         var number = 0
         for digit in digits {
-            guard self.isDigit(digit) else { return nil }
+            guard digit.isASCIIDigit else { return nil }
             number = min(number * 10 + Int(digit - UInt8(ascii: "0")), limit)
         }
         return number

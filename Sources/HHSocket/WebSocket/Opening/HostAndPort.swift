@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketMessage
 import NIOCore
 
 /// A host and a port as URLs and the header field `Host` have them.
@@ -40,14 +41,7 @@ struct HostAndPort: Hashable, Sendable {
     /// The characters that RFC 3986 calls unreserved. Of those that it would also allow in a name, percent-encoded ones
     /// among them, DNS has none.
     private static func isNameByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-            UInt8(ascii: "~"):
-            true
-        default:
-            false
-        }
+        byte.isASCIILetter || byte.isASCIIDigit || "-._~".utf8.contains(byte)
     }
 
     /// Reads nothing, a colon, or a colon and a port (RFC 3986, section 3.2.3).

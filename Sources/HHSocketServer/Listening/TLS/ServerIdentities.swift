@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketMessage
 import NIOSSL
 
 /// A server's certificates by the host that clients name.
@@ -62,9 +63,7 @@ struct HostPattern: Hashable, Sendable {
         let isName = labels.allSatisfy { label in
             (1...63).contains(label.utf8.count)
                 && label.utf8.allSatisfy {
-                    (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0)
-                        || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0)
-                        || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
+                    $0.isASCIILetter || $0.isASCIIDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
                 }
         }
         // Like clients, which accept no certificate for a whole top-level domain.

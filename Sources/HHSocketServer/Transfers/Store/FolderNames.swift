@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketMessage
 
 /// The names of files in the folder of a ``FolderTransferStore``. The name of a complete file is its id; all other
 /// names contain a `+`, which no id does.
@@ -41,20 +42,13 @@ enum FolderNames {
 
     /// The id with upper case for lower and the reverse; nil if it has no letters.
     static func otherCase(_ id: TransferID) -> String? {
-        let other = String(decoding: id.description.utf8.map { self.isLetter($0) ? $0 ^ 0x20 : $0 }, as: UTF8.self)
+        let other = String(decoding: id.description.utf8.map { $0.isASCIILetter ? $0 ^ 0x20 : $0 }, as: UTF8.self)
         return other == id.description ? nil : other
     }
 
     static func differOnlyInCase(_ name: String, _ id: TransferID) -> Bool {
         let (name, id) = (name.utf8, id.description.utf8)
-        return name.count == id.count && zip(name, id).allSatisfy { $0 == $1 || self.isLetter($0) && $0 ^ 0x20 == $1 }
+        return name.count == id.count && zip(name, id).allSatisfy { $0 == $1 || $0.isASCIILetter && $0 ^ 0x20 == $1 }
             && !name.elementsEqual(id)
-    }
-
-    private static func isLetter(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"): true
-        default: false
-        }
     }
 }

@@ -84,13 +84,21 @@ extension WireFormat: Codable {
 }
 
 /// Any key, so that unknown keys can be refused: a misspelt key must not go unnoticed.
-struct AnyKey: CodingKey {
+struct AnyKey: CodingKey, ExpressibleByStringLiteral {
     var stringValue: String
     var intValue: Int? { nil }
 
     init(_ stringValue: String) { self.stringValue = stringValue }
+    init(stringLiteral: String) { self.stringValue = stringLiteral }
     init?(stringValue: String) { self.stringValue = stringValue }
     init?(intValue: Int) { nil }
+}
+
+extension Decoder {
+    /// The error for a value at this place.
+    func wrong(_ complaint: String) -> DecodingError {
+        .dataCorrupted(.init(codingPath: self.codingPath, debugDescription: complaint))
+    }
 }
 
 extension KeyedDecodingContainer<AnyKey> {
@@ -159,19 +167,13 @@ struct Word: Decodable {
         let container = try decoder.singleValueContainer()
         if let text = try? container.decode(String.self) {
             guard text.hasPrefix("0x"), let value = UInt32(text.dropFirst(2), radix: 16) else {
-                throw DecodingError.dataCorruptedError(
-                    in: container,
-                    debugDescription: "\(text) is not a number of 32 bits in hexadecimal digits after 0x"
-                )
+                throw decoder.wrong("\(text) is not a number of 32 bits in hexadecimal digits after 0x")
             }
             self.value = value
         } else if let value = try? container.decode(UInt32.self) {
             self.value = value
         } else {
-            throw DecodingError.dataCorruptedError(
-                in: container,
-                debugDescription: "expected a number from 0 to \(UInt32.max), or a text such as \"0x1F\""
-            )
+            throw decoder.wrong("expected a number from 0 to \(UInt32.max), or a text such as \"0x1F\"")
         }
     }
 }
@@ -183,10 +185,14 @@ struct ByteCount: Decodable {
     init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         guard let value = try? container.decode(Int.self) else {
-            throw DecodingError.dataCorruptedError(in: container, debugDescription: "expected a number of bytes")
+            throw decoder.wrong("expected a number of bytes")
         }
         self.value = value
     }
+}
+
+extension ClosedRange<UInt32> {
+    fileprivate var bounds: [UInt32] { [self.lowerBound, self.upperBound] }
 }
 
 extension WireFormat.Layout: Codable {
@@ -236,28 +242,22 @@ extension WireFormat.Layout: Codable {
 
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: AnyKey.self)
-        try container.encode(self.name, forKey: AnyKey("name"))
-        try container.encode(self.request.map(FieldDescription.init), forKey: AnyKey("request"))
-        try container.encode(self.response.map(FieldDescription.init), forKey: AnyKey("response"))
-        try container.encode(self.lengthCounts, forKey: AnyKey("lengthCounts"))
-        try container.encodeIfPresent(self.checksum.map(ChecksumDescription.init), forKey: AnyKey("checksum"))
-        try container.encodeIfPresent(self.tail, forKey: AnyKey("tail"))
-        try container.encodeIfPresent(self.bodyEnd.map(BytesDescription.init), forKey: AnyKey("bodyEnd"))
-        try container.encode(
-            [self.applicationTypes.lowerBound, self.applicationTypes.upperBound],
-            forKey: AnyKey("applicationTypes")
-        )
-        try container.encode(
-            [self.requestSerials.lowerBound, self.requestSerials.upperBound],
-            forKey: AnyKey("requestSerials")
-        )
-        try container.encode(self.okStatus, forKey: AnyKey("okStatus"))
+        try container.encode(self.name, forKey: "name")
+        try container.encode(self.request.map(FieldDescription.init), forKey: "request")
+        try container.encode(self.response.map(FieldDescription.init), forKey: "response")
+        try container.encode(self.lengthCounts, forKey: "lengthCounts")
+        try container.encodeIfPresent(self.checksum.map(ChecksumDescription.init), forKey: "checksum")
+        try container.encodeIfPresent(self.tail, forKey: "tail")
+        try container.encodeIfPresent(self.bodyEnd.map(BytesDescription.init), forKey: "bodyEnd")
+        try container.encode(self.applicationTypes.bounds, forKey: "applicationTypes")
+        try container.encode(self.requestSerials.bounds, forKey: "requestSerials")
+        try container.encode(self.okStatus, forKey: "okStatus")
         if !self.statuses.isEmpty {
-            try container.encode(StatusesDescription(statuses: self.statuses), forKey: AnyKey("statuses"))
+            try container.encode(StatusesDescription(statuses: self.statuses), forKey: "statuses")
         }
-        try container.encodeIfPresent(self.heartbeat, forKey: AnyKey("heartbeat"))
-        try container.encodeIfPresent(self.push, forKey: AnyKey("push"))
-        try container.encodeIfPresent(self.cancel, forKey: AnyKey("cancel"))
+        try container.encodeIfPresent(self.heartbeat, forKey: "heartbeat")
+        try container.encodeIfPresent(self.push, forKey: "push")
+        try container.encodeIfPresent(self.cancel, forKey: "cancel")
     }
 }
 
@@ -280,12 +280,7 @@ private struct ChecksumDescription: Codable {
     init(from decoder: any Decoder) throws {
         if let name = try? decoder.singleValueContainer().decode(String.self) {
             guard let algorithm = WireFormat.Checksum.Algorithm(rawValue: name) else {
-                throw DecodingError.dataCorrupted(
-                    .init(
-                        codingPath: decoder.codingPath,
-                        debugDescription: "there is no checksum \"\(name)\"; there are adler32, crc32 and crc32c"
-                    )
-                )
+                throw decoder.wrong("there is no checksum \"\(name)\"; there are adler32, crc32 and crc32c")
             }
             self.algorithm = algorithm
             self.bytes = 4
@@ -310,10 +305,7 @@ private struct TailDescription: Decodable {
             self.exists = exists
         } else {
             guard let order = (try? container.decode(String.self)).flatMap(WireFormat.ByteOrder.init) else {
-                throw DecodingError.dataCorruptedError(
-                    in: container,
-                    debugDescription: "expected true, false, \"big\" or \"little\""
-                )
+                throw decoder.wrong("expected true, false, \"big\" or \"little\"")
             }
             self.exists = true
             self.order = order
@@ -342,16 +334,13 @@ extension WireFormat.Heartbeat: Codable {
 
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: AnyKey.self)
-        try container.encode(self.type, forKey: AnyKey("type"))
-        try container.encodeIfPresent(self.answerType, forKey: AnyKey("answerType"))
-        try container.encode(self.pingedBy, forKey: AnyKey("pingedBy"))
-        try container.encode(self.clientSerial, forKey: AnyKey("clientSerial"))
-        try container.encode(self.serverSerial, forKey: AnyKey("serverSerial"))
-        try container.encodeIfPresent(
-            self.serials.map { [$0.lowerBound, $0.upperBound] },
-            forKey: AnyKey("serials")
-        )
-        try container.encode(self.pingStatus.rawValue, forKey: AnyKey("pingStatus"))
+        try container.encode(self.type, forKey: "type")
+        try container.encodeIfPresent(self.answerType, forKey: "answerType")
+        try container.encode(self.pingedBy, forKey: "pingedBy")
+        try container.encode(self.clientSerial, forKey: "clientSerial")
+        try container.encode(self.serverSerial, forKey: "serverSerial")
+        try container.encodeIfPresent(self.serials.map(\.bounds), forKey: "serials")
+        try container.encode(self.pingStatus.rawValue, forKey: "pingStatus")
     }
 }
 
@@ -380,15 +369,15 @@ extension WireFormat.Push: Codable {
         var container = encoder.container(keyedBy: AnyKey.self)
         switch self.mark {
         case .serials(let serials):
-            guard serials.count > 1 else { return try container.encode(self.serial, forKey: AnyKey("serial")) }
-            try container.encode([serials.lowerBound, serials.upperBound], forKey: AnyKey("serials"))
+            guard serials.count > 1 else { return try container.encode(self.serial, forKey: "serial") }
+            try container.encode(serials.bounds, forKey: "serials")
         case .types(let types):
-            try container.encode([types.lowerBound, types.upperBound], forKey: AnyKey("types"))
-            try container.encode(self.serial, forKey: AnyKey("serial"))
+            try container.encode(types.bounds, forKey: "types")
+            try container.encode(self.serial, forKey: "serial")
         case .flag(let flag, let mask):
-            try container.encode(flag, forKey: AnyKey("flag"))
-            try container.encode(mask, forKey: AnyKey("mask"))
-            try container.encode(self.serial, forKey: AnyKey("serial"))
+            try container.encode(flag, forKey: "flag")
+            try container.encode(mask, forKey: "mask")
+            try container.encode(self.serial, forKey: "serial")
         }
     }
 }
@@ -402,6 +391,6 @@ extension WireFormat.Cancel: Codable {
 
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: AnyKey.self)
-        try container.encode(self.type, forKey: AnyKey("type"))
+        try container.encode(self.type, forKey: "type")
     }
 }

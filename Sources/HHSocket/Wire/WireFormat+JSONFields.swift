@@ -27,12 +27,7 @@ struct FieldDescription: Codable {
     init(from decoder: any Decoder) throws {
         func word(_ name: String) throws -> WireFormat.Field.Word {
             guard let word = WireFormat.Field.Word(rawValue: name) else {
-                throw DecodingError.dataCorrupted(
-                    .init(
-                        codingPath: decoder.codingPath,
-                        debugDescription: "\"\(name)\" is not a field; the fields are type, serial, status and length"
-                    )
-                )
+                throw decoder.wrong("\"\(name)\" is not a field; the fields are type, serial, status and length")
             }
             return word
         }
@@ -42,7 +37,7 @@ struct FieldDescription: Codable {
             return
         }
         let container = try decoder.container(keyedBy: AnyKey.self)
-        self.hasOrder = container.contains(AnyKey("order"))
+        self.hasOrder = container.contains("order")
         if let name = try container.optional("field", as: String.self) {
             let word = try word(name)
             try container.allow("field", "bytes", "order", "digits", "width")
@@ -56,7 +51,7 @@ struct FieldDescription: Codable {
         } else if let name = try container.optional("custom", as: String.self) {
             try container.allow("custom", "bytes")
             self.kind = .custom(name, try container.value("bytes", as: ByteCount.self).value)
-        } else if container.contains(AnyKey("constant")) || container.contains(AnyKey("text")) {
+        } else if container.contains("constant") || container.contains("text") {
             self.kind = .constant(try BytesDescription(from: decoder).bytes)
         } else {
             throw container.wrong(
@@ -75,17 +70,17 @@ struct FieldDescription: Codable {
         var container = encoder.container(keyedBy: AnyKey.self)
         switch self.kind {
         case .word(let word, let number):
-            try container.encode(word.rawValue, forKey: AnyKey("field"))
+            try container.encode(word.rawValue, forKey: "field")
             try container.encode(number)
         case .headerLength(let upTo, let number):
-            try container.encode(upTo, forKey: AnyKey("headerLength"))
+            try container.encode(upTo, forKey: "headerLength")
             try container.encode(number)
         case .flags(let value, let number):
-            try container.encode(value, forKey: AnyKey("flags"))
+            try container.encode(value, forKey: "flags")
             try container.encode(number)
         case .custom(let name, let width):
-            try container.encode(name, forKey: AnyKey("custom"))
-            try container.encode(width, forKey: AnyKey("bytes"))
+            try container.encode(name, forKey: "custom")
+            try container.encode(width, forKey: "bytes")
         case .constant:
             break
         }
@@ -105,7 +100,7 @@ extension KeyedDecodingContainer<AnyKey> {
     /// - Parameter bytes: The width of an integer that has none; 4 by default.
     fileprivate func number(bytes: Int = 4) throws -> WireFormat.Number {
         guard let radix: WireFormat.Number.Radix = try self.choice("digits") else {
-            guard !self.contains(AnyKey("width")) else {
+            guard !self.contains("width") else {
                 throw self.wrong("width", "a width is one of digits; the width of an integer is its bytes")
             }
             let width = try self.optional("bytes", as: ByteCount.self)?.value ?? bytes
@@ -123,11 +118,11 @@ extension KeyedEncodingContainer<AnyKey> {
     fileprivate mutating func encode(_ number: WireFormat.Number) throws {
         switch number.kind {
         case .integer(let bytes, let order):
-            try self.encode(bytes, forKey: AnyKey("bytes"))
-            try self.encode(order, forKey: AnyKey("order"))
+            try self.encode(bytes, forKey: "bytes")
+            try self.encode(order, forKey: "order")
         case .digits(let radix, let count):
-            try self.encode(radix, forKey: AnyKey("digits"))
-            try self.encodeIfPresent(count, forKey: AnyKey("width"))
+            try self.encode(radix, forKey: "digits")
+            try self.encodeIfPresent(count, forKey: "width")
         }
     }
 }
@@ -159,9 +154,9 @@ struct BytesDescription: Codable {
         var container = encoder.container(keyedBy: AnyKey.self)
         let isText = self.bytes.allSatisfy { (0x20...0x7E).contains($0) || $0 == 0x0D || $0 == 0x0A }
         if isText, !self.bytes.isEmpty {
-            try container.encode(String(decoding: self.bytes, as: UTF8.self), forKey: AnyKey("text"))
+            try container.encode(String(decoding: self.bytes, as: UTF8.self), forKey: "text")
         } else {
-            try container.encode(self.bytes.hexadecimal.uppercased(), forKey: AnyKey("constant"))
+            try container.encode(self.bytes.hexadecimal.uppercased(), forKey: "constant")
         }
     }
 }

@@ -21,9 +21,9 @@ struct EchoOptions: ParsableArguments {
     static let longest = Duration.seconds(864_000)
 
     @Argument(
-        help: ArgumentHelp(
-            "A server that echoes type \(BuiltIn.echo), as `hhsocket serve` does; a Unix domain socket as unix:PATH.",
-            valueName: "host:port"
+        help: .value(
+            "host:port",
+            "A server that echoes type \(BuiltIn.echo), as `hhsocket serve` does; a Unix domain socket as unix:PATH."
         ),
         transform: Self.endpoint
     )
@@ -47,12 +47,12 @@ struct EchoOptions: ParsableArguments {
     var threads: Int?
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "calls/s",
             """
             The number of calls to start per second in total, at even intervals, instead of one as soon as another is \
             answered. Latency then counts from the time at which a call was due, even if --in-flight delayed it.
-            """,
-            valueName: "calls/s"
+            """
         )
     )
     var rate: Double?
@@ -61,21 +61,19 @@ struct EchoOptions: ParsableArguments {
     var warmup: Duration?
 
     @Option(
-        help: ArgumentHelp(
-            """
+        help: """
             How calls are made: by tasks with completion handlers, with handlers but no tasks, by Swift tasks that await, \
             or by these with a generated client and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). With \
             stream Swift tasks send and await the items of streams, types \(BuiltIn.streamOfItems), \
             \(BuiltIn.countOfItems) and \(BuiltIn.echoStream). (default: task)
             """
-        )
     )
     var api: EchoParameters.API?
 
     @Option(
-        help: ArgumentHelp(
-            "With --api stream: who sends the items. both: the client, and the server sends each back. (default: down)"
-        )
+        help: """
+            With --api stream: who sends the items. both: the client, and the server sends each back. (default: down)
+            """
     )
     var direction: StreamDirection?
 
@@ -85,42 +83,33 @@ struct EchoOptions: ParsableArguments {
     var window: Int?
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "calls/s",
             """
             With --api stream: the number of plain calls per second beside the streams, of 16 bytes, on all connections \
             together, whose latency is reported. (default: none)
-            """,
-            valueName: "calls/s"
+            """
         )
     )
     var calls: Double?
 
     @Option(
-        help: ArgumentHelp(
-            """
+        help: """
             Where completion handlers run. inline: on the socket's thread. default: on the library's default queue, which \
             gets all answers of one read in one block. (default: inline)
             """
-        )
     )
     var callbacks: EchoParameters.Callbacks?
 
     @Option(
-        help: ArgumentHelp(
-            """
+        help: """
             Where Swift tasks that await run. global: on Swift's thread pool. socket: on the socket's thread, which costs no \
             change of threads. (default: global)
             """
-        )
     )
     var executor: EchoParameters.Executor?
 
-    @Option(
-        help: ArgumentHelp(
-            "The server's process on this machine, to report its CPU time too (Linux).",
-            valueName: "pid"
-        )
-    )
+    @Option(help: .value("pid", "The server's process on this machine, to report its CPU time too (Linux)."))
     var serverPid: Int32?
 
     @Flag(
@@ -134,7 +123,7 @@ struct EchoOptions: ParsableArguments {
     @Flag(help: "With --hello: agree on streams as well. The measured calls stay plain ones.")
     var streams = false
 
-    @Option(help: ArgumentHelp("The server's name in the report. (default: hhsocket)", valueName: "name"))
+    @Option(help: .value("name", "The server's name in the report. (default: hhsocket)"))
     var peer: String?
 
     /// The names of the options that were given.

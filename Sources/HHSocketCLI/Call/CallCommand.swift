@@ -42,11 +42,11 @@ struct CallCommand: AsyncParsableCommand {
     // Unconditional: a payload may begin with a dash.
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp("The payload. Without it and --body-file the payload is empty.", valueName: "text")
+        help: .value("text", "The payload. Without it and --body-file the payload is empty.")
     )
     var body: String?
 
-    @Option(parsing: .unconditional, help: ArgumentHelp("A file with the payload; - is stdin.", valueName: "file"))
+    @Option(parsing: .unconditional, help: .value("file", "A file with the payload; - is stdin."))
     var bodyFile: String?
 
     @Flag(
@@ -67,10 +67,7 @@ struct CallCommand: AsyncParsableCommand {
     @Option(duration: "How long each call may take. (default: 8s; with streams, which it covers as a whole, no limit)")
     var timeout: Duration?
 
-    @Option(
-        name: .customLong("repeat"),
-        help: ArgumentHelp("The number of calls to make. (default: 1)", valueName: "n")
-    )
+    @Option(name: .customLong("repeat"), help: .value("n", "The number of calls to make. (default: 1)"))
     var count: Int?
 
     @Option(number: "The number of calls to have in flight at once. (default: 1)")

@@ -31,12 +31,12 @@ struct HelloOptions: ParsableArguments {
 
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp(
+        help: .value(
+            "key",
             """
             A unique name for the call, such as a UUID, with which the server runs it only once: repeats, including those \
             of --repeat and --retries, get the answer of the first.
-            """,
-            valueName: "key"
+            """
         )
     )
     var idempotencyKey: String?

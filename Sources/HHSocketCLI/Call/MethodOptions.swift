@@ -4,23 +4,17 @@ import ArgumentParser
 /// The options of `call` for a method of its `.proto`, and the method's request.
 struct MethodOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
-            "The method to call, such as chat.Chat/Send. Its type is the number that the .proto gives it.",
-            valueName: "name"
+        help: .value(
+            "name",
+            "The method to call, such as chat.Chat/Send. Its type is the number that the .proto gives it."
         )
     )
     var method: String?
 
-    @Option(
-        parsing: .unconditional,
-        help: ArgumentHelp("The method's request in JSON. (default: {})", valueName: "json")
-    )
+    @Option(parsing: .unconditional, help: .value("json", "The method's request in JSON. (default: {})"))
     var jsonBody: String?
 
-    @Option(
-        parsing: .unconditional,
-        help: ArgumentHelp("A file with the method's request in JSON; - is stdin.", valueName: "file")
-    )
+    @Option(parsing: .unconditional, help: .value("file", "A file with the method's request in JSON; - is stdin."))
     var jsonBodyFile: String?
 
     @Flag(help: "Also print fields that are zero or empty.")

@@ -6,9 +6,9 @@ import HHSocket
 struct AnnounceOptions: ParsableArguments {
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp(
-            "The line on stdout: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
-            valueName: "format"
+        help: .value(
+            "format",
+            "The line on stdout: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)"
         )
     )
     var announce: String?

@@ -18,20 +18,20 @@ struct LinesCommand: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: ArgumentHelp("The server: HOST:PORT, or tls://HOST:PORT for TLS.", valueName: "address"))
+    @Argument(help: .value("address", "The server: HOST:PORT, or tls://HOST:PORT for TLS."))
     var address: String
 
     @Option(help: DelimiterArgument.help, transform: DelimiterArgument.parse)
     var delimiter = LineDelimiter.lf
 
-    @Option(help: ArgumentHelp("Send this line. May be given several times.", valueName: "text"))
+    @Option(help: .value("text", "Send this line. May be given several times."))
     var send: [String] = []
 
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp(
-            "Send this line immediately, and whenever nothing was sent for --heartbeat-every. No answer is expected.",
-            valueName: "text"
+        help: .value(
+            "text",
+            "Send this line immediately, and whenever nothing was sent for --heartbeat-every. No answer is expected."
         )
     )
     var heartbeat: String?

@@ -7,24 +7,24 @@ import SwiftProtobuf
 /// The `.proto` that declares methods and messages.
 struct ProtoOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "file",
             """
             The .proto that declares methods and messages, which protoc reads; or a descriptor set, such as \
             protoc and buf write, which needs no protoc.
-            """,
-            valueName: "file"
+            """
         )
     )
     var proto: String?
 
     @Option(
         name: [.customShort("I", allowingJoined: true), .long],
-        help: ArgumentHelp(
+        help: .value(
+            "folder",
             """
             A folder in which protoc looks for imports. May be given several times. (default: the file's folder and the \
             current one)
-            """,
-            valueName: "folder"
+            """
         )
     )
     var protoPath: [String] = []

@@ -6,40 +6,37 @@ import HHSocketSTOMP
 /// The options of both `stomp` commands.
 struct STOMPOptions: ParsableArguments {
     @Argument(
-        help: ArgumentHelp(
-            "The broker: stomp://HOST[:PORT], stomps:// for TLS, or the ws:// or wss:// URL of a WebSocket.",
-            valueName: "url"
+        help: .value(
+            "url",
+            "The broker: stomp://HOST[:PORT], stomps:// for TLS, or the ws:// or wss:// URL of a WebSocket."
         )
     )
     var url: String
 
-    @Argument(help: ArgumentHelp("Where messages go or come from, such as /queue/orders.", valueName: "destination"))
+    @Argument(help: .value("destination", "Where messages go or come from, such as /queue/orders."))
     var destination: String
 
-    @Option(help: ArgumentHelp("The user of the broker.", valueName: "user"))
+    @Option(help: .value("user", "The user of the broker."))
     var login: String?
 
-    @Option(parsing: .unconditional, help: ArgumentHelp("The passcode of --login.", valueName: "secret"))
+    @Option(parsing: .unconditional, help: .value("secret", "The passcode of --login."))
     var passcode: String?
 
-    @Option(help: ArgumentHelp("The broker's virtual host. (default: the host of the URL)", valueName: "name"))
+    @Option(help: .value("name", "The broker's virtual host. (default: the host of the URL)"))
     var vhost: String?
 
     @Option(
         parsing: .unconditionalSingleValue,
-        help: ArgumentHelp(
-            "Send this header. It is split at the first colon, and nothing is trimmed. May be given several times.",
-            valueName: "name:value"
+        help: .value(
+            "name:value",
+            "Send this header. It is split at the first colon, and nothing is trimmed. May be given several times."
         ),
         transform: Self.parseHeader
     )
     var header: [Header] = []
 
     @Option(
-        help: ArgumentHelp(
-            "The heart-beats to offer, in both directions; 0 for none. (default: 10)",
-            valueName: "seconds"
-        ),
+        help: .value("seconds", "The heart-beats to offer, in both directions; 0 for none. (default: 10)"),
         transform: Self.parseHeartbeat
     )
     var heartbeat = Duration.seconds(10)

@@ -19,13 +19,13 @@ struct STOMPSendCommand: AsyncParsableCommand {
 
     @OptionGroup var route: RouteOptions
 
-    @Option(parsing: .unconditional, help: ArgumentHelp("The body.", valueName: "text"))
+    @Option(parsing: .unconditional, help: .value("text", "The body."))
     var body: String?
 
-    @Option(help: ArgumentHelp("The file whose bytes are the body; - for standard input.", valueName: "file"))
+    @Option(help: .value("file", "The file whose bytes are the body; - for standard input."))
     var bodyFile: String?
 
-    @Option(help: ArgumentHelp("The content type of the body. (default: none)", valueName: "type"))
+    @Option(help: .value("type", "The content type of the body. (default: none)"))
     var contentType: String?
 
     @Flag(help: "Wait for the broker's receipt.")

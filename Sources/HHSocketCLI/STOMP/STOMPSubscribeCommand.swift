@@ -23,10 +23,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
     @OptionGroup var route: RouteOptions
 
     @Option(
-        help: ArgumentHelp(
-            "How messages are acknowledged: auto, client or client-individual. (default: auto)",
-            valueName: "mode"
-        ),
+        help: .value("mode", "How messages are acknowledged: auto, client or client-individual. (default: auto)"),
         transform: Self.parseAckMode
     )
     var ack = STOMPAckMode.auto

@@ -22,12 +22,12 @@ struct LimitOptions: ParsableArguments {
     var maxConnectionsPerAddress: Int?
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "connections/s",
             """
             The number of new connections per second that one address may make, with bursts of ten times as many; 0 means \
             no limit. A further client is told to go away. (default: 100)
-            """,
-            valueName: "connections/s"
+            """
         )
     )
     var connectionRate: Double?
@@ -44,23 +44,23 @@ struct LimitOptions: ParsableArguments {
     var maxInFlightPerConnection: Int?
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "requests/s",
             """
             The number of requests per second that a connection may make, which is also the largest burst. Further ones \
             are answered with status 503. (default: no limit)
-            """,
-            valueName: "requests/s"
+            """
         )
     )
     var rate: Double?
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "requests/s",
             """
             The number of requests per second that all connections from one address, or one IPv6 network of 64 bits, may \
             make together. (default: no limit)
-            """,
-            valueName: "requests/s"
+            """
         )
     )
     var ratePerAddress: Double?

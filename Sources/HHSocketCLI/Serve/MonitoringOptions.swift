@@ -6,12 +6,12 @@ import HHSocketServer
 /// The address at which a server's metrics and health are available.
 struct MonitoringOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "host:port",
             """
             Answer GET /metrics, /readyz and /livez over HTTP at this address: metrics in Prometheus' text format, and \
             probes. Port 0 picks a free one, which is reported on stderr. Handlers then run in tasks, which are measured.
-            """,
-            valueName: "host:port"
+            """
         ),
         transform: Self.address
     )

@@ -44,18 +44,18 @@ struct ServeCommand: AsyncParsableCommand {
     var port = 7000
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "address",
             """
             A further address to listen on: HOST:PORT, with an IPv6 address in brackets, unix:PATH, fd:NUMBER, \
             ws://HOST[:PORT]/PATH for WebSockets, or tcp+ws://HOST[:PORT]/PATH for both on one port; port 0 picks a \
             free one. May be given several times. All listeners have the same TLS and format.
-            """,
-            valueName: "address"
+            """
         )
     )
     var listen: [ListenAddress] = []
 
-    @Option(help: ArgumentHelp("Push TEXT to every client periodically.", valueName: "type:text"))
+    @Option(help: .value("type:text", "Push TEXT to every client periodically."))
     var push: PushText?
 
     @Option(duration: "The interval of --push. (default: 1s)")
@@ -66,10 +66,10 @@ struct ServeCommand: AsyncParsableCommand {
 
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp(
+        help: .value(
+            "format",
             "The line per listener on stdout: %h is the host, %p the port, %% a percent sign. (default: "
-                + "listening on HOST:PORT)",
-            valueName: "format"
+                + "listening on HOST:PORT)"
         )
     )
     var announce: String?
@@ -87,12 +87,10 @@ struct ServeCommand: AsyncParsableCommand {
     var answersInOrder = false
 
     @Option(
-        help: ArgumentHelp(
-            """
+        help: """
             How type \(BuiltIn.echo) is answered. synchronous: at once, on the connection's thread. connection: in a task there. \
             global: in a task on Swift's thread pool.
             """
-        )
     )
     var echoHandler = BuiltIn.EchoHandler.synchronous
 

@@ -6,24 +6,24 @@ import HHSocketServer
 /// The proxies in front of a server, and how they report the addresses of their clients.
 struct ServerProxyOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "network",
             """
             The address or network of proxies, such as 10.0.0.0/8, whose connections begin with a PROXY header (version \
             1 or 2) that has the client's address. May be given several times.
-            """,
-            valueName: "network"
+            """
         ),
         transform: Self.network
     )
     var proxyProtocol: [IPNetwork] = []
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "network",
             """
             The address or network of HTTP proxies whose X-Forwarded-For has the client's address when they open a \
             WebSocket. May be given several times.
-            """,
-            valueName: "network"
+            """
         ),
         transform: Self.network
     )

@@ -4,23 +4,13 @@ import HHSocketServer
 
 /// The TLS options of servers.
 struct ServerTLSOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp(
-            "Use TLS with this certificate and its chain, in PEM. SIGHUP reloads the files.",
-            valueName: "file"
-        )
-    )
+    @Option(help: .value("file", "Use TLS with this certificate and its chain, in PEM. SIGHUP reloads the files."))
     var cert: String?
 
-    @Option(help: ArgumentHelp("The private key of --cert, in PEM.", valueName: "file"))
+    @Option(help: .value("file", "The private key of --cert, in PEM."))
     var key: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "Require clients to present a certificate issued by an authority in this PEM file.",
-            valueName: "file"
-        )
-    )
+    @Option(help: .value("file", "Require clients to present a certificate issued by an authority in this PEM file."))
     var ca: String?
 
     func validate() throws {

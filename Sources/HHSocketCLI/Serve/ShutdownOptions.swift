@@ -14,10 +14,7 @@ struct ShutdownOptions: ParsableArguments {
     var grace: Duration?
 
     @Option(
-        help: ArgumentHelp(
-            "A server that clients may use instead, the best first. May be given several times.",
-            valueName: "host:port"
-        ),
+        help: .value("host:port", "A server that clients may use instead, the best first. May be given several times."),
         transform: Self.endpoint
     )
     var goAwayTo: [Endpoint] = []

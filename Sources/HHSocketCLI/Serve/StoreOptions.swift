@@ -6,12 +6,12 @@ import HHSocketServer
 /// The store of a server, and its limits. Options that are not given have the defaults of `TransferLimits`.
 struct StoreOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "folder",
             """
             Keep the files of `put` and `get` in this folder: the file of an id is FOLDER/ID. The folder is created if its \
             parent exists. Every client may put and get every file.
-            """,
-            valueName: "folder"
+            """
         )
     )
     var store: String?

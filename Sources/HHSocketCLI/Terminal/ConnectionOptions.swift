@@ -12,7 +12,7 @@ struct ConnectionOptions: ParsableArguments {
     )
     var heartbeatTimeout: Duration?
 
-    @Option(help: ArgumentHelp("The number of unanswered pings that are tolerated.", valueName: "n"))
+    @Option(help: .value("n", "The number of unanswered pings that are tolerated."))
     var heartbeatMisses = 1
 
     @Flag(help: "Report on stderr what the connection did and why, and how many frames were dropped.")

@@ -17,13 +17,13 @@ struct FieldOptions: ParsableArguments {
     @Option(
         name: .customLong("field"),
         parsing: .unconditionalSingleValue,
-        help: ArgumentHelp(
+        help: .value(
+            "name=value",
             """
             Set a custom field of the format's request header to a number, in decimal or, of any width, in hexadecimal \
             digits after 0x. It is written in the byte order of the header's length. May be given several times; other \
             fields are zero.
-            """,
-            valueName: "name=value"
+            """
         ),
         transform: Self.field
     )

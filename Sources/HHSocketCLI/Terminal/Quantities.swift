@@ -59,30 +59,26 @@ enum SizeArgument {
 extension Option {
     /// An option for a count.
     init(number help: String) where Value == Int? {
-        self.init(help: ArgumentHelp(help, valueName: "n"))
+        self.init(help: .value("n", help))
     }
 
     /// An option for a size in bytes.
     init(size help: String) where Value == Int? {
-        self.init(help: ArgumentHelp(help, valueName: "size"), transform: SizeArgument.parse)
+        self.init(help: .value("size", help), transform: SizeArgument.parse)
     }
 
     /// An option for a duration of 1 ms or more.
     init(duration help: String) where Value == Duration? {
-        self.init(help: ArgumentHelp(help, valueName: "duration"), transform: DurationArgument.parse)
+        self.init(help: .value("duration", help), transform: DurationArgument.parse)
     }
 
     /// An option for a duration that may be zero.
     init(durationOrZero help: String) where Value == Duration? {
-        self.init(help: ArgumentHelp(help, valueName: "duration"), transform: DurationArgument.parseOrZero)
+        self.init(help: .value("duration", help), transform: DurationArgument.parseOrZero)
     }
 
     /// An option for a duration with a default, whose help speaks of seconds.
     init(wrappedValue: Duration, seconds help: String) where Value == Duration {
-        self.init(
-            wrappedValue: wrappedValue,
-            help: ArgumentHelp(help, valueName: "seconds"),
-            transform: DurationArgument.parse
-        )
+        self.init(wrappedValue: wrappedValue, help: .value("seconds", help), transform: DurationArgument.parse)
     }
 }

@@ -8,10 +8,10 @@ import HHSocket
 /// times as long for each level of groups.
 struct RouteOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "url",
             "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
-                + "password are optional.",
-            valueName: "url"
+                + "password are optional."
         ),
         transform: Self.parseProxy
     )
@@ -41,27 +41,25 @@ struct RouteOptions: ParsableArguments {
     @Flag(name: .customLong("tls"), help: "Use TLS. Implied by the other TLS options.")
     var isOn = false
 
-    @Option(help: ArgumentHelp("Trust the authorities in this PEM file instead of the system's.", valueName: "file"))
+    @Option(help: .value("file", "Trust the authorities in this PEM file instead of the system's."))
     var ca: String?
 
-    @Option(help: ArgumentHelp("The client certificate and its chain, in PEM.", valueName: "file"))
+    @Option(help: .value("file", "The client certificate and its chain, in PEM."))
     var cert: String?
 
-    @Option(help: ArgumentHelp("The private key of --cert, in PEM.", valueName: "file"))
+    @Option(help: .value("file", "The private key of --cert, in PEM."))
     var key: String?
 
     @Option(
-        help: ArgumentHelp(
-            "Require the server's public key to have this SHA-256. May be given several times; one must match.",
-            valueName: "base64"
+        help: .value(
+            "base64",
+            "Require the server's public key to have this SHA-256. May be given several times; one must match."
         ),
         transform: Self.pin
     )
     var pin: [PublicKeyPin] = []
 
-    @Option(
-        help: ArgumentHelp("The name that the server's certificate must have. (default: the host)", valueName: "name")
-    )
+    @Option(help: .value("name", "The name that the server's certificate must have. (default: the host)"))
     var serverName: String?
 
     @Flag(help: "Accept any certificate. Anybody on the network path can then read and change everything.")

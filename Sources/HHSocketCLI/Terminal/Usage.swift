@@ -20,3 +20,8 @@ enum Usage {
 func require(_ isMet: Bool, _ message: @autoclosure () -> String) throws(ValidationError) {
     if !isMet { throw ValidationError(message()) }
 }
+
+extension ArgumentHelp {
+    /// The help of an argument, and the name that stands for its value.
+    static func value(_ name: String, _ help: String) -> ArgumentHelp { ArgumentHelp(help, valueName: name) }
+}

@@ -25,15 +25,10 @@ struct GetCommand: AsyncParsableCommand {
     @Argument(help: ServerAddresses.help)
     var servers: ServerAddresses
 
-    @Argument(help: ArgumentHelp("The file's name in the store: \(TransferIDArgument.form).", valueName: "id"))
+    @Argument(help: .value("id", "The file's name in the store: \(TransferIDArgument.form)."))
     var id: TransferIDArgument
 
-    @Argument(
-        help: ArgumentHelp(
-            "The file to write; - is stdout. (default: the id, in the current folder)",
-            valueName: "file"
-        )
-    )
+    @Argument(help: .value("file", "The file to write; - is stdout. (default: the id, in the current folder)"))
     var file: String?
 
     @OptionGroup var options: TransferOptions

@@ -29,9 +29,9 @@ struct PutCommand: AsyncParsableCommand {
 
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp(
-            "The file's name in the store: \(TransferIDArgument.form). (default: the SHA-256 of its content)",
-            valueName: "id"
+        help: .value(
+            "id",
+            "The file's name in the store: \(TransferIDArgument.form). (default: the SHA-256 of its content)"
         )
     )
     var id: TransferIDArgument?

@@ -18,37 +18,29 @@ struct WebSocketCommand: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: ArgumentHelp("The server: ws://HOST[:PORT]/PATH, or wss://… for TLS.", valueName: "url"))
+    @Argument(help: .value("url", "The server: ws://HOST[:PORT]/PATH, or wss://… for TLS."))
     var url: String
 
-    @Option(help: ArgumentHelp("Send this text. May be given several times.", valueName: "text"))
+    @Option(help: .value("text", "Send this text. May be given several times."))
     var send: [String] = []
 
-    @Option(help: ArgumentHelp("Send this file as one binary message; - is stdin.", valueName: "file"))
+    @Option(help: .value("file", "Send this file as one binary message; - is stdin."))
     var sendFile: String?
 
     @Flag(help: "Send back each message that arrives, instead of printing it.")
     var echo = false
 
-    @Option(
-        help: ArgumentHelp(
-            "A header field of the opening request. May be given several times.",
-            valueName: "name:value"
-        )
-    )
+    @Option(help: .value("name:value", "A header field of the opening request. May be given several times."))
     var header: [HeaderField] = []
 
-    @Option(help: ArgumentHelp("Offer this subprotocol. May be given several times.", valueName: "name"))
+    @Option(help: .value("name", "Offer this subprotocol. May be given several times."))
     var subprotocol: [String] = []
 
     @Flag(help: "Offer to compress messages (permessage-deflate), and compress all if the server agrees.")
     var compress = false
 
     @Option(
-        help: ArgumentHelp(
-            "The silence after which the server is pinged; 0 is never. (default: 60)",
-            valueName: "seconds"
-        ),
+        help: .value("seconds", "The silence after which the server is pinged; 0 is never. (default: 60)"),
         transform: DurationArgument.parseOrZero
     )
     var ping = Duration.seconds(60)

@@ -20,15 +20,10 @@ struct WebSocketServeCommand: AsyncParsableCommand {
     @Option(help: "The port to listen on; 0 picks a free one.")
     var port = 7001
 
-    @Option(help: ArgumentHelp("The path of requests. (default: any)", valueName: "path"))
+    @Option(help: .value("path", "The path of requests. (default: any)"))
     var path: String?
 
-    @Option(
-        help: ArgumentHelp(
-            "Select this subprotocol if a client offers it. May be given several times.",
-            valueName: "name"
-        )
-    )
+    @Option(help: .value("name", "Select this subprotocol if a client offers it. May be given several times."))
     var subprotocol: [String] = []
 
     @Flag(help: "Compress all messages for clients that ask for it (permessage-deflate).")

@@ -20,9 +20,7 @@ package struct FrameRules: Sendable {
     }
 
     /// The reason why no connection can be made with this configuration.
-    package var refusal: SocketError? {
-        if case .failure(let error) = self.customFields { error } else { nil }
-    }
+    package var refusal: SocketError? { self.customFields.error }
 
     /// The custom fields of a request with these values over the configuration's, for a frame.
     ///

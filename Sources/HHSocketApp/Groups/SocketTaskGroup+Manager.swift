@@ -20,10 +20,7 @@ extension SocketTaskGroup {
         self.add(weight: weight) { end in
             ManagedCall(request, manager) { result in
                 completionHandler(result)
-                switch result {
-                case .success: end(nil)
-                case .failure(let error): end(error)
-                }
+                end(result.error)
             }
         }
     }

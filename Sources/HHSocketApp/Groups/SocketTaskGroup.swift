@@ -106,10 +106,7 @@ public final class SocketTaskGroup: Sendable {
         self.add(weight: weight) { end in
             client.dataTask(with: request, on: callbackQueue) { result in
                 completionHandler(result)
-                switch result {
-                case .success: end(nil)
-                case .failure(let error): end(error)
-                }
+                end(result.error)
             }
         }
     }

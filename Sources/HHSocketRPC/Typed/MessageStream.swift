@@ -99,7 +99,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     /// Whether the server has ended the stream with status 200.
     var isAnswered: Bool {
         switch self.source {
-        case .client(let stream, _, _): stream.call.end?.isSuccess ?? false
+        case .client(let stream, _, _): stream.call.end.map { $0.error == nil } ?? false
         case .mock(let near): near.far.isAnswered
         }
     }
@@ -162,11 +162,5 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
             Iterator(source: .client(stream.items.makeAsyncIterator(), method: method, limits))
         case .mock(let near): Iterator(source: .mock(near.far.responses.makeAsyncIterator(), near))
         }
-    }
-}
-
-extension Result {
-    var isSuccess: Bool {
-        if case .success = self { true } else { false }
     }
 }

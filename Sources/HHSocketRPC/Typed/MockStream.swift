@@ -134,7 +134,7 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
         self.requestSink.yield(message)
     }
 
-    var isAnswered: Bool { self.state.withLockedValue { $0.end?.isSuccess ?? false } }
+    var isAnswered: Bool { self.state.withLockedValue { $0.end.map { $0.error == nil } ?? false } }
 
     func finishRequests() { self.requestSink.finish() }
 

@@ -141,9 +141,3 @@ import Testing
         #expect(peer.frames(FrameType.cancel, cancel.serial).count == 1)
     }
 }
-
-extension Result {
-    fileprivate var error: Failure? {
-        if case .failure(let error) = self { error } else { nil }
-    }
-}

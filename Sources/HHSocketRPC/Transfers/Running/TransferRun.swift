@@ -158,8 +158,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
             // It keeps this object.
             self.stream = nil
             guard !self.isOver else { return }
-            let error: SocketError? = if case .failure(let error) = result { error } else { nil }
-            self.decide(in: &turn) { $0.streamEnded(error, now: $1) }
+            self.decide(in: &turn) { $0.streamEnded(result.error, now: $1) }
             self.armTimer()
         }
     }

@@ -263,12 +263,8 @@ extension FolderTransferStore: EarlyTransferStore {
     }
 
     private func openUnfinished(_ record: UnfinishedRecord, in folder: CInt) throws -> CInt {
-        let descriptor = try self.fileSystem.openForWriting(record.contentName, in: folder)
-        guard self.fileSystem.lock(descriptor) else {
-            self.fileSystem.close(descriptor)
-            // The client tries again, until that process has ended.
-            throw StatusError(.overloaded)
-        }
+        // The client tries again, until that process has ended.
+        guard let descriptor = try self.openIfUnused(record, in: folder) else { throw StatusError(.overloaded) }
         return descriptor
     }
 

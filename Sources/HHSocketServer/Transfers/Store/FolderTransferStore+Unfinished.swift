@@ -168,7 +168,7 @@ extension FolderTransferStore {
                     state.ledger.found(found.record, received: found.status.size, touched: found.touched)
                 }
                 guard self.state.withLockedValue({ $0.ledger.expired(now: now).contains(id) }) else { return }
-                let descriptor = try self.openForRemoval(found.record, in: folder)
+                let descriptor = try self.openIfUnused(found.record, in: folder)
                 defer { if let descriptor { self.fileSystem.close(descriptor) } }
                 if descriptor != nil { try self.removeUnfinished(found.record, in: folder) }
             }
@@ -176,7 +176,7 @@ extension FolderTransferStore {
     }
 
     /// Nil if another process is at work on it.
-    private func openForRemoval(_ record: UnfinishedRecord, in folder: CInt) throws -> CInt? {
+    func openIfUnused(_ record: UnfinishedRecord, in folder: CInt) throws -> CInt? {
         let descriptor = try self.fileSystem.openForWriting(record.contentName, in: folder)
         guard self.fileSystem.lock(descriptor) else {
             self.fileSystem.close(descriptor)

@@ -77,7 +77,6 @@ struct FieldType {
     var isEnum: Bool { self.field.type == .enum }
     var isPackable: Bool { !self.isMessage && self.tag(0) != 2 }
 
-    /// The default value.
     var defaultValue: String {
         let text = self.field.defaultValue
         return switch self.field.type {

@@ -116,7 +116,6 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     @discardableResult
     package func submit(_ body: @escaping @Sendable (inout Turn) -> Void) -> Bool { self.loop.submit(body) }
 
-    /// The state of the socket.
     package var state: SocketState { self.shared.withLockedValue { $0.state } }
 
     /// The latest events of the connection, and their causes.

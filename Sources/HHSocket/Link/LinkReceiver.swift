@@ -55,7 +55,6 @@ package enum LinkChange {
     case alive
     /// A ping was answered, or will never be.
     case beat(HeartbeatMonitor.Outcome)
-    /// A beat was sent.
     case beatSent
     /// A beat could not be made, and was skipped.
     case beatFailed(any Error)

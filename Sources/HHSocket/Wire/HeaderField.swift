@@ -153,7 +153,6 @@ struct HeaderField: Sendable {
     }
 
     let kind: Kind
-    /// The code of a number.
     let code: NumberCode
     /// The width in bytes; 0 if it is that of the number.
     let width: Int

@@ -37,7 +37,6 @@ public enum FrameType {
 public enum FrameSerial {
     /// Hello and its answer.
     package static let hello: UInt32 = 3
-    /// Go-away.
     package static let goAway: UInt32 = 4
     /// The credit of all streams of a connection together.
     package static let connectionCredit: UInt32 = 0

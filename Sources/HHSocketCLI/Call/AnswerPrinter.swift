@@ -63,7 +63,6 @@ struct AnswerPrinter {
         }
     }
 
-    /// Prints an item of a stream.
     mutating func print(_ item: StreamedItem) throws(StandardOutput.Failure) {
         let message = self.read(item.body)
         guard self.json else {

@@ -32,7 +32,6 @@ struct JSONLine {
         self.members.append("\(Self.quoted(name)):\(value.text())")
     }
 
-    /// Adds an object.
     mutating func add(_ name: String, object: JSONLine) {
         self.members.append("\(Self.quoted(name)):\(object.object)")
     }

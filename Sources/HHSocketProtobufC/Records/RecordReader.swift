@@ -12,7 +12,6 @@ struct RecordReader {
         self.plan = plan
     }
 
-    /// The message.
     var message: DynamicMessage {
         let descriptor = self.plan.pointee.descriptor
         var message = DynamicMessage(descriptor)

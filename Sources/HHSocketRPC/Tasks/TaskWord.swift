@@ -24,7 +24,6 @@ struct TaskWord: Hashable, RawRepresentable, AtomicValue {
         self.rawValue = state | (isSentWhole ? Self.wholeMark : 0)
     }
 
-    /// The number of the state.
     var stateNumber: UInt8 { self.rawValue & Self.stateMask }
 
     /// Whether the progress is observed.

@@ -139,7 +139,6 @@ final class ServerPeer: LinkHost {
         self.refusal = refusal.map { .with($0) }
     }
 
-    /// The channel is closed.
     func channelClosed() {
         guard self.phase == .arriving, self.link == nil else { return }
         self.end()

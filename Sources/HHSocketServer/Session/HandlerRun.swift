@@ -11,7 +11,6 @@ struct HandlerRun: Sendable {
     }
 
     let handler: Router.Handler
-    /// The executor of the handler.
     let executor: HandlerExecutor
     /// The request as received: with a compressed body if ``isCompressed`` is set.
     let request: ServerRequest

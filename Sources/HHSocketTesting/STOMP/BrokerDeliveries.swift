@@ -22,7 +22,6 @@ struct BrokerDeliveries: Sendable {
 
     subscript(number: Int) -> Delivery? { self.index(of: number).map { self.all[$0] } }
 
-    /// The first delivery that matches.
     func first(where matches: (Delivery) -> Bool) -> Delivery? { self.all.first(where: matches) }
 
     /// The numbers of the deliveries to a subscription, up to one, that no transaction has claimed.

@@ -45,7 +45,6 @@ enum FileAccess: Hashable, Sendable {
 struct FileFailure: Error, Hashable, Sendable {
     /// The system's number.
     var number: CInt
-    /// The call.
     var call: String
     var path: String
 }

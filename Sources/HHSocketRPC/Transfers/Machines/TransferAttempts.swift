@@ -203,7 +203,6 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     // MARK: Ends
 
-    /// The error of a transfer that has stalled.
     func stalledError(_ what: String) -> TransferError {
         let why = self.lastError.map { "; the last failure: \($0.message)" } ?? ""
         return TransferError(

@@ -47,9 +47,7 @@ extension WireFormat.Layout {
                 name = "flags"
             case .constant(let bytes):
                 name = nil
-                guard !bytes.isEmpty else {
-                    throw WireFormatError(.constantEmpty, "a constant in \(place) has no bytes; leave it out")
-                }
+                try require(!bytes.isEmpty, .constantEmpty, "a constant in \(place) has no bytes; leave it out")
             case .custom(let custom, let width):
                 name = nil
                 guard !custom.isEmpty else {
@@ -58,12 +56,11 @@ extension WireFormat.Layout {
                 guard names.insert(custom).inserted else {
                     throw WireFormatError(.customNameTwice, "\(place) has two custom fields called \(custom)")
                 }
-                guard width > 0 else {
-                    throw WireFormatError(
-                        .customWidth,
-                        "the custom field \(custom) in \(place) is \(width) bytes wide; 1 is the least"
-                    )
-                }
+                try require(
+                    width > 0,
+                    .customWidth,
+                    "the custom field \(custom) in \(place) is \(width) bytes wide; 1 is the least"
+                )
             }
             if let name, !once.insert(name).inserted {
                 throw WireFormatError(.fieldTwice, "\(place) has the field \(name) twice")
@@ -90,19 +87,17 @@ extension WireFormat.Layout {
     ) throws(WireFormatError) {
         switch number.kind {
         case .integer(let bytes, _):
-            guard [1, 2, 3, 4, 8].contains(bytes) else {
-                throw WireFormatError(
-                    .numberWidth,
-                    "the \(name) in \(place) is an integer of \(bytes) bytes; 1, 2, 3, 4 and 8 are possible"
-                )
-            }
+            try require(
+                [1, 2, 3, 4, 8].contains(bytes),
+                .numberWidth,
+                "the \(name) in \(place) is an integer of \(bytes) bytes; 1, 2, 3, 4 and 8 are possible"
+            )
         case .digits(_, let count?):
-            guard (1...20).contains(count) else {
-                throw WireFormatError(
-                    .numberWidth,
-                    "the \(name) in \(place) is a number of \(count) digits; 1 to 20 are possible"
-                )
-            }
+            try require(
+                (1...20).contains(count),
+                .numberWidth,
+                "the \(name) in \(place) is a number of \(count) digits; 1 to 20 are possible"
+            )
         case .digits(let radix, nil):
             guard case .constant(let separator)? = next?.kind, let first = separator.first,
                 radix.digit(first) == nil
@@ -132,31 +127,28 @@ extension WireFormat.Layout {
         }
         let length = fields.reduce(0) { $0 + $1.largestWidth }
         for case .headerLength(let upTo, let number) in fields.map(\.kind) {
-            guard !isVariable else {
-                throw WireFormatError(
-                    .headerLengthVariable,
-                    "\(place) announces its own length, but has a number without a fixed width"
-                )
-            }
-            guard (length...WireFormat.maximumHeaderLength).contains(upTo), upTo <= number.largest else {
-                throw WireFormatError(
-                    .headerLengthLimit,
-                    """
-                    \(place) has \(length) bytes, and header lengths up to \(upTo) are accepted; that must be from \
-                    \(length) to \(min(WireFormat.maximumHeaderLength, Int(number.largest)))
-                    """
-                )
-            }
+            try require(
+                !isVariable,
+                .headerLengthVariable,
+                "\(place) announces its own length, but has a number without a fixed width"
+            )
+            try require(
+                (length...WireFormat.maximumHeaderLength).contains(upTo) && upTo <= number.largest,
+                .headerLengthLimit,
+                """
+                \(place) has \(length) bytes, and header lengths up to \(upTo) are accepted; that must be from \
+                \(length) to \(min(WireFormat.maximumHeaderLength, Int(number.largest)))
+                """
+            )
         }
     }
 
     private func validateAgreement() throws(WireFormatError) {
-        guard self.hasStatus(.response) || !self.hasStatus(.request) else {
-            throw WireFormatError(
-                .statusInRequestsOnly,
-                "requests have a status and responses have none; it is the response that says how a request fared"
-            )
-        }
+        try require(
+            self.hasStatus(.response) || !self.hasStatus(.request),
+            .statusInRequestsOnly,
+            "requests have a status and responses have none; it is the response that says how a request fared"
+        )
         var widths: [String: Int] = [:]
         for case .custom(let name, let width) in self.request.map(\.kind) { widths[name] = width }
         for case .custom(let name, let width) in self.response.map(\.kind) where widths[name] ?? width != width {
@@ -181,18 +173,16 @@ extension WireFormat.Layout {
             )
         }
         guard let checksum = self.checksum else { return }
-        guard checksum.width >= 4 else {
-            throw WireFormatError(
-                .checksumTooWide,
-                "\(checksum.algorithm) has 4 bytes, and its field has \(checksum.width); 4 or 8 are possible"
-            )
-        }
-        guard checksum.width == 4 || checksum.width == 8 else {
-            throw WireFormatError(
-                .checksumFieldWidth,
-                "the checksum's field has \(checksum.width) bytes; 4 or 8 are possible"
-            )
-        }
+        try require(
+            checksum.width >= 4,
+            .checksumTooWide,
+            "\(checksum.algorithm) has 4 bytes, and its field has \(checksum.width); 4 or 8 are possible"
+        )
+        try require(
+            checksum.width == 4 || checksum.width == 8,
+            .checksumFieldWidth,
+            "the checksum's field has \(checksum.width) bytes; 4 or 8 are possible"
+        )
     }
 
     // MARK: Values
@@ -212,13 +202,12 @@ extension WireFormat.Layout {
             .filter { self.applicationTypes.contains($0) && pushTypes?.contains($0) != true }
         let pushes = pushTypes.map { Int($0.upperBound - $0.lowerBound) + 1 } ?? 0
         let types = Int(self.applicationTypes.upperBound - self.applicationTypes.lowerBound) + 1
-        guard taken.count + pushes < types else {
-            throw WireFormatError(
-                .noApplicationTypes,
-                "heartbeat, cancel and push take all of the types from \(self.applicationTypes.lowerBound) to "
-                    + "\(self.applicationTypes.upperBound); none is left to calls"
-            )
-        }
+        try require(
+            taken.count + pushes < types,
+            .noApplicationTypes,
+            "heartbeat, cancel and push take all of the types from \(self.applicationTypes.lowerBound) to "
+                + "\(self.applicationTypes.upperBound); none is left to calls"
+        )
     }
 
     /// Refuses a value that does not fit its field in some header. A header without the field is not checked.
@@ -239,40 +228,36 @@ extension WireFormat.Layout {
 
     private func validateStatuses() throws(WireFormatError) {
         guard self.hasStatus(.response) else {
-            guard self.okStatus == Status.ok.rawValue else {
-                throw WireFormatError(
-                    .okStatusWithoutStatus,
-                    "status \(self.okStatus) is said to mean success, but responses have no status"
-                )
-            }
-            guard self.statuses.isEmpty else {
-                throw WireFormatError(
-                    .okStatusWithoutStatus,
-                    "statuses are said to mean something, but responses have no status"
-                )
-            }
+            try require(
+                self.okStatus == Status.ok.rawValue,
+                .okStatusWithoutStatus,
+                "status \(self.okStatus) is said to mean success, but responses have no status"
+            )
+            try require(
+                self.statuses.isEmpty,
+                .okStatusWithoutStatus,
+                "statuses are said to mean something, but responses have no status"
+            )
             return
         }
         try self.check(self.okStatus, "the status of success", fits: .status)
         for (number, status) in self.statuses.sorted(by: { $0.key < $1.key }) {
             try self.check(number, "a status with a meaning", fits: .status, in: [.response])
-            guard number != self.okStatus || status == .ok else {
-                throw WireFormatError(
-                    .statusMeansTwo,
-                    "status \(number) on the wire means both success (okStatus) and \(status)"
-                )
-            }
+            try require(
+                number != self.okStatus || status == .ok,
+                .statusMeansTwo,
+                "status \(number) on the wire means both success (okStatus) and \(status)"
+            )
         }
     }
 
     private func validatePush() throws(WireFormatError) {
         guard let push = self.push else { return }
-        guard self.response.number(of: .type) != nil else {
-            throw WireFormatError(
-                .pushWithoutType,
-                "the response's header has no type, so a push would have none; let pushes be none, or give it a type"
-            )
-        }
+        try require(
+            self.response.number(of: .type) != nil,
+            .pushWithoutType,
+            "the response's header has no type, so a push would have none; let pushes be none, or give it a type"
+        )
         try self.check(push.serial, "the serial of a push", fits: .serial, in: [.response])
         switch push.mark {
         case .serials(let serials):
@@ -306,21 +291,19 @@ extension WireFormat.Layout {
                     "a push is known by a flag, but the response's header has no flags"
                 )
             }
-            guard flag <= field.number.largest, field.value <= field.number.largest else {
-                throw WireFormatError(
-                    .valueTooLarge,
-                    "the flags \(max(flag, field.value)) are too large: the field holds \(field.number.largest) at most"
-                )
-            }
-            guard mask & flag != mask & field.value else {
-                throw WireFormatError(
-                    .pushIsResponse,
-                    """
-                    a push with flags \(flag) could not be told from a response, whose flags are \(field.value), by the \
-                    bits of the mask \(mask)
-                    """
-                )
-            }
+            try require(
+                flag <= field.number.largest && field.value <= field.number.largest,
+                .valueTooLarge,
+                "the flags \(max(flag, field.value)) are too large: the field holds \(field.number.largest) at most"
+            )
+            try require(
+                mask & flag != mask & field.value,
+                .pushIsResponse,
+                """
+                a push with flags \(flag) could not be told from a response, whose flags are \(field.value), by the \
+                bits of the mask \(mask)
+                """
+            )
         }
     }
 
@@ -332,18 +315,16 @@ extension WireFormat.Layout {
             throw WireFormatError(.heartbeatIsCancel, "heartbeat and cancel are both of type \(heartbeat.type)")
         }
         if heartbeat.pingedBy == .both, heartbeat.answerType ?? heartbeat.type == heartbeat.type {
-            guard self.hasStatus(.response) else {
-                throw WireFormatError(
-                    .bothPingWithoutStatus,
-                    "both sides ping, but without a status a client cannot tell a ping from an answer"
-                )
-            }
-            guard heartbeat.pingStatus != .ok, heartbeat.pingStatus.rawValue != self.okStatus else {
-                throw WireFormatError(
-                    .pingLooksLikeAnswer,
-                    "both sides ping, and a ping's status, \(heartbeat.pingStatus), is that of success"
-                )
-            }
+            try require(
+                self.hasStatus(.response),
+                .bothPingWithoutStatus,
+                "both sides ping, but without a status a client cannot tell a ping from an answer"
+            )
+            try require(
+                heartbeat.pingStatus != .ok && heartbeat.pingStatus.rawValue != self.okStatus,
+                .pingLooksLikeAnswer,
+                "both sides ping, and a ping's status, \(heartbeat.pingStatus), is that of success"
+            )
         }
         let serials: [UInt32] =
             switch heartbeat.pingedBy {
@@ -354,13 +335,12 @@ extension WireFormat.Layout {
         for serial in serials {
             try self.check(serial, "the serial of a ping", fits: .serial)
             if let range = heartbeat.serials {
-                guard range.contains(serial) else {
-                    throw WireFormatError(
-                        .heartbeatSerial,
-                        "a ping has serial \(serial), but heartbeats are known by \(range.lowerBound) to "
-                            + "\(range.upperBound)"
-                    )
-                }
+                try require(
+                    range.contains(serial),
+                    .heartbeatSerial,
+                    "a ping has serial \(serial), but heartbeats are known by \(range.lowerBound) to "
+                        + "\(range.upperBound)"
+                )
             } else if self.requestSerials.contains(serial) {
                 throw WireFormatError(
                     .heartbeatSerial,
@@ -383,4 +363,12 @@ extension WireFormat.Number.Radix {
         default: nil
         }
     }
+}
+
+private func require(
+    _ isMet: Bool,
+    _ rule: WireFormatError.Rule,
+    _ message: @autoclosure () -> String
+) throws(WireFormatError) {
+    if !isMet { throw WireFormatError(rule, message()) }
 }

@@ -21,65 +21,44 @@ struct ConnectionLog {
     }
 
     mutating func happened(_ event: SocketEvent) {
-        var metadata: Logger.Metadata = [:]
-        var level = Logger.Level.debug
-        let message: Logger.Message
-        switch event {
-        case .connecting(let endpoint, let attempt):
-            self.attempt = attempt
-            message = "connecting"
-            metadata["server"] = "\(endpoint)"
-            level = .trace
-        case .handshaking(let endpoint):
-            message = "handshaking"
-            metadata["server"] = "\(endpoint)"
-            level = .trace
-        case .connectFailed(let error):
-            message = "connect failed"
-            metadata = Self.metadata(of: error)
-        case .connected(let endpoint):
-            message = "connected"
-            metadata["server"] = "\(endpoint)"
-        case .disconnected(let error):
-            message = "connection lost"
-            metadata = Self.metadata(of: error)
-        case .switched(let from, let to):
-            message = "switched to another server"
-            metadata["server"] = "\(to)"
-            metadata["from"] = "\(from)"
-        case .switchFailed(let error):
-            message = "no other server could be reached"
-            metadata = Self.metadata(of: error)
-        case .goAway(let endpoint, let reason, let retryAfter):
-            message = "the server sent a go-away"
-            metadata = ["server": "\(endpoint)", "reason": "\(reason)", "retry_after": "\(retryAfter)"]
-        case .serverFails(let endpoint, let wrong, let calls):
-            message = "too many calls fail"
-            metadata = ["server": "\(endpoint)", "wrong": "\(wrong)", "calls": "\(calls)"]
-        case .waiting(let delay, let reason):
-            message = "waiting to reconnect"
-            metadata = Self.metadata(of: reason)
-            metadata["delay"] = "\(delay)"
-        case .gaveUp(let error):
-            message = "gave up connecting"
-            metadata = Self.metadata(of: error)
-            level = .warning
-        case .networkChanged(let isReachable):
-            message = isReachable ? "the network changed" : "the network was lost"
-        case .enteredBackground:
-            message = "the app went to the background"
-        case .willEnterForeground:
-            message = "the app returns to the foreground"
-        case .closed:
-            message = "closed by the user"
-        }
+        if case .connecting(_, let attempt) = event { self.attempt = attempt }
+        var (message, metadata) = Self.line(of: event)
         if self.attempt > 0 { metadata["attempt"] = "\(self.attempt)" }
+        var level = Logger.Level.debug
         switch event {
+        case .connecting, .handshaking: level = .trace
         // Lines carry the attempt while a connection is being made.
-        case .connected, .switched, .switchFailed, .gaveUp, .closed: self.attempt = 0
+        case .connected, .switched, .switchFailed, .closed: self.attempt = 0
+        case .gaveUp: (self.attempt, level) = (0, .warning)
         default: break
         }
         self.logger.log(level: level, message, metadata: metadata)
+    }
+
+    private static func line(of event: SocketEvent) -> (Logger.Message, Logger.Metadata) {
+        switch event {
+        case .connecting(let endpoint, _): ("connecting", ["server": "\(endpoint)"])
+        case .handshaking(let endpoint): ("handshaking", ["server": "\(endpoint)"])
+        case .connectFailed(let error): ("connect failed", self.metadata(of: error))
+        case .connected(let endpoint): ("connected", ["server": "\(endpoint)"])
+        case .disconnected(let error): ("connection lost", self.metadata(of: error))
+        case .switched(let from, let to): ("switched to another server", ["server": "\(to)", "from": "\(from)"])
+        case .switchFailed(let error): ("no other server could be reached", self.metadata(of: error))
+        case .goAway(let endpoint, let reason, let retryAfter):
+            (
+                "the server sent a go-away",
+                ["server": "\(endpoint)", "reason": "\(reason)", "retry_after": "\(retryAfter)"]
+            )
+        case .serverFails(let endpoint, let wrong, let calls):
+            ("too many calls fail", ["server": "\(endpoint)", "wrong": "\(wrong)", "calls": "\(calls)"])
+        case .waiting(let delay, let reason):
+            ("waiting to reconnect", self.metadata(of: reason).merging(["delay": "\(delay)"]) { $1 })
+        case .gaveUp(let error): ("gave up connecting", self.metadata(of: error))
+        case .networkChanged(let isReachable): (isReachable ? "the network changed" : "the network was lost", [:])
+        case .enteredBackground: ("the app went to the background", [:])
+        case .willEnterForeground: ("the app returns to the foreground", [:])
+        case .closed: ("closed by the user", [:])
+        }
     }
 
     private static func metadata(of error: SocketError) -> Logger.Metadata {

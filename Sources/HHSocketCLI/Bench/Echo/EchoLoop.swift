@@ -13,7 +13,7 @@ protocol EchoLoop: Sendable {
     func run() async throws -> EchoTally
 }
 
-/// What was measured, as it is reported.
+/// A measurement, as it is reported.
 protocol BenchResult: Sendable {
     var json: String { get }
     var summary: String { get }

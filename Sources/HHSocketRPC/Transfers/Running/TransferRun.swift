@@ -4,7 +4,7 @@ import DequeModule
 import HHSocket
 import NIOCore
 
-/// What a ``Transfer`` can do with its work.
+/// The control that a ``Transfer`` has over its work.
 protocol TransferControl: Sendable {
     func start()
     func cancel(discarding: Bool)

@@ -55,8 +55,8 @@ package struct ClientStreams: StreamMachine, ~Copyable {
         return self.core.send(id, type: type, status: .ok, payload)
     }
 
-    /// Whether items may be sent: not before the sending of the opening has begun, so that the stream can still be opened
-    /// on another connection.
+    /// Whether items may be sent: not before the sending of the opening has begun, so that the stream can still be
+    /// opened on another connection.
     package mutating func takesItems(_ id: StreamID) -> Bool { self.core.streams.with(id.key) { $0.hasLeft } ?? false }
 
     /// Sends the end of the items, after those that wait.

@@ -4,10 +4,10 @@ import NIOCore
 
 /// A server's streams on one connection, and its payloads in pieces. Does no I/O.
 ///
-/// The shell passes each frame to ``receive(_:isDamaged:isAwaited:now:)`` and handles those that it does not accept, and
-/// passes each cancel. It opens a request of a stream's type with
-/// ``open(type:serial:kind:hasBody:hasKey:priority:now:)``. It pulls frames with ``next(now:)`` while the socket accepts
-/// more, and performs the actions of ``nextAction()`` after each call. It calls ``timePassed(now:)`` at
+/// The shell passes each frame to ``receive(_:isDamaged:isAwaited:now:)`` and handles those that it does not accept,
+/// and passes each cancel. It opens a request of a stream's type with
+/// ``open(type:serial:kind:hasBody:hasKey:priority:now:)``. It pulls frames with ``next(now:)`` while the socket
+/// accepts more, and performs the actions of ``nextAction()`` after each call. It calls ``timePassed(now:)`` at
 /// ``nextDeadline``.
 package struct ServerStreams: StreamMachine, ~Copyable {
     package var core: StreamCore

@@ -10,7 +10,7 @@ package protocol ItemMachine: ~Copyable {
 
 /// The decisions of one end of a connection's streams: ``ClientStreams`` and ``ServerStreams``. Does no I/O.
 package protocol StreamMachine: ItemMachine, ~Copyable {
-    /// What both ends have in common.
+    /// The state that both ends have.
     var core: StreamCore { get set }
 
     /// Handles a frame.

@@ -130,8 +130,8 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
         self.machine.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, now: turn.now)
     }
 
-    /// Performs the actions of the machine. Items wait for ``tend(in:)``, since the read that brings them may bring more
-    /// of them.
+    /// Performs the actions of the machine. Items wait for ``tend(in:)``, since the read that brings them may bring
+    /// more of them.
     @_specialize(where Machine == ClientStreams)
     @_specialize(where Machine == ServerStreams)
     package func perform(in turn: inout Turn) {

@@ -47,7 +47,7 @@ extension WireFormat.Layout {
                 name = "flags"
             case .constant(let bytes):
                 name = nil
-                try require(!bytes.isEmpty, .constantEmpty, "a constant in \(place) has no bytes; leave it out")
+                try require(!bytes.isEmpty, or: .constantEmpty, "a constant in \(place) has no bytes; leave it out")
             case .custom(let custom, let width):
                 name = nil
                 guard !custom.isEmpty else {
@@ -58,7 +58,7 @@ extension WireFormat.Layout {
                 }
                 try require(
                     width > 0,
-                    .customWidth,
+                    or: .customWidth,
                     "the custom field \(custom) in \(place) is \(width) bytes wide; 1 is the least"
                 )
             }
@@ -89,13 +89,13 @@ extension WireFormat.Layout {
         case .integer(let bytes, _):
             try require(
                 [1, 2, 3, 4, 8].contains(bytes),
-                .numberWidth,
+                or: .numberWidth,
                 "the \(name) in \(place) is an integer of \(bytes) bytes; 1, 2, 3, 4 and 8 are possible"
             )
         case .digits(_, let count?):
             try require(
                 (1...20).contains(count),
-                .numberWidth,
+                or: .numberWidth,
                 "the \(name) in \(place) is a number of \(count) digits; 1 to 20 are possible"
             )
         case .digits(let radix, nil):
@@ -129,12 +129,12 @@ extension WireFormat.Layout {
         for case .headerLength(let upTo, let number) in fields.map(\.kind) {
             try require(
                 !isVariable,
-                .headerLengthVariable,
+                or: .headerLengthVariable,
                 "\(place) announces its own length, but has a number without a fixed width"
             )
             try require(
                 (length...WireFormat.maximumHeaderLength).contains(upTo) && upTo <= number.largest,
-                .headerLengthLimit,
+                or: .headerLengthLimit,
                 """
                 \(place) has \(length) bytes, and header lengths up to \(upTo) are accepted; that must be from \
                 \(length) to \(min(WireFormat.maximumHeaderLength, Int(number.largest)))
@@ -146,7 +146,7 @@ extension WireFormat.Layout {
     private func validateAgreement() throws(WireFormatError) {
         try require(
             self.hasStatus(.response) || !self.hasStatus(.request),
-            .statusInRequestsOnly,
+            or: .statusInRequestsOnly,
             "requests have a status and responses have none; it is the response that says how a request fared"
         )
         var widths: [String: Int] = [:]
@@ -175,12 +175,12 @@ extension WireFormat.Layout {
         guard let checksum = self.checksum else { return }
         try require(
             checksum.width >= 4,
-            .checksumTooWide,
+            or: .checksumTooWide,
             "\(checksum.algorithm) has 4 bytes, and its field has \(checksum.width); 4 or 8 are possible"
         )
         try require(
             checksum.width == 4 || checksum.width == 8,
-            .checksumFieldWidth,
+            or: .checksumFieldWidth,
             "the checksum's field has \(checksum.width) bytes; 4 or 8 are possible"
         )
     }
@@ -204,7 +204,7 @@ extension WireFormat.Layout {
         let types = Int(self.applicationTypes.upperBound - self.applicationTypes.lowerBound) + 1
         try require(
             taken.count + pushes < types,
-            .noApplicationTypes,
+            or: .noApplicationTypes,
             "heartbeat, cancel and push take all of the types from \(self.applicationTypes.lowerBound) to "
                 + "\(self.applicationTypes.upperBound); none is left to calls"
         )
@@ -230,12 +230,12 @@ extension WireFormat.Layout {
         guard self.hasStatus(.response) else {
             try require(
                 self.okStatus == Status.ok.rawValue,
-                .okStatusWithoutStatus,
+                or: .okStatusWithoutStatus,
                 "status \(self.okStatus) is said to mean success, but responses have no status"
             )
             try require(
                 self.statuses.isEmpty,
-                .okStatusWithoutStatus,
+                or: .okStatusWithoutStatus,
                 "statuses are said to mean something, but responses have no status"
             )
             return
@@ -245,7 +245,7 @@ extension WireFormat.Layout {
             try self.check(number, "a status with a meaning", fits: .status, in: [.response])
             try require(
                 number != self.okStatus || status == .ok,
-                .statusMeansTwo,
+                or: .statusMeansTwo,
                 "status \(number) on the wire means both success (okStatus) and \(status)"
             )
         }
@@ -255,7 +255,7 @@ extension WireFormat.Layout {
         guard let push = self.push else { return }
         try require(
             self.response.number(of: .type) != nil,
-            .pushWithoutType,
+            or: .pushWithoutType,
             "the response's header has no type, so a push would have none; let pushes be none, or give it a type"
         )
         try self.check(push.serial, "the serial of a push", fits: .serial, in: [.response])
@@ -293,12 +293,12 @@ extension WireFormat.Layout {
             }
             try require(
                 flag <= field.number.largest && field.value <= field.number.largest,
-                .valueTooLarge,
+                or: .valueTooLarge,
                 "the flags \(max(flag, field.value)) are too large: the field holds \(field.number.largest) at most"
             )
             try require(
                 mask & flag != mask & field.value,
-                .pushIsResponse,
+                or: .pushIsResponse,
                 """
                 a push with flags \(flag) could not be told from a response, whose flags are \(field.value), by the \
                 bits of the mask \(mask)
@@ -317,12 +317,12 @@ extension WireFormat.Layout {
         if heartbeat.pingedBy == .both, heartbeat.answerType ?? heartbeat.type == heartbeat.type {
             try require(
                 self.hasStatus(.response),
-                .bothPingWithoutStatus,
+                or: .bothPingWithoutStatus,
                 "both sides ping, but without a status a client cannot tell a ping from an answer"
             )
             try require(
                 heartbeat.pingStatus != .ok && heartbeat.pingStatus.rawValue != self.okStatus,
-                .pingLooksLikeAnswer,
+                or: .pingLooksLikeAnswer,
                 "both sides ping, and a ping's status, \(heartbeat.pingStatus), is that of success"
             )
         }
@@ -337,7 +337,7 @@ extension WireFormat.Layout {
             if let range = heartbeat.serials {
                 try require(
                     range.contains(serial),
-                    .heartbeatSerial,
+                    or: .heartbeatSerial,
                     "a ping has serial \(serial), but heartbeats are known by \(range.lowerBound) to "
                         + "\(range.upperBound)"
                 )
@@ -367,7 +367,7 @@ extension WireFormat.Number.Radix {
 
 private func require(
     _ isMet: Bool,
-    _ rule: WireFormatError.Rule,
+    or rule: WireFormatError.Rule,
     _ message: @autoclosure () -> String
 ) throws(WireFormatError) {
     if !isMet { throw WireFormatError(rule, message()) }

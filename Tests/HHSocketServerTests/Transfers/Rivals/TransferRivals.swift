@@ -120,7 +120,7 @@ struct TransferRivals {
                 self.puts[index].die()
                 self.lostStreams += self.puts[index].takeAbandoned()
                 let put = self.puts.remove(at: index)
-                self.formerlySent += put.machine.bytesSent
+                self.formerlySent += put.machine.bytesMoved
                 self.interruptions += 1
                 self.begin(after: put)
             }
@@ -274,7 +274,7 @@ struct TransferRivals {
             return nil
         }
         let others = UInt64(self.puts.count - 1 + self.interruptions) * Self.window
-        let sent = self.puts.reduce(self.formerlySent) { $0 + $1.machine.bytesSent }
+        let sent = self.puts.reduce(self.formerlySent) { $0 + $1.machine.bytesMoved }
         return sent <= file.size + others ? nil : "\(sent) bytes of \(file.size) were sent"
     }
 }

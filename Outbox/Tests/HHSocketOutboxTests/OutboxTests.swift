@@ -722,6 +722,7 @@ import Testing
         let outbox = try await Outbox(
             at: folder.outbox,
             transport: transport,
+            configuration: OutboxConfiguration(),
             clock: .virtual(VirtualClock(), Date())
         )
         let record = EventRecord(outbox)

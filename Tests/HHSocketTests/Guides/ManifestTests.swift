@@ -40,7 +40,7 @@ import Testing
             let files = try #require(FileManager.default.enumerator(at: url, includingPropertiesForKeys: nil))
             let imports = try files.compactMap { $0 as? URL }.contains { file in
                 guard file.pathExtension == "swift", !file.path.contains(".docc/") else { return false }
-                return try String(contentsOf: file, encoding: .utf8).contains("import Glibc")
+                return try String(contentsOf: file, encoding: .utf8).contains("import HHSocketSystem")
             }
             guard imports else { continue }
             found += 1

@@ -181,9 +181,40 @@ private final class Side: StreamSide {
     func settled(in turn: inout Turn) {}
 }
 
+/// A clock whose alarms ring on the thread of the test.
+///
+/// Proof of Sendable: only that thread uses it.
+private final class StillTime: TimeSource, @unchecked Sendable {
+    private var time = NIODeadline.uptimeNanoseconds(1)
+    private var alarms: [(number: UInt64, deadline: NIODeadline, body: @Sendable () -> Void)] = []
+    private var count: UInt64 = 0
+
+    func now() -> NIODeadline { self.time }
+
+    func setAlarm(at deadline: NIODeadline, on _: any EventLoop, _ body: @escaping @Sendable () -> Void) -> UInt64 {
+        self.count += 1
+        self.alarms.append((self.count, deadline, body))
+        return self.count
+    }
+
+    func setAlarm(at _: NIODeadline, _: @escaping @Sendable () async -> Void) -> UInt64 { 0 }
+
+    func cancelAlarm(_ number: UInt64) { self.alarms.removeAll { $0.number == number } }
+
+    func advance(by amount: TimeAmount) {
+        self.time = self.time + amount
+        while let index = self.alarms.firstIndex(where: { $0.deadline <= self.time }) {
+            self.alarms.remove(at: index).body()
+        }
+    }
+}
+
 /// A link that is connected to nothing.
-private func embeddedLink(_ channel: EmbeddedChannel) throws -> (SocketLoop, Link<FrameLanguage>) {
-    let loop = SocketLoop(eventLoop: channel.embeddedEventLoop)
+private func embeddedLink(
+    _ channel: EmbeddedChannel,
+    _ time: StillTime = StillTime()
+) throws -> (SocketLoop, Link<FrameLanguage>) {
+    let loop = SocketLoop(eventLoop: channel.embeddedEventLoop, time: SocketTime(time))
     let link = Link(
         id: ConnectionID(number: 1),
         loop: loop,
@@ -204,13 +235,14 @@ private final class ClientWorld {
     let side: Side
     let shell: StreamShell<ClientStreams>
     private let channel = EmbeddedChannel()
+    private let time = StillTime()
     private let loop: SocketLoop
     private let link: Link<FrameLanguage>
 
     init(_ settings: StreamSettings = StreamSettings()) throws {
         let side = Side(Log())
         self.side = side
-        (self.loop, self.link) = try embeddedLink(self.channel)
+        (self.loop, self.link) = try embeddedLink(self.channel, self.time)
         self.shell = StreamShell(ClientStreams(settings), over: self.link)
         self.shell.begin(side)
     }
@@ -221,10 +253,10 @@ private final class ClientWorld {
 
     func turn(_ body: @escaping (inout Turn) -> Void) { self.loop.enter(body) }
 
-    func advance(_ time: TimeAmount) { self.channel.embeddedEventLoop.advanceTime(by: time) }
+    func advance(_ time: TimeAmount) { self.time.advance(by: time) }
 
     func enter(_ serial: UInt32, _ name: String) -> (Party, StreamID) {
-        let (party, now) = (Party(name, self.side.log), self.channel.embeddedEventLoop.now)
+        let (party, now) = (Party(name, self.side.log), self.time.now())
         let id = self.shell.with { $0.open(type: self.type, serial: serial, kind: .bidirectional, now: now) }
         self.shell.add(party, as: id, serial: serial)
         return (party, id)

@@ -247,7 +247,10 @@ private final class ClientWorld {
         self.shell.begin(side)
     }
 
-    deinit { self.shell.abandon() }
+    deinit {
+        self.shell.abandon()
+        _ = try? self.channel.finish()
+    }
 
     var log: [String] { self.side.log.lines }
 

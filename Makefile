@@ -7,8 +7,8 @@ SWIFTFLAGS ?=
 
 # SwiftPM must not cache the build plan: with a cached plan, a build of the tests after one of a product would compile
 # the protoc that swift-protobuf contains, which takes ten minutes. The compiler's index takes a tenth of the time, and
-# nothing reads it. Fuzz/run and Scripts/test-sanitized have these options, too. Debug information of C, which is BoringSSL's, would take
-# an eighth of the time that its 406 files need.
+# nothing reads it; Scripts/test-sanitized has these two options, too. Debug information of C, which is BoringSSL's, would take an eighth
+# of the time that its 406 files need. Fuzz/run, which shares the build folder, has all three.
 common_options = --disable-build-manifest-caching --disable-index-store -Xcc -g0 $(SWIFTFLAGS)
 # One configuration for all targets, because other traits cause a full rebuild.
 swift_options = --traits Development $(common_options)

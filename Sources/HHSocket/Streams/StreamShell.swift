@@ -85,6 +85,12 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
 
     package func isOpen(_ id: StreamID) -> Bool { self.places[id] != nil }
 
+    /// The place and the party of a stream; nil if it is not open.
+    private func open(_ id: StreamID) -> (place: SlotKey, party: any StreamParty)? {
+        guard let place = self.places[id] else { return nil }
+        return self.opens.with(place) { (place, $0.party) }
+    }
+
     /// Whether frames wait until the link accepts more.
     package var wantsRoom: Bool { self.waitsForRoom }
 
@@ -146,11 +152,11 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
         switch action {
         case .item(let id, let item): self.arrived(item, id)
         case .itemsEnded(let id):
-            guard let place = self.places[id], let party = self.opens.with(place, { $0.party }) else { return }
+            guard let (place, party) = self.open(id) else { return }
             self.deliver(place, in: &turn)
             party.port.inbox.finish { party.resume(.task($0), in: &turn) }
         case .goOn(let id):
-            guard let place = self.places[id], let party = self.opens.with(place, { $0.party }) else { return }
+            guard let party = self.open(id)?.party else { return }
             party.port.goOn()
             self.settle(party, id, in: &turn)
             self.mustSend = true
@@ -330,9 +336,7 @@ extension StreamShell where Machine == ClientStreams {
 
     /// Visits a stream whose opening has left, since items follow it.
     package func openingHasLeft(_ serial: UInt32, in turn: inout Turn) {
-        guard let id = self.machine.stream(of: serial), let place = self.places[id],
-            let party = self.opens.with(place, { $0.party })
-        else { return }
+        guard let id = self.machine.stream(of: serial), let party = self.open(id)?.party else { return }
         self.visit(party, id, in: &turn)
     }
 }

@@ -165,6 +165,7 @@ extension Link {
 
     /// Reads nothing from the network while memory is short, but once after ``LinkChannel/pausesInLongUnits`` pauses.
     private func readSlowly(after pauses: Int = 0, in turn: inout Turn) {
+        self.settle()  // The account decides by what it knows, and the turn's end is too late.
         guard self.phase == .open, !self.hasLeftUnits, pauses < LinkChannel.pausesInLongUnits,
             let time = self.hot.charge.account?.pauseInLongUnits, pauses > 0 || self.beginYielding()
         else { return pauses > 0 ? self.goOnAfterYielding(in: &turn) : () }
@@ -279,8 +280,7 @@ extension Link {
         self.hot.reading.isSuspended = isSuspended
         let action = self.hot.beating.beats?.setReading(isSuspended: isSuspended, now: turn.now)
         self.setAutoRead(!isSuspended && !self.hot.reading.hasLeft)
-        guard self.perform(action, in: &turn) else { return }
-        self.armTimer(in: &turn)
+        if self.perform(action, in: &turn) { self.armTimer(in: &turn) }
     }
 
     /// Switches automatic reads. Switching them off cancels a requested read, which ``read(context:)`` cannot do;

@@ -29,6 +29,21 @@ extension ByteBuffer {
     /// not consumed completely.
     package var unreadCapacity: Int { self.readableBytes > 0 ? self.storageCapacity : 0 }
 
+    /// The distance behind the last written byte from which on the memory of a growing buffer does not count, in bytes.
+    private static let untouchedDistance = 256 << 10
+
+    /// The memory of a buffer to which the bytes of an incomplete unit are only appended, in bytes.
+    ///
+    /// Its capacity doubles while the unit arrives. What lies far behind the bytes has not been touched, and does not
+    /// count: otherwise one read would be charged with megabytes, and a few connections would exceed every limit
+    /// before any of them could be told to wait.
+    ///
+    /// - Parameters:
+    ///   - capacity: The capacity of the buffer's memory.
+    ///   - end: The end of the written bytes.
+    @inline(__always)
+    static func growing(capacity: Int, writtenTo end: Int) -> Int { min(capacity, end + Self.untouchedDistance) }
+
     /// The memory that ``detached`` keeps, in bytes.
     package var detachedCapacity: Int {
         guard self.isSmallSlice else { return self.storageCapacity }

@@ -144,12 +144,11 @@ package struct WebSocketDecoder: Sendable {
     }
 
     /// The memory held for them, in bytes: the whole buffer of a read that was not consumed completely, and what is
-    /// reserved for a message that arrives in parts. A long body has twice its memory while it grows, most of which is
-    /// not touched, and so does not count.
+    /// reserved for a message that arrives in parts.
     var heldBytes: Int {
         let held = self.input.storageCapacity + self.block.storageCapacity
         guard let message = self.message else { return held }
-        let body = min(message.body.storageCapacity, message.body.readableBytes + Self.reservedLength)
+        let body = ByteBuffer.growing(capacity: message.body.storageCapacity, writtenTo: message.body.writerIndex)
         return held + message.compressed.storageCapacity + body
     }
 

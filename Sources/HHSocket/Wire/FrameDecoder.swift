@@ -234,8 +234,11 @@ public struct FrameDecoder: Sendable {
     /// The memory held, in bytes: an incomplete frame, and the buffer of a read that was not consumed completely.
     @inline(__always)
     var heldBytes: Int {
-        // The capacity of `partial` is that of its whole storage, and is known without accessing the storage.
-        mutating get { self.partial.capacity + (self.hasInput ? self.input.storageCapacity : 0) }
+        mutating get {
+            // The capacity of `partial` is that of its whole storage, and is known without accessing the storage.
+            ByteBuffer.growing(capacity: self.partial.capacity, writtenTo: self.partial.writerIndex)
+                + (self.hasInput ? self.input.storageCapacity : 0)
+        }
     }
 
     /// Frees memory that is reserved for the next incomplete frame.

@@ -418,46 +418,83 @@ public struct FrameDecoder: Sendable {
     }
 
     private mutating func nextWithCare() throws(FrameError) -> Output? {
+        try self.failing { decoder throws(FrameError) in try decoder.nextInAnyFormat() }
+    }
+
+    private mutating func nextInAnyFormat() throws(FrameError) -> Output? {
+        let (plan, copyLimit) = (self.plan, self.copyLimit)
+        if let plan, plan.codec != nil { return try self.nextByCodec(plan).map { .frame($0.frame) } }
+        if let error = self.search.givenUp.take() { return .malformed(error) }
+        while true {
+            let input = self.input
+            var output: Output?
+            let stride = try input.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+                try self.step(bytes) { output = $0.owned(from: $1 ?? input, plan, copyLimit: copyLimit) }
+            }
+            if self.failure == nil { self.input.moveReaderIndex(forwardBy: stride.length) }
+            if let output { return output }
+            guard stride.isWaiting else { continue }
+            self.stashInput()
+            return nil
+        }
+    }
+
+    /// The result of `body`, whose error ends the stream.
+    private mutating func failing<T>(
+        _ body: (inout FrameDecoder) throws(FrameError) -> T
+    ) throws(FrameError) -> T {
         if let failure = self.failure { throw failure }
         do throws(FrameError) {
-            if let plan = self.plan, plan.needsSearch { return try self.nextBySearch(plan) }
-            return try self.nextInAnyFormat()
+            return try body(&self)
         } catch {
             throw self.fail(error)
         }
     }
 
-    private mutating func nextInAnyFormat() throws(FrameError) -> Output? {
-        let input = self.input
-        if self.partial.readableBytes > 0 {
-            let (consumed, header) = try input.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
-                try self.fillPartial(from: bytes)
-            }
-            self.input.moveReaderIndex(forwardBy: consumed)
-            guard let header else {
-                self.input = ByteBuffer()
-                return nil
-            }
-            let output = try self.output(header, in: self.partial)
-            self.emptyPartial(payloadWasCopied: Int(header.length) <= self.copyLimit)
-            self.note(output, header)
-            return output
+    // MARK: Steps
+
+    /// Makes a step in the bytes that are kept and those that follow, in any format.
+    ///
+    /// - Parameter body: Called with a complete frame, and the buffer that contains it, unless that is `bytes`.
+    private mutating func step(
+        _ bytes: UnsafeRawBufferPointer,
+        _ body: (View, ByteBuffer?) -> Void
+    ) throws(FrameError) -> Stride {
+        if let plan = self.plan, plan.needsSearch { return try self.step(bytes, by: plan, body) }
+        guard self.partial.readableBytes > 0 else {
+            guard let header = try self.completeHeader(bytes) else { return Stride(isWaiting: true) }
+            return Stride(length: try self.lend(header, in: bytes) { body($0, nil) })
         }
-        let header = try input.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
-            try self.completeHeader(bytes)
-        }
-        guard let header else {
-            self.stashInput()
-            return nil
-        }
-        let output = try self.output(header, in: input)
-        self.input.moveReaderIndex(forwardBy: self.frameLength(header))
-        self.note(output, header)
-        return output
+        let (consumed, header) = try self.fillPartial(from: bytes)
+        guard let header else { return Stride(length: consumed, isWaiting: true) }
+        try self.lendPartial(header, body)
+        self.emptyPartial()
+        return Stride(length: consumed)
     }
 
-    mutating func note(_ output: Output, _ header: FrameHeader) {
-        if case .corrupt = output { self.noteCorrupt(header) } else { self.noteSound() }
+    private mutating func lendPartial(
+        _ header: FrameHeader,
+        _ body: (View, ByteBuffer?) -> Void
+    ) throws(FrameError) {
+        let partial = self.partial
+        _ = try partial.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+            try self.lend(header, in: bytes) { body($0, partial) }
+        }
+    }
+
+    /// Lends the frame that begins with `header`.
+    ///
+    /// - Returns: Its length, in bytes.
+    mutating func lend(
+        _ header: FrameHeader,
+        in bytes: UnsafeRawBufferPointer,
+        to body: (View) -> Void
+    ) throws(FrameError) -> Int {
+        var view = try self.view(header, in: bytes)
+        view.skippedBytes = self.takeSkippedBytes()
+        body(view)
+        if view.mismatch != nil { self.noteCorrupt(header) } else { self.noteSound() }
+        return view.frameLength
     }
 
     // MARK: Borrowed frames
@@ -494,49 +531,22 @@ public struct FrameDecoder: Sendable {
         _ bytes: UnsafeRawBufferPointer,
         _ body: (View) -> Void
     ) throws(FrameError) -> UnsafeRawBufferPointer {
-        if let failure = self.failure { throw failure }
-        do throws(FrameError) {
-            if let plan = self.plan, plan.needsSearch { return try self.decodeBySearch(bytes, plan, body) }
-            return try self.decodeInAnyFormat(bytes, body)
-        } catch {
-            throw self.fail(error)
-        }
-    }
-
-    private mutating func decodeInAnyFormat(
-        _ bytes: UnsafeRawBufferPointer,
-        _ body: (View) -> Void
-    ) throws(FrameError) -> UnsafeRawBufferPointer {
-        var rest = bytes
-        while self.needsCare, !rest.isEmpty {
-            let isCorrupt: Bool
-            let header: FrameHeader
-            if self.partial.readableBytes > 0 {
-                let (consumed, filled) = try self.fillPartial(from: rest)
-                rest = UnsafeRawBufferPointer(rebasing: rest[consumed...])
-                guard let filled else { break }
-                header = filled
-                isCorrupt = try self.partial.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
-                    let view = try self.view(filled, in: bytes)
-                    body(view)
-                    return view.mismatch != nil
-                }
-                self.emptyPartial(payloadWasCopied: true)
-            } else {
-                guard let complete = try self.completeHeader(rest) else {
-                    self.stash(rest)
-                    return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
-                }
-                header = complete
-                let view = try self.view(complete, in: rest)
-                body(view)
-                isCorrupt = view.mismatch != nil
-                rest = UnsafeRawBufferPointer(rebasing: rest[view.frameLength...])
+        try self.failing { decoder throws(FrameError) in
+            var rest = bytes
+            if let plan = decoder.plan, plan.codec != nil {
+                try decoder.decodeByCodec(bytes, plan, body)
+                return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
             }
-            if isCorrupt { self.noteCorrupt(header) } else { self.noteSound() }
-            if let failure = self.failure { throw failure }
+            while decoder.needsCare {
+                let stride = try decoder.step(rest) { view, _ in body(view) }
+                rest = UnsafeRawBufferPointer(rebasing: rest[stride.length...])
+                if let failure = decoder.failure { throw failure }
+                guard stride.isWaiting else { continue }
+                decoder.stash(rest)
+                return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
+            }
+            return rest
         }
-        return rest
     }
 
     // MARK: Headers
@@ -701,10 +711,9 @@ public struct FrameDecoder: Sendable {
         self.needsCare = true
     }
 
-    private mutating func emptyPartial(payloadWasCopied: Bool) {
-        if payloadWasCopied && self.partial.capacity <= 1 << 16 {
-            self.partial.clear()
-        } else {
+    private mutating func emptyPartial() {
+        // A payload may be a slice of it.
+        if self.partial.capacity > 1 << 16 || self.partial.modifyIfUniquelyOwned({ $0.clear() }) == nil {
             self.partial = ByteBuffer()
         }
         self.needsCare = self.plan != nil || self.corruptRun > 0
@@ -766,24 +775,26 @@ public struct FrameDecoder: Sendable {
             mismatch: try plan.check(header, payload, in: bytes, end: end)
         )
     }
+}
 
-    /// The frame that begins with `header`, in any format.
-    func output(_ header: FrameHeader, in buffer: ByteBuffer) throws(FrameError) -> Output {
-        let length = Int(header.length)
-        var frame = Frame(type: header.type, serial: header.serial, status: header.status)
-        let mismatch = try buffer.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
-            let view = try self.view(header, in: bytes)
-            if length > 0, length <= self.copyLimit { frame.payload = ByteBuffer(bytes: view.payload) }
-            frame.customFields = self.plan?.customFields(in: view.header)
-            frame.isMarkedAsPush = self.plan?.isMarkedAsPush(view.header) ?? false
-            return view.mismatch
-        }
-        if length > self.copyLimit,
-            let slice = buffer.getSlice(at: buffer.readerIndex + header.headerLength, length: length)
-        {
+extension FrameDecoder.View {
+    /// The element that this is a view of, for its owner.
+    ///
+    /// - Parameters:
+    ///   - buffer: Its bytes. Payloads longer than `copyLimit` are slices of it.
+    ///   - plan: The plan of its format; nil for the standard format.
+    func owned(from buffer: ByteBuffer, _ plan: HeaderPlan?, copyLimit: Int) -> FrameDecoder.Output {
+        if let malformation = self.malformation { return .malformed(malformation) }
+        let fields = plan?.customFields(in: self.header)
+        var frame = Frame(type: self.type, serial: self.serial, status: self.status, customFields: fields)
+        frame.isMarkedAsPush = plan?.isMarkedAsPush(self.header) ?? false
+        let length = self.payload.count
+        if length > copyLimit, let slice = buffer.getSlice(at: buffer.readerIndex + self.header.count, length: length) {
             frame.payload = slice
+        } else if length > 0 {
+            frame.payload = ByteBuffer(bytes: self.payload)
         }
-        return mismatch.map { .corrupt(frame, $0) } ?? .frame(frame)
+        return self.mismatch.map { .corrupt(frame, $0) } ?? .frame(frame)
     }
 }
 

@@ -54,97 +54,44 @@ struct FrameSearch: Sendable {
 }
 
 extension FrameDecoder {
-    // MARK: Owned frames
-
-    /// The next frame in a format that requires a search.
-    mutating func nextBySearch(_ plan: HeaderPlan) throws(FrameError) -> Output? {
-        if plan.codec != nil { return try self.nextByCodec(plan).map { .frame($0.frame) } }
-        if let error = self.search.givenUp {
-            self.search.givenUp = nil
-            return .malformed(error)
-        }
-        while true {
-            let kept = self.partial.readableBytes
-            if kept == 0 {
-                guard self.hasInput else {
-                    self.input = ByteBuffer()
-                    return nil
-                }
-                let found = try self.find(in: self.input, plan)
-                self.moveInput(by: found.length)
-                if let output = found.output { return output }
-                if found.isWaiting {
-                    self.stashInput()
-                    return nil
-                }
-            } else {
-                let lent = min(self.search.loan(to: kept), self.input.readableBytes)
-                if let bytes = self.input.getSlice(at: self.input.readerIndex, length: lent) {
-                    self.partial.writeImmutableBuffer(bytes)
-                }
-                guard kept + lent >= self.search.neededBytes else {
-                    self.input = ByteBuffer()
-                    return nil
-                }
-                let found = try self.find(in: self.partial, plan)
-                self.settle(found, kept: kept, lent: lent)
-                self.moveInput(by: found.isWaiting ? lent : max(0, found.length - kept))
-                if let output = found.output { return output }
-                if found.isWaiting, !self.hasInput { return nil }
-            }
-        }
-    }
-
-    /// Moves the beginning of the input, unless the stream has failed.
-    private mutating func moveInput(by count: Int) {
-        if self.failure == nil { self.input.moveReaderIndex(forwardBy: count) }
-    }
-
-    /// A step in the bytes of a buffer.
-    private struct Stride {
-        var output: Output?
+    /// The progress that a step has made in the bytes of a stream.
+    struct Stride {
         /// The number of bytes that were consumed.
         var length = 0
         /// Whether more bytes are needed.
         var isWaiting = false
     }
 
-    private mutating func find(in buffer: ByteBuffer, _ plan: HeaderPlan) throws(FrameError) -> Stride {
-        self.search.neededBytes = 0
-        switch buffer.withUnsafeReadableBytes({ self.search.step($0, plan, self) }) {
-        case .wait(let count):
-            self.search.neededBytes = count
-            return Stride(isWaiting: true)
-        case .drop(let count, let isSkipping):
-            self.search.isSkipping = isSkipping
-            return Stride(length: count)
-        case .frame(let header):
-            do throws(FrameError) {
-                let output = try self.output(header, in: buffer)
-                self.note(output, header)
-                return Stride(output: output, length: self.frameLength(header))
-            } catch {
-                return try self.malformed(error, header.headerLength, in: buffer, plan)
-            }
-        case .malformed(let error, let headerLength):
-            return try self.malformed(error, headerLength, in: buffer, plan)
+    /// Makes a step in the bytes that are kept and those that follow, in a format that requires a search.
+    ///
+    /// - Parameter body: Called with a complete frame or with bytes that are none, and the buffer that contains them,
+    ///   unless that is `bytes`.
+    mutating func step(
+        _ bytes: UnsafeRawBufferPointer,
+        by plan: HeaderPlan,
+        _ body: (View, ByteBuffer?) -> Void
+    ) throws(FrameError) -> Stride {
+        let kept = self.partial.readableBytes
+        guard kept > 0 else {
+            return bytes.isEmpty ? Stride(isWaiting: true) : try self.find(in: bytes, by: plan) { body($0, nil) }
         }
+        let lent = min(self.search.loan(to: kept), bytes.count)
+        self.partial.writeBytes(bytes[..<lent])
+        guard kept + lent >= self.search.neededBytes else { return Stride(length: lent, isWaiting: true) }
+        let found = try self.findInPartial(plan, body)
+        self.settle(found, kept: kept, lent: lent)
+        guard !found.isWaiting else { return Stride(length: lent, isWaiting: lent == bytes.count) }
+        return Stride(length: max(0, found.length - kept))
     }
 
-    private mutating func malformed(
-        _ error: FrameError,
-        _ headerLength: Int,
-        in buffer: ByteBuffer,
-        _ plan: HeaderPlan
+    private mutating func findInPartial(
+        _ plan: HeaderPlan,
+        _ body: (View, ByteBuffer?) -> Void
     ) throws(FrameError) -> Stride {
-        guard plan.resynchronises else { throw error }
-        var error = error
-        error.isMarkedAsPush = buffer.withUnsafeReadableBytes {
-            headerLength > 0 && plan.isMarkedAsPush(UnsafeRawBufferPointer(rebasing: $0[..<headerLength]))
+        let partial = self.partial
+        return try partial.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+            try self.find(in: bytes, by: plan) { body($0, partial) }
         }
-        self.search.isSkipping = true
-        self.noteMalformed(error)
-        return Stride(output: .malformed(error), length: headerLength)
     }
 
     /// Updates `partial` after a step has consumed some of its bytes. The bytes that were lent to it are still in their
@@ -167,51 +114,9 @@ extension FrameDecoder {
         }
     }
 
-    // MARK: Borrowed frames
-
-    /// Decodes the bytes of a read in a format that requires a search.
-    ///
-    /// - Returns: The remaining bytes, which are empty.
-    mutating func decodeBySearch(
-        _ bytes: UnsafeRawBufferPointer,
-        _ plan: HeaderPlan,
-        _ body: (View) -> Void
-    ) throws(FrameError) -> UnsafeRawBufferPointer {
-        let none = UnsafeRawBufferPointer(rebasing: bytes[bytes.count...])
-        if plan.codec != nil {
-            try self.decodeByCodec(bytes, plan, body)
-            return none
-        }
-        var rest = bytes
-        while self.partial.readableBytes > 0 {
-            let kept = self.partial.readableBytes
-            let lent = min(self.search.loan(to: kept), rest.count)
-            self.partial.writeBytes(rest[..<lent])
-            guard kept + lent >= self.search.neededBytes else { return none }
-            let buffer = self.partial
-            let found = try buffer.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
-                try self.find(in: bytes, plan, body)
-            }
-            self.settle(found, kept: kept, lent: lent)
-            rest = UnsafeRawBufferPointer(rebasing: rest[(found.isWaiting ? lent : max(0, found.length - kept))...])
-            if let failure = self.failure { throw failure }
-            if found.isWaiting, rest.isEmpty { return none }
-        }
-        while !rest.isEmpty {
-            let found = try self.find(in: rest, plan, body)
-            rest = UnsafeRawBufferPointer(rebasing: rest[found.length...])
-            if let failure = self.failure { throw failure }
-            if found.isWaiting {
-                self.stash(rest)
-                break
-            }
-        }
-        return none
-    }
-
     private mutating func find(
         in bytes: UnsafeRawBufferPointer,
-        _ plan: HeaderPlan,
+        by plan: HeaderPlan,
         _ body: (View) -> Void
     ) throws(FrameError) -> Stride {
         self.search.neededBytes = 0
@@ -225,11 +130,7 @@ extension FrameDecoder {
             return Stride(length: count)
         case .frame(let header):
             do throws(FrameError) {
-                var view = try self.view(header, in: bytes)
-                view.skippedBytes = self.takeSkippedBytes()
-                body(view)
-                if view.mismatch != nil { self.noteCorrupt(header) } else { self.noteSound() }
-                return Stride(length: view.frameLength)
+                return Stride(length: try self.lend(header, in: bytes, to: body))
             } catch {
                 return try self.malformed(error, header, in: bytes, plan, body)
             }
@@ -271,7 +172,7 @@ extension FrameDecoder {
         return Stride(length: header.headerLength)
     }
 
-    private mutating func takeSkippedBytes() -> Int {
+    mutating func takeSkippedBytes() -> Int {
         defer { self.search.skippedBytes = 0 }
         return self.search.skippedBytes
     }

@@ -170,8 +170,7 @@ import Testing
     @Test func everyPropertyOfAServerThatKeepsReceivedBytesIsAttacked() throws {
         let attacked = Set(Keeper.allCases.flatMap(\.properties))
         for name in attacked.subtracting(try self.properties()) { Issue.record("there is no \(name) any more") }
-        // The answer of a handler, which has what it made of a request that was owned.
-        for (name, reason) in Self.reasons where name != "KeptAnswer.body" {
+        for (name, reason) in Self.reasons {
             guard case .detached(let path) = reason, path.hasPrefix("HHSocketServer/") else { continue }
             #expect(attacked.contains(name), "\(name) keeps bytes of clients: name it in Keeper, and attack it")
         }

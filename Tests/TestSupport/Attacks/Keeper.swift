@@ -17,10 +17,14 @@ package enum Keeper: String, CaseIterable, Sendable {
     case items
     /// Pieces of such an item.
     case unfinishedItems
+    /// Items that handlers have sent, for which the client gives no credit: parts of those that it has sent.
+    case itemsWithoutCredit
     /// Messages of WebSockets that wait in their read, since their handlers take none.
     case messages
     /// Pushes that wait for a client that does not read: another client's requests, passed on.
     case heldPushes
+    /// Answers that are kept for repeats: parts of the requests.
+    case keptAnswers
 
     /// The stored properties that keep the bytes, after the names of their files.
     package var properties: [String] {
@@ -30,8 +34,10 @@ package enum Keeper: String, CaseIterable, Sendable {
         case .answersInOrder: ["AnswerWriter.order", "CompletionQueue.answer"]
         case .unreadAnswers: ["SendBytes.body", "SendBytes.others", "StreamLane.bytes"]
         case .items: ["StreamOutcome.payload", "StreamPort.payload"]
+        case .itemsWithoutCredit: ["StreamLane.bytes", "StreamPort.payload"]
         case .messages: ["WebSocketMessage.payload"]
         case .heldPushes: ["PushQueue.bytes"]
+        case .keptAnswers: ["KeptAnswer.body"]
         }
     }
 }

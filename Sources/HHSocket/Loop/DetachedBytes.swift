@@ -30,7 +30,7 @@ extension ByteBuffer {
     package var unreadCapacity: Int { self.readableBytes > 0 ? self.storageCapacity : 0 }
 
     /// The distance behind the last written byte from which on the memory of a growing buffer does not count, in bytes.
-    private static let untouchedDistance = 256 << 10
+    private static let untouchedDistance = 64 << 10
 
     /// The memory of a buffer to which the bytes of an incomplete unit are only appended, in bytes.
     ///

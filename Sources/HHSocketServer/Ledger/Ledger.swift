@@ -10,7 +10,7 @@ import NIOCore
 ///
 /// The connection that holds most is closed before requests are refused: from ``evictionShare`` of the limit on, a
 /// separate thread closes connections until less is held. Only if that does not help in time, the limit itself is
-/// reached, and requests are refused.
+/// reached, and requests are refused: those of connections that hold little only a sixteenth above it.
 final class Ledger: Sendable {
     /// The share of the limit above which connections are closed, and the share at which that ends.
     private static let evictionShare = (begin: 7.0 / 8, end: 3.0 / 4)
@@ -20,6 +20,10 @@ final class Ledger: Sendable {
     private static let maximumRounds = 500
     /// A connection that holds no more than this is not closed to free memory.
     static let harmlessBytes = 32 << 10
+    /// The share of the limit by which connections that hold little may exceed it.
+    private static let reserveShare = 1.0 / 16
+    /// The share of the limit up to which a connection holds little.
+    private static let littleShare = 1.0 / 256
 
     private struct Shard {
         var accounts: [ObjectIdentifier: LedgerAccount] = [:]
@@ -123,6 +127,16 @@ final class Ledger: Sendable {
     /// Whether more bytes are held than may be.
     var isFull: Bool { self.sum.value > self.maximumBytes }
 
+    /// Whether more bytes are held than may be for a connection that holds this number of them besides its own cost.
+    /// One that holds little is not refused for what others are read once more before they are closed.
+    func isFull(forOneThatHolds bytes: @autoclosure () -> Int) -> Bool {
+        let excess = self.sum.value - self.maximumBytes
+        guard excess > 0 else { return false }
+        return excess > self.share(Self.reserveShare) || bytes() > max(Self.harmlessBytes, self.share(Self.littleShare))
+    }
+
+    private func share(_ share: Double) -> Int { Int(Double(self.maximumBytes) * share) }
+
     func add(_ change: Int, shard: Int) {
         guard self.sum.add(change, shard: shard), change > 0 else { return }
         let value = self.sum.value
@@ -171,7 +185,7 @@ final class Ledger: Sendable {
 
     /// Whether so much is held that connections are closed.
     var isNearlyFull: Bool {
-        Double(self.sum.value) > Double(self.maximumBytes) * Self.evictionShare.begin
+        self.sum.value > self.share(Self.evictionShare.begin)
     }
 
     private func beginEvicting() {
@@ -189,7 +203,7 @@ final class Ledger: Sendable {
     /// The memory of those that were told to close counts as free, however slowly they release it: a client that does
     /// not close its side, or a handler that does not return, must not have others closed in their place.
     private func evict() {
-        let target = Int(Double(self.maximumBytes) * Self.evictionShare.end)
+        let target = self.share(Self.evictionShare.end)
         var leaving: [LedgerAccount] = []
         for _ in 0..<Self.maximumRounds {
             let held = self.bytes

@@ -128,11 +128,13 @@ final class LedgerAccount: LinkAccount, Sendable {
     var bytes: Int { self.numbers.sum.load(ordering: .relaxed) }
 
     /// Whether this connection, or all of them together, hold more bytes than they may.
-    var isFull: Bool { self.bytes > self.ledger.maximumBytesPerConnection || self.ledger.isFull }
+    var isFull: Bool { !self.hasRoom(for: 0) }
 
     /// Whether `more` bytes may be held for this connection.
     func hasRoom(for more: Int) -> Bool {
-        self.bytes + more <= self.ledger.maximumBytesPerConnection && !self.ledger.isFull
+        let bytes = self.bytes + more
+        return bytes <= self.ledger.maximumBytesPerConnection
+            && !self.ledger.isFull(forOneThatHolds: bytes - self.state.withLockedValue { $0.baseCost })
     }
 
     /// Whether this number of bytes more may be kept of a connection that ends: not while others are closed to free

@@ -121,7 +121,8 @@ public struct ServerLimits: Sendable {
     /// where the memory of all connections of its address or identity counts, too, and the time since its last
     /// progress. Meanwhile nothing more is read of frames and messages of which 64 KiB or more have arrived, for 2 s at
     /// most. Only if that does not free enough in time and the limit is reached, further requests are answered 503, and
-    /// further pushes to clients that are behind are dropped.
+    /// further pushes to clients that are behind are dropped. Requests of a connection that holds less than a 256th of
+    /// the limit, or 32 KiB, are still served until a sixteenth more is held.
     public var maximumBufferedBytes = 1 << 30
     /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than
     /// ``minimumReadRate`` within a window of that length, the client is sent a go-away, and closed. 30 s by default;

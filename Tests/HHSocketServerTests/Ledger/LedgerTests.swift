@@ -129,6 +129,21 @@ import Testing
         #expect(account.pauseInLongUnits == nil)
     }
 
+    /// It would be refused for what others are read once more before they are closed.
+    @Test func connectionThatHoldsLittleMayExceedTheLimitByASixteenth() {
+        let ledger = self.ledger(bytes: 64 << 20)
+        defer { ledger.end() }
+        let (heavy, light) = (
+            LedgerAccount(ledger, shard: 0, baseCost: 0), LedgerAccount(ledger, shard: 0, baseCost: 0)
+        )
+        heavy.held(300 << 10)
+        ledger.add(64 << 20, shard: 0)
+        #expect(heavy.isFull && !light.isFull)
+        #expect(light.hasRoom(for: 256 << 10) && !light.hasRoom(for: 257 << 10))
+        ledger.add(4 << 20, shard: 0)
+        #expect(light.isFull)
+    }
+
     /// A connection that records that it was asked to close.
     private final class Holder: LedgerHolder {
         private let told = NIOLockedValueBox(false)

@@ -40,7 +40,7 @@ import Testing
             let change = decoder.charge - charged
             charged += change
             #expect(charged >= count * Self.read)
-            #expect(change <= Self.read + 256 << 10, "after \(count) reads")
+            #expect(change <= Self.read + 64 << 10, "after \(count) reads")
         }
     }
 }

@@ -9,6 +9,8 @@ package protocol LinkAccount: AnyObject, Sendable {
     func counts(_ change: Int, of resource: Resource)
     /// Whether this number of bytes more may be kept of a link that ends, whose closing frees nothing. Any thread.
     func hasRoom(forLast bytes: Int) -> Bool
+    /// Requests that the peer's connection be closed, since what comes from it cannot be kept. Any thread.
+    func condemn()
     /// The time for which nothing more is read of a link that has ``LinkChannel/longUnitBytes`` of an incomplete unit;
     /// nil if reading continues. Called on the link's thread, after each read that leaves such a unit and after each
     /// pause.

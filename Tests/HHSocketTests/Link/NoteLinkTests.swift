@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing
@@ -64,6 +65,20 @@ import Testing
             client.connect()
             try await eventually("all four have come") { server.now.received.map(\.text) == ["4", "1", "2", "3"] }
         }
+        try await server.stop()
+    }
+
+    /// NIO empties the socket of a peer that has closed, although nothing is read.
+    @Test func lastBytesOfAPeerAreNotKeptWhereThereIsNoRoom() async throws {
+        let account = CountingAccount(maximum: 80 << 10, pause: .hours(1))
+        let server = try await NoteServer.start(configure: { $0.link?.charge(to: account) })
+        let client = try await HostileClient(to: server.endpoint)
+        let header: [UInt8] = [Note.Kind.blob.rawValue, 0, 0, 16, 0, 0]
+        await client.perform(.raw(header + [UInt8](repeating: 0, count: LinkChannel.longUnitBytes)))
+        try await eventually("a pause in the long note") { account.bytes >= LinkChannel.longUnitBytes }
+        await client.perform(.raw([UInt8](repeating: 0, count: 40 << 10)).then(.halfClose))
+        try await eventually("the request to close the connection") { account.isCondemned }
+        #expect(account.mostBytes <= 80 << 10)
         try await server.stop()
     }
 

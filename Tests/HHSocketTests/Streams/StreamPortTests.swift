@@ -79,6 +79,7 @@ private struct PortWorld {
 
         func counts(_ change: Int, of resource: Resource) {}
         func hasRoom(forLast bytes: Int) -> Bool { true }
+        func condemn() {}
         var pauseInLongUnits: TimeAmount? { nil }
     }
 

@@ -272,13 +272,13 @@ import Testing
         #expect(language.heldBytes <= 1_024)
     }
 
-    /// Memory is reserved for a message once a quarter of it has come.
-    @Test func messageThatArrivesInPartsIsChargedForWhatIsReserved() throws {
+    /// Memory is reserved for a message once a quarter of it has come; most of it is not touched yet.
+    @Test func messageThatArrivesInPartsIsChargedForWhatItTouches() throws {
         var language = WebSocketLanguage(uncompressed: .server)
         let frame = WebSocketDecoderTests.frame(0x82, Array(repeating: 1, count: 200_000), key: 7)
         language.append(ByteBuffer(bytes: frame[..<60_000]))
         #expect(try language.next() == nil)
-        #expect(language.heldBytes >= 200_000)
+        #expect((60_000...130_000).contains(language.heldBytes))
     }
 
     @Test func linesThatAreLeftInTheirReadAreChargedForIt() throws {

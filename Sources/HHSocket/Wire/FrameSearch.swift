@@ -48,6 +48,8 @@ struct FrameSearch: Sendable {
             guard error.code == .payloadTooLarge, let header = try? plan.header(bytes) else {
                 return .malformed(error, headerLength: 0)
             }
+            // It may announce that it is longer than what has arrived.
+            guard bytes.count >= header.headerLength else { return .wait(forBytes: header.headerLength) }
             return .malformed(error, headerLength: header.headerLength)
         }
     }
@@ -187,7 +189,8 @@ extension FrameDecoder {
     package mutating func giveUp(where isWanted: (Arriving) -> Bool = { _ in true }) -> Bool {
         guard let plan = self.plan, plan.resynchronises, self.failure == nil, let arriving = self.arriving(),
             isWanted(arriving),
-            let header = self.partial.withUnsafeReadableBytes({ try? plan.header($0) })
+            let header = self.partial.withUnsafeReadableBytes({ try? plan.header($0) }),
+            header.headerLength <= self.partial.readableBytes
         else { return false }
         self.partial.moveReaderIndex(forwardBy: header.headerLength)
         self.search.isSkipping = true

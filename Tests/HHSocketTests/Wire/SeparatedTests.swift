@@ -158,6 +158,41 @@ import Testing
         }
     }
 
+    /// A format with separators whose headers announce their length.
+    private static func announcing() throws -> WireFormat {
+        let fields: [WireFormat.Field] = [.type(), .serial(), .length(), .headerLength(upTo: 24)]
+        return try WireFormat(
+            .init(name: "announcing", request: fields, response: fields + [.status()], bodyEnd: [0x0D, 0x0A])
+        )
+    }
+
+    /// The search goes on behind the header, of which bytes may be missing.
+    @Test func aHeaderThatAnnouncesMoreThanHasArrivedIsWaitedFor() throws {
+        let format = try Self.announcing()
+        let tooLong = bytes(hex: "000003E8 00000032 7FFFFFFF 00000014 61626364") + Array("rest\r\n".utf8)
+        let stream = tooLong + FrameEncoder(direction: .request, format: format).encode([Self.good])
+        for setup in DecoderSetup.all(format, .request) {
+            let whole = setup.decode([stream[...]])
+            #expect(whole.error == nil)
+            #expect(whole.outputs.count == 2 && whole.frames == [Self.good], "\(setup): \(whole)")
+            #expect(setup.decodeOneByOne(stream) == whole)
+            for cut in 0...stream.count {
+                #expect(setup.decode([stream[..<cut], stream[cut...]]) == whole, "\(setup): cut at \(cut)")
+            }
+        }
+    }
+
+    /// The length of an incomplete frame is not trusted, but its header is not behind bytes that are not there.
+    @Test func aFrameWhoseHeaderIsIncompleteIsNotGivenUp() throws {
+        var decoder = FrameDecoder(direction: .request, format: try Self.announcing())
+        decoder.append(ByteBuffer(bytes: bytes(hex: "000003E8 00000032 00000010 00000014 6162")))
+        #expect(try decoder.next() == nil)
+        #expect(!decoder.giveUp())
+        decoder.append(ByteBuffer(bytes: bytes(hex: "6364 00")))
+        #expect(try decoder.next() == nil)
+        #expect(decoder.giveUp())
+    }
+
     @Test func aHeaderWithoutAnEndIsRefusedAndGarbageIsNotKept() throws {
         for setup in DecoderSetup.all(.separated, .request) {
             var decoder = setup.decoder()

@@ -166,10 +166,6 @@ extension Batch where Language == FrameLanguage {
 }
 
 extension Link where Language == FrameLanguage {
-    /// The number of received bytes of the incomplete frame, including the bytes that the language holds while the link
-    /// is paused.
-    package var unfinishedBytes: Int { self.hot.language.unfinishedBytes }
-
     /// Sets the flags that the types of frames may have from now on, for checking their plausibility.
     package func expectFlags(_ flags: UInt32) {
         self.hot.language.decoder.agreedFlags = flags

@@ -17,6 +17,15 @@ package protocol LinkAccount: AnyObject, Sendable {
     var pauseInLongUnits: TimeAmount? { get }
 }
 
+extension LinkAccount {
+    /// Whether this number of bytes more is kept of a link whose peer has closed. If not, the connection is condemned.
+    func keeps(last bytes: Int) -> Bool {
+        if self.hasRoom(forLast: bytes) { return true }
+        self.condemn()
+        return false
+    }
+}
+
 /// Something that a peer makes us hold, with its cost.
 package enum Resource: Hashable, Sendable {
     /// The memory of one string of a peer's, in addition to its bytes: the header of its allocation, and its place in a

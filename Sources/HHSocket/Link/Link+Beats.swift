@@ -55,6 +55,9 @@ extension Link {
 
     // MARK: Bytes that get nowhere
 
+    @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     func noteBlocked(_ context: ChannelHandlerContext, in turn: inout Turn) {
         if self.hot.isWritable {
             if self.hot.stall.isBlocked { self.hot.stall.stop() }

@@ -70,7 +70,10 @@ extension Link {
         }
         self.hot.traffic.bytesReceived += bytes.readableBytes
         guard !self.hot.discards, self.receiver != nil else { return }
-        if self.hot.reading.isHeld, self.isTooMuch(bytes.readableBytes) { return self.discardIncoming(in: &turn) }
+        // NIO empties the socket of a peer that has closed, also while nothing is read.
+        if self.hot.reading.isHeld, self.hot.charge.account?.keeps(last: bytes.readableBytes) == false {
+            return self.discardIncoming(in: &turn)
+        }
         if bytes.capacity >= ReceiveBuffers.smallSize, self.settings.sharesReceiveBuffers {
             self.loop.receiveBuffers.put(bytes)
         }
@@ -78,16 +81,11 @@ extension Link {
         if !self.hot.reading.isPaused { self.deliver(in: &turn) }
     }
 
-    /// Whether bytes cannot be kept. NIO empties the socket of a peer that has closed, also while nothing is read.
-    @inline(never)
-    private func isTooMuch(_ count: Int) -> Bool {
-        guard let account = self.hot.charge.account, !account.hasRoom(forLast: count) else { return false }
-        account.condemn()
-        return true
-    }
-
     /// Lets the receiver pull the received units, and flushes in between if that produces much output. If a receiver is
     /// replaced, its successor gets the rest.
+    @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     private func deliver(in turn: inout Turn) {
         while !self.hot.reading.isYielding, let receiver = self.receiver {
             if self.hot.mustFlush {

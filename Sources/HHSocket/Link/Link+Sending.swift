@@ -112,6 +112,9 @@ extension Link: TurnLink {
 
     // Not inlined into the generic version of ``flush(in:)``, which would look up types before it calls the specialised
     // one.
+    @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     func drain(_ context: ChannelHandlerContext, in turn: inout Turn) {
         repeat {
             if self.hot.isWritable, !self.hot.out.isEmpty { self.pump(context, in: &turn) }

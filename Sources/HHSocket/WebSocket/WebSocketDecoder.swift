@@ -143,8 +143,8 @@ package struct WebSocketDecoder: Sendable {
         return self.input.readableBytes + message.compressed.readableBytes + message.body.readableBytes
     }
 
-    /// The memory held for them, in bytes: the whole buffer of a read that was not consumed completely, and what is
-    /// reserved for a message that arrives in parts.
+    /// The memory held for them, in bytes: the whole buffer of a read that was not consumed completely, and what was
+    /// touched of the memory that is reserved for a message in parts.
     var heldBytes: Int {
         let held = self.input.storageCapacity + self.block.storageCapacity
         guard let message = self.message else { return held }

@@ -22,11 +22,7 @@ extension STOMPFrame {
 
 extension ByteBuffer {
     /// The text that the bytes are; nil if they are not UTF-8.
-    var utf8Text: String? {
-        var validator = UTF8Validator()
-        guard self.withUnsafeReadableBytes({ validator.append($0) }), validator.isComplete else { return nil }
-        return String(buffer: self)
-    }
+    var utf8Text: String? { self.isUTF8 ? String(buffer: self) : nil }
 }
 
 extension STOMPLimits {

@@ -175,10 +175,7 @@ import CProtobufC
             let text = (0..<Int.random(in: 1...12, using: &random)).map { _ in
                 pieces.randomElement(using: &random) ?? 0
             }
-            let isValid = text.withUnsafeBufferPointer { text in
-                text.baseAddress.map { UTF8Check.isValid($0, $0 + text.count) }
-            }
-            #expect(isValid == Self.isText(text), "\(text)")
+            #expect(text.withUnsafeBytes { UTF8Validator.isValid($0) } == Self.isText(text), "\(text)")
         }
     }
 

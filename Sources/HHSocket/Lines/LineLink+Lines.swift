@@ -15,8 +15,7 @@ extension LineLink {
         /// - Throws: ``SocketError`` with code `decodingFailed` if it is not UTF-8.
         public var text: String {
             get throws(SocketError) {
-                var validator = UTF8Validator()
-                guard self.bytes.withUnsafeReadableBytes({ validator.append($0) }), validator.isComplete else {
+                guard self.bytes.isUTF8 else {
                     throw SocketError(
                         .decodingFailed,
                         message: "a line of \(self.bytes.readableBytes) bytes is not UTF-8; read it as bytes",

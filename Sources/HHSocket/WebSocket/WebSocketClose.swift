@@ -34,10 +34,7 @@ package struct WebSocketClose: Hashable, Sendable {
         }
         guard let code = payload.readInteger(as: UInt16.self) else { throw .closePayloadOfOneByte }
         guard Self.isValid(code: code) else { throw .closeCode(code) }
-        var validator = UTF8Validator()
-        guard payload.withUnsafeReadableBytes({ validator.append($0) }), validator.isComplete else {
-            throw .closeReasonNotUTF8
-        }
+        guard payload.isUTF8 else { throw .closeReasonNotUTF8 }
         self.init(code: code, reason: String(buffer: payload))
     }
 

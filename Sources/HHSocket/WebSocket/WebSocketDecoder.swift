@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketMessage
 package import NIOCore
 
 /// A message, a part of one, or a control frame that has arrived.
@@ -43,6 +44,15 @@ package struct WebSocketDecoder: Sendable {
         /// The bytes to return, inflated if the message is compressed.
         var body = ByteBuffer()
         var validator = UTF8Validator()
+
+        /// Checks the body from `start` on, if the message is text.
+        mutating func isText(from start: Int, isWhole: Bool) -> Bool {
+            guard self.kind == .text else { return true }
+            let isValid = self.body.withUnsafeReadableBytes {
+                self.validator.append(UnsafeRawBufferPointer(rebasing: $0[start...]))
+            }
+            return isValid && (!isWhole || self.validator.isComplete)
+        }
     }
 
     /// The largest payload that is copied out of the read's buffer, in bytes, so that a small message kept for long
@@ -257,7 +267,7 @@ package struct WebSocketDecoder: Sendable {
 
     private mutating func readHeader() throws(WebSocketViolation) -> WebSocketFrameHeader? {
         let (isMasked, allowsCompression) = (self.isMasked, self.compression != nil)
-        let found = try self.input.withUnsafeReadableBytesTyped { bytes throws(WebSocketViolation) in
+        let found = try self.input.withUnsafeReadableBytes { bytes throws(WebSocketViolation) in
             try WebSocketFrameHeader.read(bytes, isMasked: isMasked, allowsCompression: allowsCompression)
         }
         guard let found else { return nil }
@@ -393,10 +403,7 @@ package struct WebSocketDecoder: Sendable {
         // An empty message takes nothing from the block, which each would fill again, reading ahead again and again.
         let payload = header.length > 0 ? self.wholePayload(header, limits) : ByteBuffer()
         guard header.opcode == .text else { return .message(.binary, payload) }
-        var validator = UTF8Validator()
-        guard payload.withUnsafeReadableBytes({ validator.append($0) }), validator.isComplete else {
-            throw .textNotUTF8
-        }
+        guard payload.isUTF8 else { throw .textNotUTF8 }
         return .message(.text, payload)
     }
 
@@ -468,14 +475,7 @@ package struct WebSocketDecoder: Sendable {
             var piece = self.take(part, rest: frame.length - available)
             if start == 0 { message.body = piece } else { message.body.writeBuffer(&piece) }
         }
-        if message.kind == .text {
-            var validator = message.validator
-            let isValid = message.body.withUnsafeReadableBytes {
-                validator.append(UnsafeRawBufferPointer(rebasing: $0[start...]))
-            }
-            guard isValid, !isWhole || !frame.isFinal || validator.isComplete else { throw .textNotUTF8 }
-            message.validator = validator
-        }
+        guard message.isText(from: start, isWhole: isWhole && frame.isFinal) else { throw .textNotUTF8 }
         guard isWhole else {
             self.message = message
             return nil
@@ -574,14 +574,7 @@ package struct WebSocketDecoder: Sendable {
         } catch {
             failure = error
         }
-        if message.kind == .text {
-            var validator = message.validator
-            let isValid = message.body.withUnsafeReadableBytes { body in
-                validator.append(UnsafeRawBufferPointer(rebasing: body[start...]))
-            }
-            guard isValid else { throw .textNotUTF8 }
-            message.validator = validator
-        }
+        guard message.isText(from: start, isWhole: false) else { throw .textNotUTF8 }
         if let failure { throw failure }
         return pause
     }

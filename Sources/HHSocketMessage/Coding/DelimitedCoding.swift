@@ -52,9 +52,7 @@ extension MessageDecoder {
         if bytes.count > 15 { self.charge(bytes.count + 32) }
         if self.hasFailed { return "" }
         // The standard library's check exists only in new versions, and is slower for short texts.
-        if let start = bytes.baseAddress, UTF8Check.isValid(start, start + bytes.count) {
-            return String(decoding: bytes, as: UTF8.self)
-        }
+        if UTF8Validator.isValid(UnsafeRawBufferPointer(bytes)) { return String(decoding: bytes, as: UTF8.self) }
         self.fail(.invalidUTF8(field: ""), at: bytes.baseAddress)
         return ""
     }

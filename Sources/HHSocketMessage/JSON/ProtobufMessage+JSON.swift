@@ -31,10 +31,9 @@ extension ProtobufMessage {
         options: MessageJSON.DecodingOptions = .init()
     ) throws(MessageJSONError) {
         let bytes = Array(bytes)
-        let isText = bytes.withUnsafeBufferPointer { bytes in
-            bytes.baseAddress.map { UTF8Check.isValid($0, $0 + bytes.count) } ?? true
+        guard bytes.withUnsafeBytes(UTF8Validator.isValid) else {
+            throw MessageJSONError("the text is not UTF-8", at: nil)
         }
-        guard isText else { throw MessageJSONError("the text is not UTF-8", at: nil) }
         try self.init(json: bytes, options)
     }
 

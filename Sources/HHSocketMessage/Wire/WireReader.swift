@@ -26,7 +26,7 @@ package struct WireReader {
     var rest: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: self.cursor, count: self.count) }
 
     /// Whether the bytes not read yet are UTF-8.
-    package var isText: Bool { UTF8Check.isValid(self.cursor, self.end) }
+    package var isText: Bool { UTF8Validator.isValid(self.rest) }
 
     @inline(__always)
     private var count: Int { self.end - self.cursor }

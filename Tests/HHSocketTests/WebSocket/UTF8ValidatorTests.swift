@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketMessage
 import HHSocketTesting
 import Testing
 
@@ -50,6 +50,7 @@ import Testing
                 )
             }
             let expected = String(validating: bytes, as: UTF8.self) != nil
+            #expect(bytes.withUnsafeBytes { UTF8Validator.isValid($0) } == expected)
             for cut in 0...bytes.count { #expect(self.isValid(bytes, cut: cut) == expected, "\(bytes) at \(cut)") }
         }
     }

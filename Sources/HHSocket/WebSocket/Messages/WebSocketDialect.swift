@@ -94,11 +94,8 @@ struct WebSocketDialect: MessageDialect {
     }
 
     func refusal(of unit: WebSocketUnit) -> SocketError? {
-        guard case .message(.text) = unit.kind else { return nil }
-        var validator = UTF8Validator()
-        let isText = unit.payload.withUnsafeReadableBytes { validator.append($0) } && validator.isComplete
-        return isText
-            ? nil : SocketError.invalid("a text message is not UTF-8; send it as binary")
+        guard case .message(.text) = unit.kind, !unit.payload.isUTF8 else { return nil }
+        return .invalid("a text message is not UTF-8; send it as binary")
     }
 
     // MARK: Events

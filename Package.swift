@@ -70,9 +70,10 @@ let package = Package(
         .target(name: "CHHSocket", dependencies: ["CZlib"]),
         // The macros and variable-length structures of Linux headers, which Swift cannot import.
         .target(name: "CNetlink"),
-        // The small Foundation where there is one, and the C library of each platform, each under one name.
+        // The small Foundation where there is one, and the C library of each platform with its calls for files, each
+        // under one name.
         .target(name: "HHSocketFoundation"),
-        .target(name: "HHSocketSystem"),
+        .target(name: "HHSocketSystem", dependencies: ["CHHSocket"]),
 
         // Floor 1: typed bodies.
         .target(

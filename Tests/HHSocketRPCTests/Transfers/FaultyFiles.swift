@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import HHSocketSystem
 import NIOConcurrencyHelpers
 
 @testable import HHSocketRPC
@@ -51,7 +52,7 @@ final class FaultyFiles: TransferFiles {
     /// The number of open files.
     var openCount: Int { self.state.withLockedValue { $0.openFiles.count } }
 
-    private func enter(_ call: Call, _ path: String = "") throws(FileFailure) {
+    private func enter(_ call: Call, _ path: String = "") throws(SystemError) {
         let fault = self.state.withLockedValue { state -> Fault? in
             state.counts[call, default: 0] += 1
             guard var fault = state.faults[call] else { return nil }
@@ -64,10 +65,10 @@ final class FaultyFiles: TransferFiles {
             return fault
         }
         fault?.instead?()
-        if let error = fault?.error { throw FileFailure(number: error, call: "cannot \(call)", path: path) }
+        if let error = fault?.error { throw SystemError("\(call)", error, of: path.isEmpty ? nil : path) }
     }
 
-    func open(_ path: String, _ access: FileAccess) throws(FileFailure) -> CInt {
+    func open(_ path: String, _ access: FileAccess) throws(SystemError) -> CInt {
         try self.enter(.open, path)
         let file = try self.system.open(path, access)
         self.state.withLockedValue { _ = $0.openFiles.insert(file) }
@@ -79,59 +80,59 @@ final class FaultyFiles: TransferFiles {
         self.system.close(file)
     }
 
-    func status(of file: CInt) throws(FileFailure) -> FileStatus {
+    func status(of file: CInt) throws(SystemError) -> FileStatus {
         try self.enter(.statusOfFile)
         return try self.system.status(of: file)
     }
 
-    func status(at path: String) throws(FileFailure) -> FileStatus? {
+    func status(at path: String) throws(SystemError) -> FileStatus? {
         try self.enter(.statusAtPath, path)
         return try self.system.status(at: path)
     }
 
-    func read(_ file: CInt, at offset: UInt64, into buffer: UnsafeMutableRawBufferPointer) throws(FileFailure) -> Int {
+    func read(_ file: CInt, at offset: UInt64, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try self.enter(.read)
         let count = min(buffer.count, self.state.withLockedValue { $0.shortest } ?? .max)
         return try self.system.read(file, at: offset, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<count]))
     }
 
-    func write(_ file: CInt, at offset: UInt64, _ bytes: UnsafeRawBufferPointer) throws(FileFailure) -> Int {
+    func write(_ file: CInt, at offset: UInt64, _ bytes: UnsafeRawBufferPointer) throws(SystemError) -> Int {
         try self.enter(.write)
         let count = min(bytes.count, self.state.withLockedValue { $0.shortest } ?? .max)
         return try self.system.write(file, at: offset, UnsafeRawBufferPointer(rebasing: bytes[..<count]))
     }
 
-    func truncate(_ file: CInt, to length: UInt64) throws(FileFailure) {
+    func truncate(_ file: CInt, to length: UInt64) throws(SystemError) {
         try self.enter(.truncate)
         try self.system.truncate(file, to: length)
     }
 
-    func setPermissions(_ file: CInt, _ permissions: UInt16) throws(FileFailure) {
+    func setPermissions(_ file: CInt, _ permissions: UInt16) throws(SystemError) {
         try self.enter(.permissions)
         try self.system.setPermissions(file, permissions)
     }
 
-    func synchronize(_ file: CInt) throws(FileFailure) {
+    func synchronize(_ file: CInt) throws(SystemError) {
         try self.enter(.synchronize)
         try self.system.synchronize(file)
     }
 
-    func lock(_ file: CInt) throws(FileFailure) -> Bool {
+    func lock(_ file: CInt) throws(SystemError) -> Bool {
         try self.enter(.lock)
         return try self.system.lock(file)
     }
 
-    func rename(_ path: String, to newPath: String) throws(FileFailure) {
+    func rename(_ path: String, to newPath: String) throws(SystemError) {
         try self.enter(.rename, path)
         try self.system.rename(path, to: newPath)
     }
 
-    func remove(_ path: String) throws(FileFailure) {
+    func remove(_ path: String) throws(SystemError) {
         try self.enter(.remove, path)
         try self.system.remove(path)
     }
 
-    func names(in folder: String, prefix: String) throws(FileFailure) -> [String] {
+    func names(in folder: String, prefix: String) throws(SystemError) -> [String] {
         try self.enter(.names, folder)
         return try self.system.names(in: folder, prefix: prefix)
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketSystem
 import NIOCore
 
 /// A file that is fetched. Until it is complete it is next to its destination, under a hidden name that contains the
@@ -112,17 +113,17 @@ final class FileSink: TransferSink, @unchecked Sendable {
         guard !self.name.isEmpty else {
             throw TransferError(.fileFailed, "\(self.what): \"\(self.path)\" is no path of a file")
         }
-        guard let status = try self.perform({ (files) throws(FileFailure) in try files.status(at: self.path) }) else {
+        guard let status = try self.perform({ (files) throws(SystemError) in try files.status(at: self.path) }) else {
             return
         }
-        guard status.kind == .plain else {
+        guard status.kind == .regular else {
             let kind = status.kind == .folder ? "a folder" : "not a regular file, and is not replaced"
             throw TransferError(.fileFailed, "\(self.what): \(self.path) is \(kind)")
         }
     }
 
     private func unfinishedNames() throws(TransferError) -> [String] {
-        try self.perform { (files) throws(FileFailure) in try files.names(in: self.folder, prefix: self.ownPrefix) }
+        try self.perform { (files) throws(SystemError) in try files.names(in: self.folder, prefix: self.ownPrefix) }
     }
 
     /// Opens and locks an unfinished file. Nil if it is not usable.
@@ -142,20 +143,20 @@ final class FileSink: TransferSink, @unchecked Sendable {
     /// - Returns: Nil if it does not exist, or is not a regular file.
     private func open(_ path: String) throws(TransferError) -> CInt? {
         let file: CInt
-        do throws(FileFailure) {
+        do throws(SystemError) {
             file = try self.files.open(path, .writing)
-        } catch  where error.isMissing || error.isLink {
+        } catch  where error.isAbsence || error.isLink {
             return nil
         } catch {
             throw self.error(error)
         }
         do throws(TransferError) {
             try self.lock(file)
-            let (here, there) = try self.perform { (files) throws(FileFailure) in
+            let (here, there) = try self.perform { (files) throws(SystemError) in
                 (try files.status(of: file), try files.status(at: path))
             }
             // The previous holder of the lock may have moved it to its destination since it was opened here.
-            guard here.kind == .plain, let there, there.isSameFile(as: here) else {
+            guard here.kind == .regular, let there, there.isSameFile(as: here) else {
                 self.files.close(file)
                 return nil
             }
@@ -167,7 +168,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
     }
 
     private func lock(_ file: CInt) throws(TransferError) {
-        guard try self.perform({ (files) throws(FileFailure) in try files.lock(file) }) else {
+        guard try self.perform({ (files) throws(SystemError) in try files.lock(file) }) else {
             throw TransferError(
                 .fileFailed,
                 """
@@ -186,16 +187,15 @@ final class FileSink: TransferSink, @unchecked Sendable {
         var buffer = [UInt8](repeating: 0, count: self.pieceLength)
         let end = opened.written.length + HashedPart.step
         while opened.written.length < end {
-            let (count, failure) = buffer.withUnsafeMutableBytes { bytes -> (Int, FileFailure?) in
-                do throws(FileFailure) {
-                    return (try self.files.read(opened.file, at: opened.written.length, into: bytes), nil)
-                } catch {
-                    return (0, error)
+            let count: Int
+            do throws(SystemError) {
+                count = try buffer.withUnsafeMutableBufferPointer { bytes throws(SystemError) in
+                    let memory = UnsafeMutableRawBufferPointer(bytes)
+                    return try self.files.read(opened.file, at: opened.written.length, into: memory)
                 }
-            }
-            if let failure {
+            } catch {
                 self.files.close(opened.file)
-                throw self.error(failure)
+                throw self.error(error)
             }
             // A file that is longer than the whole need not be read to its end.
             guard count > 0, opened.written.length <= opened.begun.size else { return opened }
@@ -210,7 +210,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
     func create(_ file: TransferFile) throws(TransferError) {
         if var opened = self.opened, opened.begun == file {
             let descriptor = opened.file
-            try self.perform { (files) throws(FileFailure) in try files.truncate(descriptor, to: 0) }
+            try self.perform { (files) throws(SystemError) in try files.truncate(descriptor, to: 0) }
             opened.written = HashedPart()
             self.opened = opened
             return
@@ -219,7 +219,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
         let path = self.unfinishedPath(of: file)
         let descriptor = try self.createLocked(path)
         self.opened = Opened(file: descriptor, path: path, begun: file)
-        try self.perform { (files) throws(FileFailure) in
+        try self.perform { (files) throws(SystemError) in
             if let old = try files.status(at: self.path) {
                 try files.setPermissions(descriptor, old.permissions & 0o777)
             }
@@ -229,13 +229,13 @@ final class FileSink: TransferSink, @unchecked Sendable {
     /// Makes an empty file that is locked.
     private func createLocked(_ path: String) throws(TransferError) -> CInt {
         let file: CInt
-        do throws(FileFailure) {
+        do throws(SystemError) {
             file = try self.files.open(path, .creating)
-        } catch  where error.exists {
+        } catch  where error.isPresence {
             // Another process has begun it since the examination, and may still hold it.
             guard let there = try self.open(path) else { throw self.error(error) }
             do throws(TransferError) {
-                try self.perform { (files) throws(FileFailure) in try files.truncate(there, to: 0) }
+                try self.perform { (files) throws(SystemError) in try files.truncate(there, to: 0) }
             } catch {
                 self.files.close(there)
                 throw error
@@ -261,20 +261,16 @@ final class FileSink: TransferSink, @unchecked Sendable {
     }
 
     private func append(_ content: ByteBuffer, to opened: inout Opened) throws(TransferError) {
-        let failure: FileFailure? = content.withUnsafeReadableBytes { bytes in
-            var rest = bytes
-            do throws(FileFailure) {
+        try self.perform { (files) throws(SystemError) in
+            try content.withUnsafeReadableBytes { bytes throws(SystemError) in
+                var rest = bytes
                 while rest.count > 0 {
-                    let count = try self.files.write(opened.file, at: opened.written.length, rest)
+                    let count = try files.write(opened.file, at: opened.written.length, rest)
                     opened.written.append(UnsafeRawBufferPointer(rebasing: rest[..<count]))
                     rest = UnsafeRawBufferPointer(rebasing: rest[count...])
                 }
-                return nil
-            } catch {
-                return error
             }
         }
-        if let failure { throw self.error(failure) }
     }
 
     private var isGone: TransferError {
@@ -287,14 +283,14 @@ final class FileSink: TransferSink, @unchecked Sendable {
         else {
             return false
         }
-        try self.perform { (files) throws(FileFailure) in try files.synchronize(opened.file) }
+        try self.perform { (files) throws(SystemError) in try files.synchronize(opened.file) }
         // The system does not replace a folder that has appeared there meanwhile.
-        try self.perform { (files) throws(FileFailure) in try files.rename(opened.path, to: self.path) }
+        try self.perform { (files) throws(SystemError) in try files.rename(opened.path, to: self.path) }
         self.close()
-        try self.perform { (files) throws(FileFailure) in
+        try self.perform { (files) throws(SystemError) in
             let folder = try files.open(self.folder, .folder)
             defer { files.close(folder) }
-            do throws(FileFailure) {
+            do throws(SystemError) {
                 try files.synchronize(folder)
             } catch  where error.isUnsupported {
                 // This file system cannot synchronize folders.
@@ -318,16 +314,16 @@ final class FileSink: TransferSink, @unchecked Sendable {
     // MARK: Errors
 
     private func perform<Value>(
-        _ body: (any TransferFiles) throws(FileFailure) -> Value
+        _ body: (any TransferFiles) throws(SystemError) -> Value
     ) throws(TransferError) -> Value {
-        do throws(FileFailure) {
+        do throws(SystemError) {
             return try body(self.files)
         } catch {
             throw self.error(error)
         }
     }
 
-    private func error(_ failure: FileFailure) -> TransferError {
+    private func error(_ failure: SystemError) -> TransferError {
         TransferError(failure.at(self.opened?.path ?? self.path), of: self.what, writes: true)
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketSystem
 import NIOCore
 
 /// The content that is put into a store. Its methods may block, and are called one after the other.
@@ -149,10 +150,10 @@ final class FileSource: TransferSource, @unchecked Sendable {
 
     private func open() throws(TransferError) -> (file: CInt, status: FileStatus) {
         if let opened = self.opened { return opened }
-        let file = try self.perform { (files) throws(FileFailure) in try files.open(self.path, .reading) }
+        let file = try self.perform { (files) throws(SystemError) in try files.open(self.path, .reading) }
         do throws(TransferError) {
-            let status = try self.perform { (files) throws(FileFailure) in try files.status(of: file) }
-            guard status.kind == .plain else {
+            let status = try self.perform { (files) throws(SystemError) in try files.status(of: file) }
+            guard status.kind == .regular else {
                 let kind = status.kind == .folder ? "a folder" : "no plain file"
                 throw TransferError(.fileFailed, "\(self.what): \(self.path) is \(kind), and cannot be read twice")
             }
@@ -165,9 +166,9 @@ final class FileSource: TransferSource, @unchecked Sendable {
     }
 
     private func perform<Value>(
-        _ body: (any TransferFiles) throws(FileFailure) -> Value
+        _ body: (any TransferFiles) throws(SystemError) -> Value
     ) throws(TransferError) -> Value {
-        do throws(FileFailure) {
+        do throws(SystemError) {
             return try body(self.files)
         } catch {
             throw TransferError(error.at(self.path), of: self.what, writes: false)
@@ -180,7 +181,7 @@ final class FileSource: TransferSource, @unchecked Sendable {
         while filled < memory.count {
             let rest = UnsafeMutableRawBufferPointer(rebasing: memory[filled...])
             let place = offset + UInt64(filled)
-            let count = try self.perform { (files) throws(FileFailure) in try files.read(file, at: place, into: rest) }
+            let count = try self.perform { (files) throws(SystemError) in try files.read(file, at: place, into: rest) }
             guard count > 0 else { throw self.changed("it has become shorter") }
             filled += min(count, rest.count)
         }
@@ -194,7 +195,7 @@ final class FileSource: TransferSource, @unchecked Sendable {
         _ memory: UnsafeMutableRawBufferPointer
     ) throws(TransferError) {
         let byte = UnsafeMutableRawBufferPointer(rebasing: memory[..<1])
-        let count = try self.perform { (files) throws(FileFailure) in try files.read(file, at: size, into: byte) }
+        let count = try self.perform { (files) throws(SystemError) in try files.read(file, at: size, into: byte) }
         guard count == 0 else {
             throw TransferError(
                 .sourceChanged,
@@ -207,12 +208,11 @@ final class FileSource: TransferSource, @unchecked Sendable {
     }
 
     private func check(_ file: CInt, _ status: FileStatus) throws(TransferError) {
-        let (now, there) = try self.perform { (files) throws(FileFailure) in
+        let (now, there) = try self.perform { (files) throws(SystemError) in
             (try files.status(of: file), try files.status(at: self.path))
         }
         guard now.size == status.size else { throw self.changed("its size was \(status.size), and is \(now.size)") }
-        guard now.modifiedSeconds == status.modifiedSeconds, now.modifiedNanoseconds == status.modifiedNanoseconds
-        else { throw self.changed("it was modified") }
+        guard now.modified == status.modified else { throw self.changed("it was modified") }
         // A removed file is still open here.
         if let there, !there.isSameFile(as: status) { throw self.changed("another file has replaced it") }
     }
@@ -242,9 +242,7 @@ extension FileStatus {
     /// A hash of the file's identity, size and time of modification, by which ``FileSource`` detects a change.
     fileprivate var digest: TransferDigest {
         var hash = SHA256()
-        let seconds = UInt64(bitPattern: self.modifiedSeconds)
-        let nanoseconds = UInt64(bitPattern: self.modifiedNanoseconds)
-        for number in [self.device, self.number, self.size, seconds, nanoseconds] {
+        for number in [self.device, self.inode, self.size, UInt64(bitPattern: self.modified)] {
             withUnsafeBytes(of: number.littleEndian) { hash.update($0) }
         }
         return TransferDigest(hash)

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import CHHSocket
 import HHSocketSystem
 import NIOConcurrencyHelpers
 import NIOPosix
@@ -8,25 +7,17 @@ import NIOPosix
 /// secret of Kubernetes changes by one.
 struct FileVersion: Hashable, Sendable {
     private var device: UInt64
-    private var number: UInt64
-    private var size: Int64
-    private var modifiedSeconds: Int64
-    private var modifiedNanoseconds: Int64
+    private var inode: UInt64
+    private var size: UInt64
+    private var modified: Int64
 
     /// Fails if there is no such file.
     init?(path: String) {
         var information = stat()
         guard stat(path, &information) == 0 else { return nil }
-        self.device = UInt64(truncatingIfNeeded: information.st_dev)
-        self.number = UInt64(information.st_ino)
-        self.size = Int64(information.st_size)
-        #if canImport(Darwin)
-        let time = information.st_mtimespec
-        #else
-        let time = information.st_mtim
-        #endif
-        self.modifiedSeconds = chhsocket_seconds(time)
-        self.modifiedNanoseconds = chhsocket_nanoseconds(time)
+        let status = FileStatus(information)
+        (self.device, self.inode) = (status.device, status.inode)
+        (self.size, self.modified) = (status.size, status.modified)
     }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketSystem
 import NIOConcurrencyHelpers
 
 /// The unfinished files on the disk: finding and removing them.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import CHHSocket
 import Foundation
 import HHSocketSystem
 
@@ -10,44 +9,42 @@ struct PosixFileSystem: StoreFileSystem {
     private static let fileFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY
 
     func makeFolder(path: String) throws(SystemError) {
-        if mkdir(path, 0o755) != 0 { throw SystemError("make a folder", errno) }
+        try OpenFile.retrying("make", of: "a folder") { mkdir(path, 0o755) }
     }
 
     func openFolder(path: String) throws(SystemError) -> Descriptor {
-        try Self.descriptor("open the store's folder") { open(path, Self.folderFlags) }
+        try OpenFile.retrying("open", of: "the store's folder") { open(path, Self.folderFlags) }
     }
 
     func makeFolder(_ name: String, in folder: Descriptor) throws(SystemError) {
-        if mkdirat(folder, name, 0o700) != 0 { throw SystemError("make a folder", errno) }
+        try OpenFile.retrying("make", of: "a folder") { mkdirat(folder, name, 0o700) }
     }
 
     func openFolder(_ name: String, in folder: Descriptor) throws(SystemError) -> Descriptor {
-        try Self.descriptor("open a folder") { openat(folder, name, Self.folderFlags | O_NOFOLLOW) }
+        try OpenFile.retrying("open", of: "a folder") { openat(folder, name, Self.folderFlags | O_NOFOLLOW) }
     }
 
     func openForReading(_ name: String, in folder: Descriptor) throws(SystemError) -> Descriptor {
-        try Self.descriptor("open a file") { openat(folder, name, O_RDONLY | Self.fileFlags) }
+        try OpenFile.retrying("open", of: "a file") { openat(folder, name, O_RDONLY | Self.fileFlags) }
     }
 
     func openForWriting(_ name: String, in folder: Descriptor) throws(SystemError) -> Descriptor {
-        try Self.descriptor("open an unfinished file") { openat(folder, name, O_RDWR | Self.fileFlags) }
+        try OpenFile.retrying("open", of: "an unfinished file") { openat(folder, name, O_RDWR | Self.fileFlags) }
     }
 
     func create(_ name: String, in folder: Descriptor) throws(SystemError) -> Descriptor {
-        try Self.descriptor("make a file") { openat(folder, name, O_RDWR | O_CREAT | O_EXCL | Self.fileFlags, 0o644) }
+        try OpenFile.retrying("make", of: "a file") {
+            openat(folder, name, O_RDWR | O_CREAT | O_EXCL | Self.fileFlags, 0o644)
+        }
     }
 
     func close(_ descriptor: Descriptor) { _ = HHSocketSystem.close(descriptor) }
 
-    func status(_ descriptor: Descriptor) throws(SystemError) -> FileStatus {
-        var status = stat()
-        if fstat(descriptor, &status) != 0 { throw SystemError("look at a file", errno) }
-        return FileStatus(status)
-    }
+    func status(_ descriptor: Descriptor) throws(SystemError) -> FileStatus { try OpenFile.status(of: descriptor) }
 
     func status(of name: String, in folder: Descriptor) throws(SystemError) -> FileStatus {
         var status = stat()
-        if fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 { throw SystemError("look at a file", errno) }
+        try OpenFile.retrying("look at") { fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) }
         return FileStatus(status)
     }
 
@@ -58,14 +55,10 @@ struct PosixFileSystem: StoreFileSystem {
     ) throws(SystemError) -> Int {
         var count = 0
         while count < memory.count {
-            let place = off_t(clamping: offset + UInt64(count))
-            let read = pread(descriptor, memory.baseAddress?.advanced(by: count), memory.count - count, place)
+            let rest = UnsafeMutableRawBufferPointer(rebasing: memory[count...])
+            let read = try OpenFile.read(descriptor, into: rest, at: offset + UInt64(count))
             if read == 0 { break }
-            if read > 0 {
-                count += read
-            } else if errno != EINTR {
-                throw SystemError("read a file", errno)
-            }
+            count += read
         }
         return count
     }
@@ -75,22 +68,10 @@ struct PosixFileSystem: StoreFileSystem {
         _ bytes: UnsafeRawBufferPointer,
         at offset: UInt64
     ) throws(SystemError) -> Int {
-        while true {
-            let count = pwrite(descriptor, bytes.baseAddress, bytes.count, off_t(clamping: offset))
-            if count >= 0 { return count }
-            if errno != EINTR { throw SystemError("write to a file", errno) }
-        }
+        try OpenFile.write(descriptor, bytes, at: offset)
     }
 
-    func synchronize(_ descriptor: Descriptor) throws(SystemError) {
-        #if canImport(Darwin)
-        // There `fsync` leaves the bytes in the disk's own memory. Some file systems support nothing better.
-        if fcntl(descriptor, F_FULLFSYNC) == 0 { return }
-        #endif
-        while fsync(descriptor) != 0 {
-            if errno != EINTR { throw SystemError("write a file to the disk", errno) }
-        }
-    }
+    func synchronize(_ descriptor: Descriptor) throws(SystemError) { try OpenFile.synchronize(descriptor) }
 
     func flush(_ descriptor: Descriptor) {
         #if os(Linux) || os(Android)
@@ -98,10 +79,7 @@ struct PosixFileSystem: StoreFileSystem {
         #endif
     }
 
-    func lock(_ descriptor: Descriptor) -> Bool {
-        // A file system without locks is not shared by processes that check them.
-        flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK
-    }
+    func lock(_ descriptor: Descriptor) -> Bool { (try? OpenFile.lock(descriptor)) ?? true }
 
     func rename(
         _ name: String,
@@ -109,76 +87,21 @@ struct PosixFileSystem: StoreFileSystem {
         to newName: String,
         in newFolder: Descriptor
     ) throws(SystemError) {
-        if renameat(folder, name, newFolder, newName) != 0 { throw SystemError("rename a file", errno) }
+        try OpenFile.retrying("rename") { renameat(folder, name, newFolder, newName) }
     }
 
     func remove(_ name: String, in folder: Descriptor) throws(SystemError) {
-        if unlinkat(folder, name, 0) != 0 { throw SystemError("remove a file", errno) }
+        try OpenFile.retrying("remove") { unlinkat(folder, name, 0) }
     }
 
     func forEachName(in folder: Descriptor, _ body: (String) -> Bool) throws(SystemError) {
         // Reading a folder moves its descriptor, and closing the stream closes the descriptor, so it gets a separate
         // one.
-        let own = try Self.descriptor("read a folder") { openat(folder, ".", Self.folderFlags) }
-        guard let stream = fdopendir(own) else {
-            let code = errno
-            self.close(own)
-            throw SystemError("read a folder", code)
-        }
-        defer { closedir(stream) }
-        while true {
-            errno = 0
-            guard let entry = readdir(stream) else {
-                if errno != 0 { throw SystemError("read a folder", errno) }
-                return
-            }
-            let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-                pointer.withMemoryRebound(to: CChar.self, capacity: MemoryLayout.size(ofValue: pointer.pointee)) {
-                    String(cString: $0)
-                }
-            }
-            if name != ".", name != "..", !body(name) { return }
-        }
+        let own = try OpenFile.retrying("read", of: "a folder") { openat(folder, ".", Self.folderFlags) }
+        try OpenFile.forEachName(in: own, body)
     }
 
     func now() -> UInt64 {
         UInt64(max(0, Date().timeIntervalSince1970 * 1_000))
-    }
-
-    private static func descriptor(_ attempt: String, _ open: () -> CInt) throws(SystemError) -> Descriptor {
-        while true {
-            let descriptor = open()
-            if descriptor >= 0 { return descriptor }
-            if errno != EINTR { throw SystemError(attempt, errno) }
-        }
-    }
-}
-
-extension FileStatus {
-    fileprivate init(_ status: stat) {
-        let kind: Kind =
-            switch status.st_mode & S_IFMT {
-            case S_IFREG: .regular
-            case S_IFDIR: .folder
-            default: .other
-            }
-        #if canImport(Darwin)
-        let (modified, changed) = (status.st_mtimespec, status.st_ctimespec)
-        #else
-        let (modified, changed) = (status.st_mtim, status.st_ctim)
-        #endif
-        self.init(
-            kind: kind,
-            size: UInt64(clamping: status.st_size),
-            modified: Self.nanoseconds(modified),
-            changed: Self.nanoseconds(changed),
-            inode: UInt64(truncatingIfNeeded: status.st_ino)
-        )
-    }
-
-    /// Any time can be set for a file, so this must not trap.
-    private static func nanoseconds(_ time: timespec) -> Int64 {
-        chhsocket_seconds(time).multipliedReportingOverflow(by: 1_000_000_000).partialValue
-            &+ chhsocket_nanoseconds(time)
     }
 }

@@ -2,33 +2,7 @@
 import HHSocket
 import HHSocketSystem
 
-/// A failure that the system reports.
-struct SystemError: Error, Hashable, CustomStringConvertible {
-    /// The attempt, as a phrase: "write to an unfinished file".
-    var attempt: String
-    /// An `errno`.
-    var code: CInt
-
-    init(_ attempt: String, _ code: CInt) {
-        self.attempt = attempt
-        self.code = code
-    }
-
-    /// A failure for which the system gives no reason.
-    init(failingTo attempt: String) { self.init(attempt, EIO) }
-
-    var description: String {
-        "cannot \(self.attempt): \(String(cString: strerror(self.code))) (errno \(self.code))"
-    }
-
-    /// Whether the disk, or the share of it that this process may use, is full.
-    var isShortage: Bool { [ENOSPC, EDQUOT, EFBIG].contains(self.code) }
-    /// Whether nothing can be written now.
-    var isReadOnly: Bool { [EROFS, EACCES, EPERM].contains(self.code) }
-    /// Whether the process has too many files open.
-    var isDescriptorShortage: Bool { [EMFILE, ENFILE].contains(self.code) }
-    var isAbsence: Bool { self.code == ENOENT }
-
+extension SystemError {
     /// The error to send to a client, without names and paths of files.
     var asTransferError: any Error {
         if self.isShortage {
@@ -46,20 +20,6 @@ struct SystemError: Error, Hashable, CustomStringConvertible {
         if self.isDescriptorShortage { return StatusError(.overloaded) }
         return TransferError(.storeFailed, "the server's store \(self)")
     }
-}
-
-/// The kind and the state of a file.
-struct FileStatus: Hashable, Sendable {
-    enum Kind: Hashable, Sendable { case regular, folder, other }
-
-    var kind: Kind
-    /// The length in bytes.
-    var size: UInt64
-    /// The time of the last change of its content, in nanoseconds since 1970.
-    var modified: Int64
-    /// The time of the last change of it or its properties, in nanoseconds since 1970.
-    var changed: Int64
-    var inode: UInt64
 }
 
 /// The calls that ``FolderTransferStore`` makes to the system. None follows a link at the end of a name, and none waits
@@ -133,7 +93,7 @@ extension StoreFileSystem {
             let rest = UnsafeRawBufferPointer(rebasing: bytes[written...])
             let count = try self.write(descriptor, rest, at: offset + UInt64(written))
             // Otherwise this would never end.
-            guard count > 0 else { throw SystemError(failingTo: "write to a file") }
+            guard count > 0 else { throw SystemError("write to", EIO) }
             written += count
         }
     }
@@ -145,16 +105,9 @@ extension StoreFileSystem {
         let status = try self.status(descriptor)
         guard status.kind == .regular, status.size <= UInt64(limit) else { return nil }
         var bytes = [UInt8](repeating: 0, count: Int(status.size))
-        var failure: SystemError?
-        let count = bytes.withUnsafeMutableBytes { memory in
-            do throws(SystemError) {
-                return try self.read(descriptor, into: memory, at: 0)
-            } catch {
-                failure = error
-                return 0
-            }
+        let count = try bytes.withUnsafeMutableBufferPointer { memory throws(SystemError) in
+            try self.read(descriptor, into: UnsafeMutableRawBufferPointer(memory), at: 0)
         }
-        if let failure { throw failure }
         return Array(bytes.prefix(count))
     }
 
@@ -175,15 +128,9 @@ extension StoreFileSystem {
         let descriptor = try self.create(temporary, in: folder)
         do throws(SystemError) {
             defer { self.close(descriptor) }
-            var failure: SystemError?
-            bytes.withUnsafeBytes { memory in
-                do throws(SystemError) {
-                    try self.writeAll(descriptor, memory, at: 0)
-                } catch {
-                    failure = error
-                }
+            try bytes.withUnsafeBufferPointer { memory throws(SystemError) in
+                try self.writeAll(descriptor, UnsafeRawBufferPointer(memory), at: 0)
             }
-            if let failure { throw failure }
             if isSynchronized { try self.synchronize(descriptor) }
             try self.rename(temporary, in: folder, to: name, in: folder)
         } catch {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketSystem
 import NIOCore
 
 /// The hash of the beginning of a file.
@@ -105,7 +106,7 @@ struct UnfinishedContent: Sendable {
         let start = self.hash.position
         try self.hash.read(self.descriptor, upTo: self.offset, limit: limit, fileSystem)
         guard self.isHashed || self.hash.position > start else {
-            throw SystemError(failingTo: "read an unfinished file, which has become shorter")
+            throw SystemError("read", EIO, of: "an unfinished file, which has become shorter")
         }
     }
 

@@ -98,6 +98,14 @@ extension ConnectionControl {
         try self._driver.driver.reloadTLS()
     }
 
+    /// The connection's thread as an executor of Swift tasks and actors. A call that is awaited there requires no
+    /// thread hop.
+    ///
+    /// ```swift
+    /// Task(executorPreference: client.executor) { … }
+    /// ```
+    public var executor: SocketExecutor { self._driver.driver.executor }
+
     /// The latest events of the connection, with their causes.
     public var history: ConnectionHistory { self._driver.driver.history }
 

@@ -26,9 +26,6 @@ public final class Socket: ConnectionControl {
 
     public var _driver: ControlledDriver { ControlledDriver(self.driver) }
 
-    /// The executor of the socket's thread, for Swift tasks and actors that run there.
-    public var executor: SocketExecutor { self.driver.executor }
-
     /// The delegate, which is notified of events; held weakly.
     public var delegate: (any SocketDelegate)? {
         get { self.session.delegate }

@@ -61,14 +61,6 @@ public final class SocketClient: ConnectionControl {
 
     public var _driver: ControlledDriver { ControlledDriver(self.driver) }
 
-    /// The client's thread as an executor of Swift tasks and actors. A call that is awaited there requires no thread
-    /// hop.
-    ///
-    /// ```swift
-    /// Task(executorPreference: client.executor) { … }
-    /// ```
-    public var executor: SocketExecutor { self.driver.executor }
-
     /// The time limit of calls that state none.
     package var configuredTimeout: Duration { self.host.configuration.timeout }
 

@@ -52,9 +52,6 @@ public final class STOMPClient: ConnectionControl {
     /// The number of the accepted connection; 0 if there is none.
     package var connectionNumber: UInt64 { self.host.connection.number }
 
-    /// The executor of the client's thread, for Swift tasks and actors that run there.
-    public var executor: SocketExecutor { self.link.driver.executor }
-
     /// The delegate, which is notified of events, and of messages of the subscriptions that are made while it is set;
     /// held weakly. Set it before ``connect()``.
     public var delegate: (any STOMPClientDelegate)? {

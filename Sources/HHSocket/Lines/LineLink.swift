@@ -27,9 +27,6 @@ public final class LineLink: ConnectionControl {
 
     public var _driver: ControlledDriver { ControlledDriver(self.core.driver) }
 
-    /// The executor of the link's thread, for Swift tasks and actors that run there.
-    public var executor: SocketExecutor { self.core.driver.executor }
-
     /// The delegate, which is notified of events, and of lines from the next connection on; held weakly. Set it before
     /// ``connect()``.
     public var delegate: (any LineLinkDelegate)? {

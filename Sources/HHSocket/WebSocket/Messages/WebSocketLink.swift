@@ -34,9 +34,6 @@ public final class WebSocketLink: ConnectionControl {
 
     public var _driver: ControlledDriver { ControlledDriver(self.core.driver) }
 
-    /// The executor of the link's thread, for Swift tasks and actors that run there.
-    public var executor: SocketExecutor { self.core.driver.executor }
-
     /// The delegate, which is notified of events, and of messages from the next connection on; held weakly. Set it
     /// before ``connect()``.
     public var delegate: (any WebSocketLinkDelegate)? {

@@ -83,11 +83,6 @@ extension StreamMachine where Self: ~Copyable {
     /// The next frame to send; nil if none may be sent now.
     package mutating func next(now: NIODeadline) -> Frame? { self.core.next(now: now) }
 
-    /// Appends the shell's next actions to `actions`.
-    package mutating func takeActions(into actions: inout [StreamAction]) {
-        while let action = self.nextAction() { actions.append(action) }
-    }
-
     /// Removes and returns the shell's next action.
     package mutating func nextAction() -> StreamAction? { self.core.actions.popFirst() }
 

@@ -63,16 +63,10 @@ package struct TransferPart: Hashable, Sendable {
         item.writeInteger(offset, endianness: .little)
         item.writeInteger(Tag.content)
         self.writeVarint(count, to: &item)
-        var outcome: Result<Void, Failure> = .success(())
-        item.writeWithUnsafeMutableBytes(minimumWritableBytes: count) { memory in
-            do throws(Failure) {
-                try read(UnsafeMutableRawBufferPointer(rebasing: memory[..<count]))
-            } catch {
-                outcome = .failure(error)
-            }
+        try item.writeWithUnsafeMutableBytes(minimumWritableBytes: count) { memory throws(Failure) in
+            try read(UnsafeMutableRawBufferPointer(rebasing: memory[..<count]))
             return count
         }
-        try outcome.get()
         return item
     }
 

@@ -270,7 +270,7 @@ public struct FrameDecoder: Sendable {
     @inline(__always)
     var inputRange: (start: Int, end: Int) { mutating get { (self.input.readerIndex, self.input.writerIndex) } }
 
-    /// Whether ``soundHeader(where:)`` may find one.
+    /// Whether ``soundHeader(in:where:)`` may find one.
     var mayHaveSoundHeader: Bool { mutating get { self.hasInput && !self.needsCare } }
 
     /// The next complete frame, or nil when more bytes are needed.
@@ -332,17 +332,10 @@ public struct FrameDecoder: Sendable {
     ///
     /// It has no side effects, and is `mutating` so that the decoder is not copied for reading.
     ///
-    /// - Parameter isWanted: Whether the caller wants the frame. Called before the checksum is computed, since
-    ///   ``next(into:)`` computes it for a frame that is not wanted. True by default.
-    @inlinable
-    package mutating func soundHeader(where isWanted: (FrameHeader) -> Bool = { _ in true }) -> FrameHeader? {
-        guard !self.needsCare else { return nil }
-        // One access for everything: each costs a checked access to the buffer's storage.
-        return self.input.withUnsafeReadableBytes { self.soundHeader(in: $0, where: isWanted) }
-    }
-
-    /// The header that ``soundHeader(where:)`` returns, for a caller that accesses the bytes of ``input`` once for many
-    /// frames.
+    /// - Parameters:
+    ///   - bytes: Those of ``input``, which the caller accesses once for many frames.
+    ///   - isWanted: Whether the caller wants the frame. Called before the checksum is computed, since ``next(into:)``
+    ///     computes it for a frame that is not wanted.
     @inlinable
     @inline(__always)
     mutating func soundHeader(in bytes: UnsafeRawBufferPointer, where isWanted: (FrameHeader) -> Bool) -> FrameHeader? {
@@ -390,7 +383,7 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// Removes the payload of the frame whose header ``soundHeader(where:)`` has just returned, and moves on to the
+    /// Removes the payload of the frame whose header ``soundHeader(in:where:)`` has just returned, and moves on to the
     /// next frame.
     @inlinable
     @inline(__always)
@@ -428,7 +421,7 @@ public struct FrameDecoder: Sendable {
         while true {
             let input = self.input
             var output: Output?
-            let stride = try input.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+            let stride = try input.withUnsafeReadableBytes { bytes throws(FrameError) in
                 try self.step(bytes) { output = $0.owned(from: $1 ?? input, plan, copyLimit: copyLimit) }
             }
             if self.failure == nil { self.input.moveReaderIndex(forwardBy: stride.length) }
@@ -477,7 +470,7 @@ public struct FrameDecoder: Sendable {
         _ body: (View, ByteBuffer?) -> Void
     ) throws(FrameError) {
         let partial = self.partial
-        _ = try partial.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+        _ = try partial.withUnsafeReadableBytes { bytes throws(FrameError) in
             try self.lend(header, in: bytes) { body($0, partial) }
         }
     }
@@ -674,7 +667,7 @@ public struct FrameDecoder: Sendable {
             consumed = min(headerLength - self.partial.readableBytes, bytes.count)
             self.partial.writeBytes(bytes[..<consumed])
         }
-        let header = try self.partial.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+        let header = try self.partial.withUnsafeReadableBytes { bytes throws(FrameError) in
             try self.header(bytes)
         }
         guard let header else { return (consumed, nil) }
@@ -795,18 +788,5 @@ extension FrameDecoder.View {
             frame.payload = ByteBuffer(bytes: self.payload)
         }
         return self.mismatch.map { .corrupt(frame, $0) } ?? .frame(frame)
-    }
-}
-
-extension ByteBuffer {
-    /// `withUnsafeReadableBytes` for closures with a typed error.
-    @inline(__always)
-    func withUnsafeReadableBytesTyped<T, Failure: Error>(
-        _ body: (UnsafeRawBufferPointer) throws(Failure) -> T
-    ) throws(Failure) -> T {
-        let result = self.withUnsafeReadableBytes { bytes -> Result<T, Failure> in
-            do throws(Failure) { return .success(try body(bytes)) } catch { return .failure(error) }
-        }
-        return try result.get()
     }
 }

@@ -91,7 +91,7 @@ extension FrameDecoder {
         _ body: (View, ByteBuffer?) -> Void
     ) throws(FrameError) -> Stride {
         let partial = self.partial
-        return try partial.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+        return try partial.withUnsafeReadableBytes { bytes throws(FrameError) in
             try self.find(in: bytes, by: plan) { body($0, partial) }
         }
     }

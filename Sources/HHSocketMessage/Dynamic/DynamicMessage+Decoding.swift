@@ -20,14 +20,9 @@ extension DynamicMessage {
 
     /// Decodes a message.
     package init(_ descriptor: MessageDescriptor, serializedBytes bytes: [UInt8]) throws(MessageError) {
-        self = try bytes.withUnsafeBytes { bytes in
-            // A `Result`, because closures of the standard library do not rethrow typed errors.
-            do throws(MessageError) {
-                return Result<Self, MessageError>.success(try Self(descriptor, serializedBytes: bytes))
-            } catch {
-                return .failure(error)
-            }
-        }.get()
+        self = try bytes.withUnsafeBufferPointer { bytes throws(MessageError) in
+            try Self(descriptor, serializedBytes: UnsafeRawBufferPointer(bytes))
+        }
     }
 
     /// Reads fields up to the end of the innermost message.

@@ -18,12 +18,9 @@ extension ProtobufMessage {
     ) throws(MessageError) {
         let bytes = Array(bytes)
         try self.init(serializedBytes: bytes, limits: limits)
-        let result = bytes.withUnsafeBytes { bytes in
-            // A `Result`, because closures of the standard library do not rethrow typed errors.
-            Result { () throws(MessageError) in
-                try DynamicMessage(Self.messageDescriptor, serializedBytes: bytes, limits: limits)
-            }
+        let message = try bytes.withUnsafeBufferPointer { bytes throws(MessageError) in
+            try DynamicMessage(Self.messageDescriptor, serializedBytes: UnsafeRawBufferPointer(bytes), limits: limits)
         }
-        try ExtensionTable(extensions).check(result.get(), depth: limits.depth)
+        try ExtensionTable(extensions).check(message, depth: limits.depth)
     }
 }

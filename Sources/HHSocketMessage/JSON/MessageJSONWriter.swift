@@ -181,10 +181,7 @@ package struct MessageJSONWriter {
         }
         let inner: DynamicMessage
         do {
-            inner = try bytes.withUnsafeBytes { bytes in
-                Result { try DynamicMessage(type, serializedBytes: bytes) }
-            }
-            .get()
+            inner = try DynamicMessage(type, serializedBytes: Array(bytes))
         } catch {
             self.complain("the value cannot be read as \(type.name): \(error)")
             return undecoded

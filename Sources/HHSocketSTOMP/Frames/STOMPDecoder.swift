@@ -114,10 +114,10 @@ package struct STOMPDecoder: Sendable {
         if !self.reader.hasBegun { self.skipEndsOfLines() }
         guard self.input.readableBytes > 0, self.reader.hasBegun || !self.mayBeEndOfLine else { return nil }
         let input = self.input
-        let isComplete = input.withUnsafeReadableBytes { bytes in
-            Result { () throws(STOMPViolation) in try self.reader.read(bytes, self.version, self.limits) }
+        let isComplete = try input.withUnsafeReadableBytes { bytes throws(STOMPViolation) in
+            try self.reader.read(bytes, self.version, self.limits)
         }
-        guard try isComplete.get(), let command = self.reader.command else { return nil }
+        guard isComplete, let command = self.reader.command else { return nil }
         let headers = STOMPHeaders(bytes: self.input, fields: self.reader.fields)
         let announced = try Self.announcedVersion(command, headers)
         let version = self.version ?? announced

@@ -146,3 +146,10 @@ extension [Frame] {
         }
     }
 }
+
+extension StreamMachine where Self: ~Copyable {
+    /// Appends the next actions to `actions`.
+    mutating func takeActions(into actions: inout [StreamAction]) {
+        while let action = self.nextAction() { actions.append(action) }
+    }
+}

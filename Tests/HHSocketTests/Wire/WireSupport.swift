@@ -111,6 +111,10 @@ struct Decoded: Equatable {
 }
 
 extension FrameDecoder {
+    mutating func soundHeader(where isWanted: (FrameHeader) -> Bool = { _ in true }) -> FrameHeader? {
+        self.input.withUnsafeReadableBytes { self.soundHeader(in: $0, where: isWanted) }
+    }
+
     /// Feeds one piece and collects the completed frames.
     mutating func feed(_ piece: ArraySlice<UInt8>, by use: DecoderUse, into decoded: inout Decoded) {
         do throws(FrameError) {
@@ -132,15 +136,9 @@ extension FrameDecoder {
                 defer { decoded.outputs += outputs }
                 let buffer = ByteBuffer(bytes: piece)
                 let plan = self.plan
-                // The unsafe closure of a buffer cannot rethrow a typed error.
-                let result = buffer.withUnsafeReadableBytes { bytes -> Result<Void, FrameError> in
-                    do throws(FrameError) {
-                        return .success(try self.decode(bytes) { outputs.append(Output(copying: $0, plan)) })
-                    } catch {
-                        return .failure(error)
-                    }
+                try buffer.withUnsafeReadableBytes { bytes throws(FrameError) in
+                    try self.decode(bytes) { outputs.append(Output(copying: $0, plan)) }
                 }
-                try result.get()
             }
         } catch {
             decoded.error = error

@@ -12,7 +12,7 @@ package struct DocumentationPage: Sendable {
     /// The page's path below the package's folder; nil for text that is not a page.
     private var path: String?
 
-    /// The paths of all pages, below the package's folder. Dated reviews are excluded: they quote an earlier state.
+    /// The paths of all pages, below the package's folder.
     package static var paths: [String] {
         get throws {
             let others = ["Examples/browser/README.md", "Examples/python/README.md", "Outbox/README.md"]

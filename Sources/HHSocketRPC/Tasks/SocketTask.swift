@@ -358,7 +358,8 @@ public final class SocketTask: Sendable {
     }
 
     /// Whether only the caller has a strong or weak reference to the task. Unowned references do not count: code that
-    /// uses one must know that the task is retained elsewhere.
+    /// uses one must know that the task is retained elsewhere. Not exact: a thread that loads and then clears the last
+    /// weak reference between the two checks is not noticed.
     private static func isUnshared(_ task: inout SocketTask) -> Bool {
         isKnownUniquelyReferenced(&task) && _getWeakRetainCount(task) <= 1
     }

@@ -3,7 +3,7 @@
 import HHSocketTesting
 import Testing
 
-/// The promises that attacks are known to break, by the names in the review of the server (`Docs/Reviews/2026-11.md`).
+/// The promises that attacks are known to break, with the reasons.
 ///
 /// A promise that was fixed has no line here.
 enum AttackFindings {

@@ -261,7 +261,7 @@ bench-once: build-release ## run each benchmark for some milliseconds, to check 
 		{ printf '%s\n' "$$log" | tail -n 20; exit 1; }
 
 bench-report: programs = python3
-bench-report: $(command_for_release) ## measure calls and write Docs/Performance.md; PEERS=FILE adds measurements of other frameworks
+bench-report: $(command_for_release) ## measure calls, and write Docs/Performance and the table of its page; PEERS=FILE adds measurements of other frameworks
 	$(needs_python)
 	Scripts/bench-report --program "$(command_for_release)" $(REPORT)
 

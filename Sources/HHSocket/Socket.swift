@@ -2,7 +2,7 @@
 /// A long connection to one of several servers, on its own thread: it connects, reconnects with jitter, sends
 /// heartbeats, and carries frames.
 ///
-/// Use it directly to exchange frames. For calls with answers use `SocketClient` of HHSocketRPC, which is built on it.
+/// Use it to exchange frames. For calls with answers use `SocketClient` of HHSocketRPC, which has its own connection.
 ///
 /// All methods may be called from any thread and return at once. When the last reference is released the connection is
 /// closed and the thread ends.

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocketServer
 
-/// The table of `Docs/Architecture.md` that lists what peers make a process hold, as far as the sources can show that
+/// The table of `Docs/Internals.md` that lists what peers make a process hold, as far as the sources can show that
 /// it is complete.
 @Suite struct HeldMemoryTableTests {
     private struct Row {
@@ -19,7 +19,7 @@ import Testing
     private static let section = "What peers make us hold"
 
     private func rows() throws -> [Row] {
-        try DocumentationPage("Docs/Architecture.md", section: Self.section).text.split(separator: "\n")
+        try DocumentationPage("Docs/Internals.md", section: Self.section).text.split(separator: "\n")
             .filter { $0.hasPrefix("| ") && $0.hasSuffix(" |") }
             .dropFirst()
             .map { $0.dropFirst(2).dropLast(2).components(separatedBy: " | ") }

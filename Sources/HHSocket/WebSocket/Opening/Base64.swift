@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketMessage
 
-/// Base64 with padding (RFC 4648, section 4), for which nothing outside of Foundation exists.
+/// Base64 with padding (RFC 4648, section 4): encoding, and the digits of keys that are received.
 package enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 

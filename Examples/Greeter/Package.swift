@@ -4,7 +4,7 @@ import PackageDescription
 let package = Package(
     name: "greeter",
     platforms: [.macOS(.v13), .iOS(.v16)],
-    dependencies: [.package(path: "../hhsocket")],
+    dependencies: [.package(name: "hhsocket", path: "../hhsocket")],
     targets: [
         .executableTarget(
             name: "greeter",

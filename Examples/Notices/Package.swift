@@ -4,7 +4,7 @@ import PackageDescription
 let package = Package(
     name: "notices",
     platforms: [.macOS(.v13)],
-    dependencies: [.package(path: "../hhsocket")],
+    dependencies: [.package(name: "hhsocket", path: "../hhsocket")],
     targets: [
         .executableTarget(
             name: "notices",

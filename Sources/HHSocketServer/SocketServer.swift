@@ -511,7 +511,7 @@ public final class SocketServer: Service {
     ///
     /// - Parameter identity: As in ``ServerSession/authenticate(as:)``.
     public func sessions(of identity: String) -> [ServerSession] {
-        self.core?.books.registry.connections(of: identity).compactMap { $0 as? ServerSession } ?? []
+        self.core?.books.registry.sessions(of: identity) ?? []
     }
 
     /// The clients that are connected now, in no order: all but WebSockets that carry messages. Empty unless the server
@@ -529,9 +529,7 @@ public final class SocketServer: Service {
     /// - Returns: The number of connections that accepted it; 0 if the client is not connected.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer, to identity: String) async -> Int {
-        var count = 0
-        for session in self.sessions(of: identity) where await session.push(type: type, body: body) { count += 1 }
-        return count
+        await self.core?.books.registry.push(type: type, body: body, to: identity) ?? 0
     }
 
     /// Sends a push (in the standard format serial 1, status 200) to every connection.

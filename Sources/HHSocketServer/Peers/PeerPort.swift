@@ -29,7 +29,7 @@ final class PeerPort: @unchecked Sendable {
 
     let loop: SocketLoop
     let account: LedgerAccount
-    private let registry: SessionRegistry
+    let registry: SessionRegistry
     /// Not in a box bound to the event loop, which would be another object of every connection.
     private var peer: (any PortedPeer)?
     private let state = NIOLockedValueBox(State())

@@ -95,6 +95,15 @@ public struct ServerContext: Sendable {
         }
     }
 
+    /// Sends a push to every connection of one client of this server, as ``SocketServer/push(type:body:to:)``: from a
+    /// handler, which need not know the server.
+    ///
+    /// - Returns: The number of connections that accepted it; 0 if the client is not connected.
+    @discardableResult
+    public func push(type: UInt32, body: ByteBuffer, to identity: String) async -> Int {
+        await self.session.port.registry.push(type: type, body: body, to: identity)
+    }
+
     /// Returns whether a handler that was given this context, and has returned, neither set answer metadata nor kept a
     /// reference; if so, the context serves the next handler too.
     mutating func isAsNew() -> Bool {

@@ -22,6 +22,17 @@ extension SocketServer {
     }
 }
 
+extension ServerContext {
+    /// Sends a push to every connection of one client, as ``push(type:body:to:)``.
+    ///
+    /// - Throws: The error of the message's encoder: ``/HHSocketMessage/MessageError`` for generated messages.
+    /// - Returns: The number of connections that took it; 0 if the client is not connected to this server.
+    @discardableResult
+    public func push<Push: PushMessage>(_ message: Push, to identity: String) async throws -> Int {
+        await self.push(type: Push.pushType, body: try ByteBuffer(message: message), to: identity)
+    }
+}
+
 extension ServerSession {
     /// Sends a push to this connection.
     ///

@@ -208,6 +208,10 @@ private enum Room: ServerSessionKey {
             context.session.authenticate(as: String(buffer: request.body))
             return ByteBuffer()
         }
+        // The number of connections of ann that a handler's push has reached.
+        router.handle(101) { request, context in
+            ByteBuffer(string: "\(await context.push(type: 2_001, body: request.body, to: "ann"))")
+        }
         try await withServer(.init(), router) { server in
             var clients: [HostileClient] = []
             for name in ["ann", "bob", "ann"] {
@@ -222,6 +226,11 @@ private enum Room: ServerSessionKey {
             #expect(await server.push(type: 2_001, body: ByteBuffer(string: "hi ann"), to: "ann") == 2)
             for client in [clients[0], clients[2]] {
                 #expect(try await client.response().payload == ByteBuffer(string: "hi ann"))
+            }
+            await clients[1].perform(.request(101, serial: 51, "bob says hi"))
+            #expect(try await clients[1].response().payload == ByteBuffer(string: "2"))
+            for client in [clients[0], clients[2]] {
+                #expect(try await client.response().payload == ByteBuffer(string: "bob says hi"))
             }
             // The connection changes its name.
             await clients[2].perform(.request(100, serial: 51, "bob"))

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// An observer of a ``Socket``, notified on the configuration's callback queue. Every method is optional.
+///
+/// Conform in an extension: there the compiler warns of a method whose name or parameters are nearly right, which would
+/// never be called.
 public protocol SocketDelegate: AnyObject, Sendable {
     /// The connection is ready; frames may be sent.
     func socket(_ socket: Socket, didConnectTo endpoint: Endpoint)

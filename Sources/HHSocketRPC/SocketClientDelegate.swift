@@ -4,6 +4,9 @@ import NIOConcurrencyHelpers
 
 /// A receiver of events and pushes that belong to no call, on the configuration's callback queue. Every method is
 /// optional.
+///
+/// Conform in an extension: there the compiler warns of a method whose name or parameters are nearly right, which would
+/// never be called.
 public protocol SocketClientDelegate: AnyObject, Sendable {
     /// Called for each event of the connection, such as when it was made or lost.
     func client(_ client: SocketClient, didReceive event: SocketEvent)

@@ -3,6 +3,9 @@ public import HHSocket
 
 /// An observer of a ``STOMPClient``, notified on the configuration's callback queue, in the order of events. Every
 /// method is optional.
+///
+/// Conform in an extension: there the compiler warns of a method whose name or parameters are nearly right, which would
+/// never be called.
 public protocol STOMPClientDelegate: AnyObject, Sendable {
     /// A broker has accepted the connection. Subscriptions are made, and waiting messages are sent now.
     func stompClient(_ client: STOMPClient, didConnect agreement: STOMPAgreement)

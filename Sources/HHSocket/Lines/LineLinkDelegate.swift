@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// An observer of a ``LineLink``, notified on the configuration's callback queue, in the order of events. Every method
 /// is optional.
+///
+/// Conform in an extension: there the compiler warns of a method whose name or parameters are nearly right, which would
+/// never be called.
 public protocol LineLinkDelegate: AnyObject, Sendable {
     /// A connection is open. Waiting lines are sent now.
     func lineLink(_ link: LineLink, didOpenTo endpoint: Endpoint)

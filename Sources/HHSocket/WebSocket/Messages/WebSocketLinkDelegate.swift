@@ -3,6 +3,9 @@ public import NIOCore
 
 /// An observer of a ``WebSocketLink``, notified on the configuration's callback queue, in the order of events. Every
 /// method is optional.
+///
+/// Conform in an extension: there the compiler warns of a method whose name or parameters are nearly right, which would
+/// never be called.
 public protocol WebSocketLinkDelegate: AnyObject, Sendable {
     /// A connection is open. Waiting messages are sent now.
     ///

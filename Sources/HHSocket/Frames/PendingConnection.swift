@@ -209,8 +209,7 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
         let error = SocketError(
             .checksumMismatch,
             message: """
-                the answer of \(self.endpoint) to hello came with checksum \(mismatch.received) where its \
-                \(length) bytes amount to \(mismatch.computed)
+                the answer of \(self.endpoint) to hello, \(length) bytes, came with a wrong checksum: \(mismatch)
                 """,
             endpoint: self.endpoint,
             serial: frame.serial

@@ -28,7 +28,7 @@ public struct FrameDecoder: Sendable {
     }
 
     /// The two checksums of a corrupt frame.
-    public struct ChecksumMismatch: Sendable, Hashable {
+    public struct ChecksumMismatch: Sendable, Hashable, CustomStringConvertible {
         /// The checksum in the frame's trailer. It has 64 bits where the field for it has 8 bytes.
         public var received: UInt64
         /// The checksum of the payload.
@@ -38,6 +38,17 @@ public struct FrameDecoder: Sendable {
         public init(received: some BinaryInteger, computed: some BinaryInteger) {
             self.received = UInt64(truncatingIfNeeded: received)
             self.computed = UInt64(truncatingIfNeeded: computed)
+        }
+
+        /// Both, in hexadecimal digits, as dumps show them: `received 0x062C0214, computed 0x062C0215`.
+        public var description: String {
+            "received \(Self.text(self.received)), computed \(Self.text(self.computed))"
+        }
+
+        /// At least eight digits after `0x`.
+        package static func text(_ checksum: UInt64) -> String {
+            let digits = String(checksum, radix: 16, uppercase: true)
+            return "0x" + String(repeating: "0", count: max(0, 8 - digits.utf8.count)) + digits
         }
     }
 
@@ -81,7 +92,7 @@ public struct FrameDecoder: Sendable {
     }
 
     /// The largest payload that is copied, in bytes, so that a small one kept for long does not retain a whole read's
-    /// buffer. `Docs/Architecture.md` describes how the number was determined.
+    /// buffer. `Docs/Internals.md` describes how the number was determined.
     public static let defaultCopyLimit = 1_024
     /// The size of the blocks into which small payloads of one read are copied, in bytes, headers included: a payload
     /// that is kept for long retains its block.

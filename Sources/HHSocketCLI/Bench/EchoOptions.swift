@@ -23,7 +23,10 @@ struct EchoOptions: ParsableArguments {
     @Argument(
         help: .value(
             "host:port",
-            "A server that echoes type \(BuiltIn.echo), as `hhsocket serve` does; a Unix domain socket as unix:PATH."
+            """
+            A server that echoes type \(BuiltIn.echo), as `hhsocket serve` does, or that of --type; a Unix domain socket as \
+            unix:PATH.
+            """
         ),
         transform: Self.endpoint
     )
@@ -31,6 +34,12 @@ struct EchoOptions: ParsableArguments {
 
     @Flag(name: .customLong("self"), help: "Start a server in another process, measure it, and end it.")
     var startsServer = false
+
+    @Option(
+        help: .value("type", "The type of the calls, which the server echoes. (default: \(BuiltIn.echo))"),
+        transform: TypeArgument.parse
+    )
+    var type: UInt32?
 
     @Option(
         number: """
@@ -129,7 +138,8 @@ struct EchoOptions: ParsableArguments {
     /// The names of the options that were given.
     var given: [String] {
         let options: [(isGiven: Bool, name: String)] = [
-            (self.server != nil, "HOST:PORT"), (self.startsServer, "--self"), (self.inFlight != nil, "--in-flight"),
+            (self.server != nil, "HOST:PORT"), (self.startsServer, "--self"), (self.type != nil, "--type"),
+            (self.inFlight != nil, "--in-flight"),
             (self.connections != nil, "--connections"), (self.threads != nil, "--threads"),
             (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
             (self.api != nil, "--api"), (self.direction != nil, "--direction"),
@@ -166,6 +176,7 @@ struct EchoOptions: ParsableArguments {
         guard self.executor == nil || !api.hasHandlers else {
             throw ValidationError("--executor is for Swift tasks, and --api \(api.rawValue) has none; leave it out.")
         }
+        try require(self.type == nil || !self.startsServer, "--self echoes type \(BuiltIn.echo): leave --type out.")
         guard self.serverPid == nil || !self.startsServer else {
             throw ValidationError("--self knows its server's process; leave --server-pid out.")
         }
@@ -175,6 +186,9 @@ struct EchoOptions: ParsableArguments {
     }
 
     private func checkStreams(body: Int, format: WireFormat) throws {
+        guard self.type == nil || self.calls != nil else {
+            throw ValidationError("--type is for calls, and --api stream makes none without --calls.")
+        }
         try FormatArgument.validate(type: (self.direction ?? .down).type, in: format)
         try require(format.supportsStreams, "The format \(format) cannot have streams: \(WireFormat.streamsNeed).")
         try require(self.rate == nil, "--rate is for calls, and the items of --api stream leave as fast as they can.")
@@ -183,7 +197,7 @@ struct EchoOptions: ParsableArguments {
             throw ValidationError("\(name) is for calls: with --api stream connections begin with a hello anyway.")
         }
         if let calls = self.calls {
-            try FormatArgument.validate(type: BuiltIn.echo, in: format)
+            try FormatArgument.validate(type: self.type ?? BuiltIn.echo, in: format)
             guard calls > 0, calls <= Self.largestRateBeside else {
                 throw ValidationError(
                     """
@@ -205,8 +219,11 @@ struct EchoOptions: ParsableArguments {
         try require(self.calls == nil, "--calls is for calls beside --api stream; --rate is for these.")
         try require(!self.streams || self.hello, "--streams needs --hello, in which streams are agreed on.")
         try require(!self.streams || format.supportsStreams, "The format \(format) cannot have streams.")
-        try FormatArgument.validate(type: BuiltIn.echo, in: format)
+        try FormatArgument.validate(type: self.type ?? BuiltIn.echo, in: format)
         if self.hello { try FormatArgument.requireHello(in: format) }
+        guard self.type == nil || self.api != .typed else {
+            throw ValidationError("--api typed calls type \(Hhsocket_Bench.Methods.echo.type): leave --type out.")
+        }
         if self.api == .typed, !MessageCaller.lengths.contains(body) {
             throw ValidationError(
                 """
@@ -257,6 +274,7 @@ struct EchoOptions: ParsableArguments {
             format: format,
             hello: self.hello,
             agreesOnStreams: self.streams,
+            type: self.type ?? BuiltIn.echo,
             body: body,
             inFlight: self.inFlight ?? (api == .stream ? Self.defaultStreams : Self.defaultInFlight),
             connections: self.connections ?? 1,

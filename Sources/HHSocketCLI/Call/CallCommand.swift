@@ -140,12 +140,7 @@ struct CallCommand: AsyncParsableCommand {
             }
             text = content
         }
-        do throws(PayloadJSON.Unsuitable) {
-            return try codec.payload(text, message: method.request)
-        } catch {
-            StandardError.line("error: The body is not a valid \(method.request): \(error.description)")
-            throw ExitCode.validationFailure
-        }
+        return try codec.request(text, of: method)
     }
 
     func run() async throws {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 
-/// Describes the frames of a stream: one line per frame, and one for its message if that is known.
+/// Describes the frames of a stream: one line per frame, as text, with another line for its message if that is known,
+/// or as JSON.
 struct FrameInspector {
     /// The place where a stream stops being frames of the format, and the reason.
     struct Nonsense: Error, Hashable, CustomStringConvertible {
@@ -23,6 +24,7 @@ struct FrameInspector {
     private let format: WireFormat
     /// The messages of payloads; nil if they are not declared.
     private let payloads: InspectedPayloads?
+    private let printsJSON: Bool
     private var decoder: FrameDecoder
     /// The offset of the next frame.
     private var offset = 0
@@ -31,9 +33,15 @@ struct FrameInspector {
     /// The number of stretches that are no frame, in a format with separators.
     private(set) var malformedStretches = 0
 
-    init(direction: FrameDirection, format: WireFormat, payloads: InspectedPayloads? = nil) {
+    init(
+        direction: FrameDirection,
+        format: WireFormat,
+        payloads: InspectedPayloads? = nil,
+        printsJSON: Bool = false
+    ) {
         self.direction = direction
         self.payloads = payloads
+        self.printsJSON = printsJSON
         self.format = format
         // A long run of wrong checksums is not an error here, but shown.
         self.decoder = FrameDecoder(direction: direction, format: format, maximumCorruptRun: .max)
@@ -47,8 +55,9 @@ struct FrameInspector {
             self.offset = offset
             (self.corruptFrames, self.malformedStretches) = (corruptFrames, malformedStretches)
         }
-        let (direction, hasChecksum) = (self.direction, self.format.layout.checksum != nil)
-        let payloads = self.payloads
+        // The decoder is accessed meanwhile.
+        let (direction, payloads, printsJSON) = (self.direction, self.payloads, self.printsJSON)
+        let hasChecksum = self.format.layout.checksum != nil
         do throws(FrameError) {
             try self.decoder.decode(bytes) { frame in
                 offset += frame.skippedBytes
@@ -58,8 +67,9 @@ struct FrameInspector {
                     offset += frame.frameLength
                     return
                 }
-                let line = Self.line(for: frame, direction, hasChecksum: hasChecksum, at: offset)
-                print(.frame(payloads?.text(frame, direction).map { "\(line)  \($0)\n" } ?? line))
+                let message = payloads?.message(in: frame, direction)
+                let line = printsJSON ? Self.object : Self.text
+                print(.frame(line(frame, direction, message, hasChecksum, offset)))
                 offset += frame.frameLength
                 if frame.mismatch != nil { corruptFrames += 1 }
             }
@@ -80,22 +90,51 @@ struct FrameInspector {
         }
     }
 
-    private static func line(
-        for frame: FrameDecoder.View,
-        _ direction: FrameDirection,
+    private static func text(
+        _ frame: FrameDecoder.View,
+        direction: FrameDirection,
+        message: InspectedPayloads.Message?,
         hasChecksum: Bool,
-        at offset: Int
+        offset: Int
     ) -> String {
         let status = direction == .response ? "\(frame.status)" : "-"
-        let checksum =
-            switch frame.mismatch {
-            case let mismatch?: "wrong (received \(mismatch.received), computed \(mismatch.computed))"
-            case nil: hasChecksum ? "right" : "none"
-            }
-        return """
+        let checksum = frame.mismatch.map { "wrong (\($0))" } ?? (hasChecksum ? "right" : "none")
+        let line = """
             \(direction)  offset \(offset)  type \(frame.type)  serial \(frame.serial)  status \(status)  \
             length \(frame.payload.count)  checksum \(checksum)
 
             """
+        switch message {
+        case .json(let value): return "\(line)  \(value.text())\n"
+        case .unreadable(let reason): return "\(line)  \(reason)\n"
+        case nil: return line
+        }
+    }
+
+    private static func object(
+        _ frame: FrameDecoder.View,
+        direction: FrameDirection,
+        message: InspectedPayloads.Message?,
+        hasChecksum: Bool,
+        offset: Int
+    ) -> String {
+        var object = JSONLine()
+        object.add("direction", "\(direction)")
+        object.add("offset", offset)
+        object.add("type", frame.type)
+        object.add("serial", frame.serial)
+        if direction == .response { object.add("status", frame.status.rawValue) }
+        object.add("length", frame.payload.count)
+        object.add("checksum", frame.mismatch != nil ? "wrong" : hasChecksum ? "right" : "none")
+        if let mismatch = frame.mismatch {
+            object.add("received", FrameDecoder.ChecksumMismatch.text(mismatch.received))
+            object.add("computed", FrameDecoder.ChecksumMismatch.text(mismatch.computed))
+        }
+        switch message {
+        case .json(let value): object.add("message", value)
+        case .unreadable(let reason): object.add("error", reason)
+        case nil: break
+        }
+        return object.line
     }
 }

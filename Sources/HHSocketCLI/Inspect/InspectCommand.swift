@@ -12,7 +12,8 @@ struct InspectCommand: AsyncParsableCommand {
             payload, and whether the checksum is right. With --proto, a line in JSON follows for each frame whose type \
             belongs to a method or a push. If the bytes are no longer frames of the format, an error on \
             stderr gives the offset and the reason; in a format with separators each stretch that is not a frame is \
-            reported, and reading continues after the next separator. The exit code is 0 if the whole stream was read and every checksum was right, else 1.
+            reported, and reading continues after the next separator. The exit code is 0 if the whole stream was read and \
+            every checksum was right, else 1.
             """
     )
 
@@ -33,6 +34,14 @@ struct InspectCommand: AsyncParsableCommand {
     @Flag(help: "The file is text: hex digits, or what xxd, hexdump -C or tcpdump -x print.")
     var hex = false
 
+    @Flag(
+        help: """
+            Print one object per line: direction, offset, type, serial, of a response status, length, checksum (right, \
+            wrong or none), of a wrong one received and computed, and with --proto message, or error if the payload is none.
+            """
+    )
+    var json = false
+
     @Option(help: "The direction of the frames: request or response.")
     var direction = Direction.request
 
@@ -45,7 +54,8 @@ struct InspectCommand: AsyncParsableCommand {
         var inspector = FrameInspector(
             direction: self.direction.frameDirection,
             format: self.format,
-            payloads: try self.declarations.schema().map { InspectedPayloads($0) }
+            payloads: try self.declarations.schema().map { InspectedPayloads($0) },
+            printsJSON: self.json
         )
         do {
             if self.hex {

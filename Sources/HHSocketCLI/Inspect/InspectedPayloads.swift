@@ -13,19 +13,25 @@ struct InspectedPayloads {
         self.codec = PayloadJSON(schema)
     }
 
-    /// Returns the payload in JSON, or the reason for which it cannot be read; nil for frames without a message: those
-    /// of other types, and responses that report an error.
-    func text(_ frame: FrameDecoder.View, _ direction: FrameDirection) -> String? {
-        guard let name = self.message(of: frame, direction) else { return nil }
+    enum Message {
+        case json(JSONValue)
+        /// The payload is not the declared message, for this reason.
+        case unreadable(String)
+    }
+
+    /// Returns the message in a frame; nil for frames without one: those of other types, and responses that report an
+    /// error.
+    func message(in frame: FrameDecoder.View, _ direction: FrameDirection) -> Message? {
+        guard let name = self.name(of: frame, direction) else { return nil }
         do throws(PayloadJSON.Unsuitable) {
-            return try self.codec.json(ByteBuffer(bytes: frame.payload), message: name).json.text()
+            return .json(try self.codec.json(ByteBuffer(bytes: frame.payload), message: name).json)
         } catch {
-            return "not a \(name): \(error.description.inOneLine)"
+            return .unreadable("not a \(name): \(error.description.inOneLine)")
         }
     }
 
     /// The full name of the message in a frame.
-    private func message(of frame: FrameDecoder.View, _ direction: FrameDirection) -> String? {
+    private func name(of frame: FrameDecoder.View, _ direction: FrameDirection) -> String? {
         guard frame.mismatch == nil else { return nil }
         let method = self.schema.services.lazy.flatMap(\.methods).first { $0.type == frame.type }
         switch direction {

@@ -14,6 +14,9 @@ struct ListenCommand: AsyncParsableCommand {
             the connection's state on stderr.
 
             With --proto, pushes whose type is that of a message in the file are printed in protobuf's JSON.
+
+            With --call it makes calls on each new connection, such as a login and a subscription. If one of them fails, but \
+            not since its connection was lost, the command ends with exit code 1.
             """
     )
 
@@ -22,6 +25,19 @@ struct ListenCommand: AsyncParsableCommand {
 
     @Option(help: "Print only pushes of this type.", transform: TypeArgument.parse)
     var type: UInt32?
+
+    @Option(
+        name: .customLong("call"),
+        parsing: .unconditionalSingleValue,
+        help: .value(
+            "call",
+            """
+            A call to make on each new connection: TYPE:TEXT, or with --proto SERVICE/METHOD:JSON. May be given several \
+            times; each waits for the answer of the one before.
+            """
+        )
+    )
+    var calls: [CallText] = []
 
     @Option(number: "The number of pushes after which to exit.")
     var count: Int?
@@ -62,7 +78,9 @@ struct ListenCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let messages = try self.proto.schema().map { PushMessages($0) }
+        let schema = try self.proto.schema()
+        let messages = schema.map { PushMessages($0) }
+        let firstCalls = try FirstCalls(self.calls, schema: schema, format: self.format)
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         configuration.socket.wireFormat = self.format
@@ -115,6 +133,8 @@ struct ListenCommand: AsyncParsableCommand {
             for await event in events {
                 Self.report(event)
                 switch event {
+                // Pushes are printed meanwhile.
+                case .connected, .switched: isOver = await !firstCalls.run(on: client)
                 case .disconnected:
                     if let text = hint, client.statistics.pushes == 0 {
                         StandardError.line(text)

@@ -158,8 +158,7 @@ struct AnswerReader: Sendable {
         SocketError(
             .checksumMismatch,
             message: """
-                the answer of \(endpoint) to serial \(serial) came with checksum \
-                \(mismatch.received) where its \(length) bytes amount to \(mismatch.computed)
+                the answer of \(endpoint) to serial \(serial), \(length) bytes, came with a wrong checksum: \(mismatch)
                 """,
             endpoint: endpoint,
             serial: serial,

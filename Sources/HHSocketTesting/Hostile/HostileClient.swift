@@ -338,9 +338,7 @@ public final class HostileClient: Sendable {
         switch output {
         case .frame(let frame): return frame
         case .corrupt(let frame, let mismatch):
-            throw NothingHappened(
-                description: "\(frame) came with checksum \(mismatch.received) instead of \(mismatch.computed)"
-            )
+            throw NothingHappened(description: "\(frame) came with a wrong checksum: \(mismatch)")
         case .malformed(let error): throw NothingHappened(description: "waited for a frame, and got none: \(error)")
         case nil: throw NothingHappened(description: "waited for a frame, and the server ended the connection")
         }

@@ -108,6 +108,16 @@ import Darwin
         }
     }
 
+    @Test func theTypeIsThatOfTheServersEcho() async throws {
+        let server = try await MockServer(.status(.undefinedType))
+        server.on(42, .echo)
+        let outcome = try await Command.run(
+            ["bench", "\(server.endpoint)", "--type", "0x2A", "--warmup", "0", "--duration", "50ms"]
+        )
+        #expect(outcome.exitCode == 0, "\(outcome.errors)")
+        #expect(server.received.allSatisfy { $0.type == 42 || FrameType.control.contains($0.type) })
+    }
+
     @Test(arguments: [[], ["--api", "async"], ["--callbacks", "default"]])
     func asManyAreInFlightAsAskedFor(arguments: [String]) async throws {
         let server = try await MockServer(.echo)
@@ -356,6 +366,13 @@ import Darwin
             "--callbacks is for completion handlers, and --api async has none; leave it out."
         ),
         (["h:1", "--executor", "socket"], "--executor is for Swift tasks, and --api task has none; leave it out."),
+        (["--self", "--type", "42"], "--self echoes type 1000: leave --type out."),
+        (["h:1", "--type", "42", "--api", "typed"], "--api typed calls type 1004: leave --type out."),
+        (
+            ["h:1", "--type", "42", "--api", "stream"],
+            "--type is for calls, and --api stream makes none without --calls."
+        ),
+        (["h:1", "--type", "5"], "5"),
         (["--self", "--server-pid", "1"], "--self knows its server's process; leave --server-pid out."),
         (["h:1", "--server-pid", "0"], "--server-pid is a process number, 1 or more, not 0."),
         (["h:1", "--api", "rpc"], "Please provide one of 'task', 'dispatch', 'async', 'typed' or 'stream'."),

@@ -73,8 +73,42 @@ import Testing
         let outcome = try await Command.run(["inspect", "-"], input: bytes)
         #expect(outcome.exitCode == 1)
         #expect(outcome.lines.count == 5)
-        #expect(outcome.lines[0].hasSuffix("checksum wrong (received 103547412, computed 103547413)"))
+        #expect(outcome.lines[0].hasSuffix("checksum wrong (received 0x062C0214, computed 0x062C0215)"))
         #expect(outcome.lines[4].hasSuffix("offset 84  type 1000  serial 50  status -  length 5  checksum right"))
+    }
+
+    @Test func jsonHasTheSameFactsAndBothChecksums() async throws {
+        var wrong = Self.request
+        wrong[20] ^= 1
+        let requests = try await Command.run(["inspect", "-", "--json"], input: Data(Self.request + wrong))
+        let facts = #""type":1000,"serial":50,"length":5"#
+        #expect(
+            requests.lines == [
+                #"{"direction":"request","offset":0,\#(facts),"checksum":"right"}"#,
+                #"{"direction":"request","offset":21,\#(facts),"checksum":"wrong","received":"0x062C0214","computed":"0x062C0215"}"#,
+            ]
+        )
+        let response = try await Command.run(
+            ["inspect", "-", "--json", "--direction", "response"],
+            input: Data(Self.response)
+        )
+        #expect(
+            response.lines == [
+                #"{"direction":"response","offset":0,"type":1000,"serial":50,"status":404,"length":0,"checksum":"right"}"#
+            ]
+        )
+        var frames = ByteBuffer()
+        for payload: [UInt8] in [[0x0A, 0x01, 0x61], [0x0A, 0x05]] {
+            let frame = Frame(type: 1001, serial: 7, payload: ByteBuffer(bytes: payload))
+            FrameEncoder(direction: .request).encode(frame, into: &frames)
+        }
+        let messages = try await Command.run(
+            ["inspect", "-", "--json", "--proto", TestProtos.descriptorSet],
+            input: Data(frames.readableBytesView)
+        )
+        #expect(messages.lines.count == 2)
+        #expect(messages.lines.first?.hasSuffix(#""checksum":"right","message":{"text":"a"}}"#) == true)
+        #expect(messages.lines.last?.contains(#""error":"not a test.Leaf: "#) == true)
     }
 
     @Test func eachStretchThatIsNoFrameIsToldWhereFramesHaveSeparators() async throws {

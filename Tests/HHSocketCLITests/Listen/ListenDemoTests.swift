@@ -42,6 +42,35 @@ import Testing
         #expect(object["body"] as? String == "two\nlines\t\\ \u{1B}[31m")
     }
 
+    /// A login and a subscription, on the first connection and on the next one.
+    @Test func callsAreMadeOnEachConnectionInTheirOrder() async throws {
+        let server = try await MockServer()
+        server.on(1001, .answer("welcome"))
+        server.on(1002, .glued(.answer("subscribed"), .push(2001, "news")))
+        let listen = try Command([
+            "listen", "\(server.endpoint)", "--call", "1001:me:secret", "--call", "0x3EA:-all", "--count", "2",
+        ])
+        #expect(try await listen.lines() == ["2001 news"])
+        await server.perform(.close)
+        #expect(try await listen.outcome().lines == ["2001 news", "2001 news"])
+        let requests = server.received.filter { !FrameType.control.contains($0.type) }.map { "\($0.type) \($0.string)" }
+        #expect(requests == ["1001 me:secret", "1002 -all", "1001 me:secret", "1002 -all"])
+    }
+
+    @Test func aCallThatTheServerRefusesEndsIt() async throws {
+        let server = try await MockServer()
+        server.on(1001, .status(Status(rawValue: 700)))
+        let outcome = try await Command.run(["listen", "\(server.endpoint)", "--call", "1001:me"])
+        #expect(outcome.exitCode == 1 && outcome.lines.isEmpty)
+        #expect(outcome.errors.contains("700"))
+    }
+
+    @Test(arguments: [("chat.Chat/Login:{}", "requires --proto"), ("5:x", "5"), (":x", "call")])
+    func aCallThatIsNoneIsWrongUsage(call: String, _ word: String) async throws {
+        let outcome = try await Command.run(["listen", "127.0.0.1:1", "--call", call])
+        #expect(outcome.exitCode == 64 && outcome.errors.contains(word))
+    }
+
     @Test func linesAreFlushedAndSignalsEndItWell() async throws {
         let server = try await self.greetingServer()
         for signal in [SIGINT, SIGTERM] {

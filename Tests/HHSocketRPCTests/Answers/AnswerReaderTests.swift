@@ -220,7 +220,10 @@ import Testing
         let error = self.reader.corrupt(serial: 7, bytes: 3, mismatch, from: Self.endpoint)
         #expect(error.code == .checksumMismatch && error.delivery == .sentUnknown && error.body == nil)
         #expect(
-            error.message == "the answer of one:1 to serial 7 came with checksum 1 where its 3 bytes amount to 2"
+            error.message == """
+                the answer of one:1 to serial 7, 3 bytes, came with a wrong checksum: received 0x00000001, computed \
+                0x00000002
+                """
         )
     }
 

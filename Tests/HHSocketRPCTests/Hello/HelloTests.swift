@@ -167,7 +167,7 @@ import Testing
         server.on(FrameType.hello, try self.reply { _ in }.corrupted())
         let error = try await self.failure(server) { _ in }
         #expect(error.code == .handshakeRefused)
-        #expect(error.message.contains("to hello came with checksum"))
+        #expect(error.message.contains("came with a wrong checksum: received 0x"))
         #expect((error.underlying as? SocketError)?.code == .checksumMismatch)
     }
 

@@ -18,7 +18,7 @@ struct EchoBench: Sendable {
 
     init(_ parameters: EchoParameters) {
         self.parameters = parameters
-        self.body = EchoBody(length: parameters.body)
+        self.body = EchoBody(length: parameters.body, type: parameters.type)
     }
 
     /// Connects, makes the calls, and closes the connections. If the Swift task is cancelled the result covers the

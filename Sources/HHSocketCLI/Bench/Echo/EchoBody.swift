@@ -7,11 +7,14 @@ struct EchoBody: Sendable {
     /// The lengths of bodies: two bytes hold the number, and no server accepts more than the upper bound by default.
     static let lengths = 2...Frame.defaultMaximumPayloadLength
 
+    /// The type that the server echoes.
+    let type: UInt32
     /// The body without a number. Copies share its bytes until they are stamped.
     let template: ByteBuffer
 
-    init(length: Int) {
+    init(length: Int, type: UInt32 = BuiltIn.echo) {
         var filler = Filler(seed: 2_463_534_242)
+        self.type = type
         self.template = filler.bytes(length)
     }
 

@@ -56,6 +56,8 @@ struct EchoParameters: Sendable {
     var hello = false
     /// Whether the hello of calls agrees on streams as well.
     var agreesOnStreams = false
+    /// The type that the server echoes.
+    var type = BuiltIn.echo
     /// The length of each body, in bytes.
     var body: Int
     /// The number of calls in flight on each connection.

@@ -8,6 +8,7 @@ import NIOCore
 /// referenced, so it is stamped without a copy or an allocation. On the socket's thread, where an unreferenced task is
 /// released before its handler runs, one request suffices, which halves the memory that is touched.
 struct RequestPair: Sendable {
+    private let type: UInt32
     private let takesTurns: Bool
     private var isOddNext = false
     // Bodies and not requests: of those more references would be counted.
@@ -15,6 +16,7 @@ struct RequestPair: Sendable {
     private var odd: ByteBuffer
 
     init(_ body: EchoBody, takesTurns: Bool = true) {
+        self.type = body.type
         self.takesTurns = takesTurns
         self.even = body.template
         self.odd = body.template
@@ -26,11 +28,11 @@ struct RequestPair: Sendable {
         if self.isOddNext {
             self.isOddNext = false
             EchoBody.stamp(number, into: &self.odd)
-            return SocketRequest(type: BuiltIn.echo, body: self.odd, options: CallOptions())
+            return SocketRequest(type: self.type, body: self.odd, options: CallOptions())
         } else {
             self.isOddNext = self.takesTurns
             EchoBody.stamp(number, into: &self.even)
-            return SocketRequest(type: BuiltIn.echo, body: self.even, options: CallOptions())
+            return SocketRequest(type: self.type, body: self.even, options: CallOptions())
         }
     }
 }

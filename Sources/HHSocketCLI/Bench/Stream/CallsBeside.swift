@@ -27,7 +27,7 @@ struct CallsBeside: Sendable {
     func run(on client: SocketClient, number: Int) async throws -> EchoTally {
         try await AsyncLoop(
             client: client,
-            caller: BodyCaller(EchoBody(length: Self.bodyLength)),
+            caller: BodyCaller(EchoBody(length: Self.bodyLength, type: self.parameters.type)),
             inFlight: Self.inFlightLimit,
             executor: self.parameters.executor ?? .global,
             tally: EchoTally(.schedule, window: self.window),

@@ -103,7 +103,7 @@ enum CallStreamFuzz {
 
         private mutating func perform() {
             var actions: [StreamAction] = []
-            self.streams.takeActions(into: &actions)
+            while let action = self.streams.nextAction() { actions.append(action) }
             for action in actions {
                 switch action {
                 case .item(let id, let item):
@@ -145,7 +145,7 @@ private protocol FuzzedStreams: ~Copyable {
     mutating func next(now: NIODeadline) -> Frame?
     mutating func timePassed(now: NIODeadline)
     mutating func connectionLost()
-    mutating func takeActions(into actions: inout [StreamAction])
+    mutating func nextAction() -> StreamAction?
 
     mutating func open(_ input: inout Input, _ lastSerial: inout UInt32, now: NIODeadline) -> StreamID?
     mutating func end(_ id: StreamID, _ input: inout Input)

@@ -35,7 +35,7 @@ let package = Package(
         .target(name: "CHHSocket", dependencies: ["CZlib"], cSettings: [.unsafeFlags(["-O2", "-fsanitize=address"])]),
         .target(name: "CNetlink"),
         .target(name: "HHSocketFoundation"),
-        .target(name: "HHSocketSystem"),
+        .target(name: "HHSocketSystem", dependencies: ["CHHSocket"]),
         .target(
             name: "InstrumentedHHSocket",
             dependencies: [

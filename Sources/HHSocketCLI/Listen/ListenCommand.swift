@@ -134,7 +134,7 @@ struct ListenCommand: AsyncParsableCommand {
                 Self.report(event)
                 switch event {
                 // Pushes are printed meanwhile.
-                case .connected, .switched: isOver = await !firstCalls.run(on: client)
+                case .connected, .switched: if await !firstCalls.run(on: client) { isOver = true }
                 case .disconnected:
                     if let text = hint, client.statistics.pushes == 0 {
                         StandardError.line(text)

@@ -5,7 +5,9 @@ bench` against `hhsocket serve`, both processes on one core, and how readings ar
 import contextlib
 import json
 import os
+import platform
 import random
+import re
 import resource
 import socket
 import statistics
@@ -209,3 +211,29 @@ def children_cpu_time():
     """The CPU time of the child processes that have ended, in seconds, precise to microseconds."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+def text_of(command):
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def first_match(path, pattern):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            match = re.search(pattern, file.read(), re.MULTILINE)
+    except OSError:
+        return ""
+    return match.group(1).strip() if match else ""
+
+
+def processor():
+    """The name of the processor."""
+    if sys.platform == "darwin":
+        name = text_of(["sysctl", "-n", "machdep.cpu.brand_string"])
+    else:
+        name = first_match("/proc/cpuinfo", r"^model name\s*:\s*(.*)$")
+    return name or platform.processor() or "unknown"

@@ -20,11 +20,6 @@ extension STOMPFrame {
     }
 }
 
-extension ByteBuffer {
-    /// The text that the bytes are; nil if they are not UTF-8.
-    var utf8Text: String? { self.isUTF8 ? String(buffer: self) : nil }
-}
-
 extension STOMPLimits {
     /// No limits, for frames that have been checked.
     static let unlimited: STOMPLimits = {

@@ -58,13 +58,12 @@ package enum OpenFile {
     package static func lock(_ file: CInt) throws(SystemError) -> Bool {
         do throws(SystemError) {
             try self.retrying("lock") { flock(file, LOCK_EX | LOCK_NB) }
-        } catch {
-            guard error.isUnsupported else {
-                if error.code == EWOULDBLOCK { return false }
-                throw error
-            }
+            return true
+        } catch  where error.code == EWOULDBLOCK {
+            return false
+        } catch  where error.isUnsupported {
+            return true
         }
-        return true
     }
 
     /// Calls `body` with each name in a folder, until it returns false. Closes the folder's descriptor.

@@ -135,16 +135,16 @@ struct EchoOptions: ParsableArguments {
     @Option(help: .value("name", "The server's name in the report. (default: hhsocket)"))
     var peer: String?
 
+    private var echoedType: UInt32 { self.type ?? BuiltIn.echo }
+
     /// The names of the options that were given.
     var given: [String] {
         let options: [(isGiven: Bool, name: String)] = [
             (self.server != nil, "HOST:PORT"), (self.startsServer, "--self"), (self.type != nil, "--type"),
-            (self.inFlight != nil, "--in-flight"),
-            (self.connections != nil, "--connections"), (self.threads != nil, "--threads"),
-            (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
-            (self.api != nil, "--api"), (self.direction != nil, "--direction"),
-            (self.window != nil, "--window"), (self.calls != nil, "--calls"),
-            (self.callbacks != nil, "--callbacks"),
+            (self.inFlight != nil, "--in-flight"), (self.connections != nil, "--connections"),
+            (self.threads != nil, "--threads"), (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
+            (self.api != nil, "--api"), (self.direction != nil, "--direction"), (self.window != nil, "--window"),
+            (self.calls != nil, "--calls"), (self.callbacks != nil, "--callbacks"),
             (self.executor != nil, "--executor"), (self.serverPid != nil, "--server-pid"),
             (self.hello, "--hello"), (self.streams, "--streams"), (self.peer != nil, "--peer"),
         ]
@@ -197,7 +197,7 @@ struct EchoOptions: ParsableArguments {
             throw ValidationError("\(name) is for calls: with --api stream connections begin with a hello anyway.")
         }
         if let calls = self.calls {
-            try FormatArgument.validate(type: self.type ?? BuiltIn.echo, in: format)
+            try FormatArgument.validate(type: self.echoedType, in: format)
             guard calls > 0, calls <= Self.largestRateBeside else {
                 throw ValidationError(
                     """
@@ -219,11 +219,10 @@ struct EchoOptions: ParsableArguments {
         try require(self.calls == nil, "--calls is for calls beside --api stream; --rate is for these.")
         try require(!self.streams || self.hello, "--streams needs --hello, in which streams are agreed on.")
         try require(!self.streams || format.supportsStreams, "The format \(format) cannot have streams.")
-        try FormatArgument.validate(type: self.type ?? BuiltIn.echo, in: format)
+        try FormatArgument.validate(type: self.echoedType, in: format)
         if self.hello { try FormatArgument.requireHello(in: format) }
-        guard self.type == nil || self.api != .typed else {
-            throw ValidationError("--api typed calls type \(Hhsocket_Bench.Methods.echo.type): leave --type out.")
-        }
+        let typed = Hhsocket_Bench.Methods.echo.type
+        try require(self.type == nil || self.api != .typed, "--api typed calls type \(typed): leave --type out.")
         if self.api == .typed, !MessageCaller.lengths.contains(body) {
             throw ValidationError(
                 """
@@ -274,7 +273,7 @@ struct EchoOptions: ParsableArguments {
             format: format,
             hello: self.hello,
             agreesOnStreams: self.streams,
-            type: self.type ?? BuiltIn.echo,
+            type: self.echoedType,
             body: body,
             inFlight: self.inFlight ?? (api == .stream ? Self.defaultStreams : Self.defaultInFlight),
             connections: self.connections ?? 1,

@@ -134,7 +134,7 @@ struct CallCommand: AsyncParsableCommand {
         var text = self.method.jsonBody ?? "{}"
         if let file = self.method.jsonBodyFile {
             let input = try Input.open(file)
-            guard let content = try input.rest(limit: PayloadJSON.longestText).validUTF8 else {
+            guard let content = try input.rest(limit: PayloadJSON.longestText).utf8Text else {
                 StandardError.line("error: The body is not UTF-8, in \(input.name)")
                 throw ExitCode.validationFailure
             }

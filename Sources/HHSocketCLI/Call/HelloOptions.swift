@@ -97,9 +97,9 @@ struct MetadataArgument: ExpressibleByArgument, Sendable {
     var value: String
 
     init?(argument: String) {
-        guard let colon = argument.firstIndex(of: ":"), colon != argument.startIndex else { return nil }
-        self.name = argument[..<colon].lowercased()
-        self.value = String(argument[argument.index(after: colon)...].drop { $0 == " " })
+        guard let (name, value) = argument.nameAndValue else { return nil }
+        self.name = name.lowercased()
+        self.value = String(value.drop { $0 == " " })
     }
 
     static let help = ArgumentHelp(

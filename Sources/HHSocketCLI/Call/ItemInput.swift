@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import ArgumentParser
+import HHSocket
 import NIOCore
 
 /// The items that a call sends, one for each line of standard input.
@@ -46,7 +47,7 @@ struct ItemInput: Sendable {
     private func item(_ line: ByteBuffer, _ number: Int) throws(Failure) -> ByteBuffer {
         guard let message, line.readableBytes > 0 else { return line }
         do throws(PayloadJSON.Unsuitable) {
-            guard let text = line.validUTF8 else { throw PayloadJSON.Unsuitable(description: "it is not UTF-8") }
+            guard let text = line.utf8Text else { throw PayloadJSON.Unsuitable(description: "it is not UTF-8") }
             return try message.codec.payload(text, message: message.name)
         } catch {
             throw Failure(

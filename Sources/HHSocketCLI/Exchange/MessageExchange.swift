@@ -194,10 +194,10 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
                 self.refuse("a line of standard input is longer than \(InputLines.maximumLength >> 20) MiB")
                 continue
             }
-            if text.validUTF8 == nil {
-                self.refuse("a line of standard input is not UTF-8")
-            } else {
+            if text.isUTF8 {
                 guard await self.send(Link.message(ofInput: text), on: link) else { return false }
+            } else {
+                self.refuse("a line of standard input is not UTF-8")
             }
         }
         return true

@@ -33,12 +33,7 @@ struct FrameInspector {
     /// The number of stretches that are no frame, in a format with separators.
     private(set) var malformedStretches = 0
 
-    init(
-        direction: FrameDirection,
-        format: WireFormat,
-        payloads: InspectedPayloads? = nil,
-        printsJSON: Bool = false
-    ) {
+    init(direction: FrameDirection, format: WireFormat, payloads: InspectedPayloads?, printsJSON: Bool) {
         self.direction = direction
         self.payloads = payloads
         self.printsJSON = printsJSON
@@ -67,9 +62,14 @@ struct FrameInspector {
                     offset += frame.frameLength
                     return
                 }
-                let message = payloads?.message(in: frame, direction)
-                let line = printsJSON ? Self.object : Self.text
-                print(.frame(line(frame, direction, message, hasChecksum, offset)))
+                let shown = ShownFrame(
+                    frame: frame,
+                    direction: direction,
+                    offset: offset,
+                    hasChecksum: hasChecksum,
+                    message: payloads?.message(in: frame, direction)
+                )
+                print(.frame(printsJSON ? shown.object : shown.text))
                 offset += frame.frameLength
                 if frame.mismatch != nil { corruptFrames += 1 }
             }
@@ -89,48 +89,52 @@ struct FrameInspector {
             )
         }
     }
+}
 
-    private static func text(
-        _ frame: FrameDecoder.View,
-        direction: FrameDirection,
-        message: InspectedPayloads.Message?,
-        hasChecksum: Bool,
-        offset: Int
-    ) -> String {
+/// A frame as it is printed.
+private struct ShownFrame {
+    let frame: FrameDecoder.View
+    let direction: FrameDirection
+    let offset: Int
+    /// Whether frames of the format have a checksum.
+    let hasChecksum: Bool
+    let message: InspectedPayloads.Message?
+
+    private var checksum: String { self.frame.mismatch != nil ? "wrong" : self.hasChecksum ? "right" : "none" }
+
+    /// A line, and another one for the message.
+    var text: String {
+        let (frame, direction) = (self.frame, self.direction)
         let status = direction == .response ? "\(frame.status)" : "-"
-        let checksum = frame.mismatch.map { "wrong (\($0))" } ?? (hasChecksum ? "right" : "none")
+        let checksum = self.checksum + (frame.mismatch.map { " (\($0))" } ?? "")
         let line = """
-            \(direction)  offset \(offset)  type \(frame.type)  serial \(frame.serial)  status \(status)  \
+            \(direction)  offset \(self.offset)  type \(frame.type)  serial \(frame.serial)  status \(status)  \
             length \(frame.payload.count)  checksum \(checksum)
 
             """
-        switch message {
+        switch self.message {
         case .json(let value): return "\(line)  \(value.text())\n"
         case .unreadable(let reason): return "\(line)  \(reason)\n"
         case nil: return line
         }
     }
 
-    private static func object(
-        _ frame: FrameDecoder.View,
-        direction: FrameDirection,
-        message: InspectedPayloads.Message?,
-        hasChecksum: Bool,
-        offset: Int
-    ) -> String {
+    /// A line of JSON.
+    var object: String {
+        let frame = self.frame
         var object = JSONLine()
-        object.add("direction", "\(direction)")
-        object.add("offset", offset)
+        object.add("direction", "\(self.direction)")
+        object.add("offset", self.offset)
         object.add("type", frame.type)
         object.add("serial", frame.serial)
-        if direction == .response { object.add("status", frame.status.rawValue) }
+        if self.direction == .response { object.add("status", frame.status.rawValue) }
         object.add("length", frame.payload.count)
-        object.add("checksum", frame.mismatch != nil ? "wrong" : hasChecksum ? "right" : "none")
+        object.add("checksum", self.checksum)
         if let mismatch = frame.mismatch {
             object.add("received", FrameDecoder.ChecksumMismatch.text(mismatch.received))
             object.add("computed", FrameDecoder.ChecksumMismatch.text(mismatch.computed))
         }
-        switch message {
+        switch self.message {
         case .json(let value): object.add("message", value)
         case .unreadable(let reason): object.add("error", reason)
         case nil: break

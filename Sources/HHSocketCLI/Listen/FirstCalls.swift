@@ -11,9 +11,9 @@ struct CallText: ExpressibleByArgument, Sendable {
     var body: String
 
     init?(argument: String) {
-        guard let colon = argument.firstIndex(of: ":"), colon != argument.startIndex else { return nil }
-        self.target = String(argument[..<colon])
-        self.body = String(argument[argument.index(after: colon)...])
+        guard let (target, body) = argument.nameAndValue else { return nil }
+        self.target = String(target)
+        self.body = String(body)
     }
 }
 

@@ -169,7 +169,7 @@ struct ListenCommand: AsyncParsableCommand {
     static func line(for push: SocketPush, message: JSONValue? = nil, serial: UInt32, json: Bool) -> String {
         guard json else {
             if let message { return "\(push.type) \(message.text())\n" }
-            let text = push.body.validUTF8.map(\.escaped) ?? "base64:\(push.body.base64)"
+            let text = push.body.utf8Text.map(\.escaped) ?? "base64:\(push.body.base64)"
             return "\(push.type) \(text)\n"
         }
         var object = JSONLine()

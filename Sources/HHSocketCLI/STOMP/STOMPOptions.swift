@@ -58,10 +58,8 @@ struct STOMPOptions: ParsableArguments {
     }
 
     static func parseHeader(_ text: String) throws -> Header {
-        guard let colon = text.firstIndex(of: ":"), colon > text.startIndex else {
-            throw ValidationError("expected NAME:VALUE")
-        }
-        return Header(name: String(text[..<colon]), value: String(text[text.index(after: colon)...]))
+        guard let (name, value) = text.nameAndValue else { throw ValidationError("expected NAME:VALUE") }
+        return Header(name: String(name), value: String(value))
     }
 
     static func parseHeartbeat(_ text: String) throws -> Duration {

@@ -87,16 +87,22 @@ enum TypeArgument {
     }
 }
 
+extension String {
+    /// The parts of `NAME:VALUE`; nil without a colon, or without a name.
+    var nameAndValue: (name: Substring, value: Substring)? {
+        guard let colon = self.firstIndex(of: ":"), colon != self.startIndex else { return nil }
+        return (self[..<colon], self[self.index(after: colon)...])
+    }
+}
+
 /// `TYPE:TEXT`
 struct PushText: ExpressibleByArgument, Sendable {
     var type: UInt32
     var body: ByteBuffer
 
     init?(argument: String) {
-        guard let colon = argument.firstIndex(of: ":"),
-            let type = TypeArgument.number(argument[..<colon])
-        else { return nil }
+        guard let (name, text) = argument.nameAndValue, let type = TypeArgument.number(name) else { return nil }
         self.type = type
-        self.body = ByteBuffer(string: String(argument[argument.index(after: colon)...]))
+        self.body = ByteBuffer(substring: text)
     }
 }

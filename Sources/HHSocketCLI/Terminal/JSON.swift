@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import HHSocket
 import HHSocketMessage
 import NIOCore
 
@@ -38,7 +39,7 @@ struct JSONLine {
 
     /// Adds `body` as text if the bytes are UTF-8, else `bodyBase64`.
     mutating func addBody(_ bytes: ByteBuffer) {
-        if let text = bytes.validUTF8 {
+        if let text = bytes.utf8Text {
             self.add("body", text)
         } else {
             self.add("bodyBase64", bytes.base64)
@@ -54,12 +55,5 @@ struct JSONLine {
 }
 
 extension ByteBuffer {
-    /// The bytes as text, if they are UTF-8.
-    var validUTF8: String? {
-        let text = String(decoding: self.readableBytesView, as: UTF8.self)
-        // Decoding replaces invalid bytes with others.
-        return text.utf8.elementsEqual(self.readableBytesView) ? text : nil
-    }
-
     var base64: String { Data(self.readableBytesView).base64EncodedString() }
 }

@@ -115,8 +115,8 @@ struct HeaderField: ExpressibleByArgument, Sendable {
     var value: String
 
     init?(argument: String) {
-        guard let colon = argument.firstIndex(of: ":"), colon != argument.startIndex else { return nil }
-        self.name = String(argument[..<colon])
-        self.value = argument[argument.index(after: colon)...].trimmingCharacters(in: .whitespaces)
+        guard let (name, value) = argument.nameAndValue else { return nil }
+        self.name = String(name)
+        self.value = value.trimmingCharacters(in: .whitespaces)
     }
 }

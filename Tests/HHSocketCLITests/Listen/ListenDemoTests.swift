@@ -168,9 +168,9 @@ import Testing
 
     @Test func bytesThatAreNotUTF8AreNotText() {
         for bytes in [[0xFF], [0xC0, 0x80], [0xED, 0xA0, 0x80], [0x61, 0xE2, 0x82]] as [[UInt8]] {
-            #expect(ByteBuffer(bytes: bytes).validUTF8 == nil)
+            #expect(ByteBuffer(bytes: bytes).utf8Text == nil)
         }
-        #expect(ByteBuffer(string: "\u{FFFD}e\u{301}\0").validUTF8 == "\u{FFFD}e\u{301}\0")
-        #expect(ByteBuffer().validUTF8 == "")
+        #expect(ByteBuffer(string: "\u{FFFD}e\u{301}\0").utf8Text == "\u{FFFD}e\u{301}\0")
+        #expect(ByteBuffer().utf8Text == "")
     }
 }

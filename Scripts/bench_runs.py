@@ -22,6 +22,8 @@ STREAMS = ["--streams"]
 EXECUTOR = ["--executor", "socket"]
 TASK = ["--api", "task", "--callbacks", "inline"]
 DISPATCH = ["--api", "dispatch", "--callbacks", "inline"]
+LINES = ["--api", "line"]
+MESSAGES = ["--api", "message"]
 CELLS = {
     "16 B, 1 in flight": ["--body", "16", "--in-flight", "1", *TASK],
     "16 B, 64 in flight": ["--body", "16", "--in-flight", "64", *TASK],
@@ -36,7 +38,11 @@ CELLS = {
     "16 B, 64, default queue": ["--body", "16", "--in-flight", "64", "--api", "task", "--callbacks", "default"],
     "16 B, 64, after hello": ["--body", "16", "--in-flight", "64", *TASK, *HELLO],
     "16 B, 64, streams agreed": ["--body", "16", "--in-flight", "64", *TASK, *HELLO, *STREAMS],
+    "16 B, 64, lines": ["--body", "16", "--in-flight", "64", *LINES],
+    "16 B, 64, messages": ["--body", "16", "--in-flight", "64", *MESSAGES],
 }
+# The servers of cells that do not make calls, and the form of their addresses.
+OTHER_SERVERS = {"line": ("lines-serve", "127.0.0.1:{}"), "message": ("ws-serve", "ws://127.0.0.1:{}/")}
 # The exit code of a program that does not understand an argument (EX_USAGE).
 USAGE = 64
 # The time that a process may take beyond its measurement, in seconds.
@@ -141,17 +147,31 @@ def cells_named(text):
     return found
 
 
-class Server:
-    """A process of `hhsocket serve`, which ends with this program, and its clients."""
+def server_of(cell):
+    """
+    The command that serves a cell, and the form of its address.
 
-    def __init__(self, program, core, environment=None):
-        self.program, self.core = program, core
-        command = ["serve", "--port", "0", "--announce", "%p", "--until-eof"]
-        self.process = self.start(command, environment, stdin=subprocess.PIPE)
-        self.port = self.process.stdout.readline().strip()
-        if not self.port.isdigit():
-            self.end()
-            raise Failure(f"{program}: the server ended before it listened")
+    >>> server_of(CELLS["16 B, 64, messages"]), server_of(CELLS["16 B, 64, async"])
+    (('ws-serve', 'ws://127.0.0.1:{}/'), ('serve', '127.0.0.1:{}'))
+    """
+    return next((OTHER_SERVERS[option] for option in cell if option in OTHER_SERVERS), ("serve", "127.0.0.1:{}"))
+
+
+class Server:
+    """A process of `hhsocket serve`, or of another echo server, which ends with this program, and its clients."""
+
+    def __init__(self, program, core, cell, environment=None):
+        self.program, self.core, self.cell = program, core, cell
+        command, address = server_of(cell)
+        arguments = [command, "--port", "0", "--announce", "%p", "--until-eof"]
+        self.process = self.start(arguments, environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        port = self.process.stdout.readline().strip()
+        if not port.isdigit():
+            errors = self.process.communicate()[1].strip()
+            if self.process.returncode == USAGE:
+                raise NotUnderstood(f"{program} {' '.join(arguments)}: {errors}")
+            raise Failure(f"{program}: the server ended before it listened: {errors}")
+        self.address = address.format(port)
 
     def __enter__(self):
         return self
@@ -181,14 +201,14 @@ class Server:
         # including those that have ended.
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
-    def run(self, cell, seconds, environment=None):
+    def run(self, seconds, environment=None):
         """
         Makes calls, and returns the output of `bench` with two additions: `all_calls`, which includes the calls before and
         after the measured time, and `cpu_s`, the CPU time of client and server from the client's start to its end.
         """
         # Without a warm-up nearly all calls are in the measured time. The others are one at the beginning, and those in
         # flight at the end.
-        arguments = ["bench", f"127.0.0.1:{self.port}", "--json", "--warmup", "0", "--seconds", str(seconds), *cell]
+        arguments = ["bench", self.address, "--json", "--warmup", "0", "--seconds", str(seconds), *self.cell]
         servers_before = self.cpu_time()
         clients_before = children_cpu_time()
         client = self.start(arguments, environment, stderr=subprocess.PIPE)

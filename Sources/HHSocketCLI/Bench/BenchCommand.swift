@@ -17,6 +17,9 @@ struct BenchCommand: AsyncParsableCommand {
             With --api stream it measures streams: the number of items and of bytes per second, and the CPU time of an item. \
             It checks how long each item is, and how many there were on a stream that has ended.
 
+            With --api message or line it measures messages or lines that the server sends back, on the socket's thread; \
+            the report calls one of them and its echo a call.
+
             --parse parses 64 MiB of frames in 64 KiB pieces that do not align with them, and prints two lines: for frames \
             borrowed in a closure, and for frames owned.
             """
@@ -143,7 +146,12 @@ struct BenchCommand: AsyncParsableCommand {
 
     private func echoResult() async throws -> EchoResult {
         try await self.measured { parameters in
-            try await EchoBench(parameters).run(showsProgress: StandardError.isTerminal)
+            let showsProgress = StandardError.isTerminal
+            return switch parameters.api {
+            case .message: try await MessageBench<WebSocketLink>.run(parameters, showsProgress: showsProgress)
+            case .line: try await MessageBench<LineLink>.run(parameters, showsProgress: showsProgress)
+            default: try await EchoBench(parameters).run(showsProgress: showsProgress)
+            }
         }
     }
 
@@ -161,7 +169,7 @@ struct BenchCommand: AsyncParsableCommand {
             if let server = self.calls.server {
                 return try await measure(self.parameters(server, self.calls.serverPid))
             }
-            let ownServer = try await OwnServer.start(format: self.format.argument)
+            let ownServer = try await OwnServer.start(for: self.calls.api ?? .task, format: self.format.argument)
             defer { ownServer.kill() }
             return try await measure(self.parameters(ownServer.endpoint, ownServer.pid))
         } catch  where Task.isCancelled {

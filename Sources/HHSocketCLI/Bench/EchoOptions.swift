@@ -25,7 +25,7 @@ struct EchoOptions: ParsableArguments {
             "host:port",
             """
             A server that echoes type \(BuiltIn.echo), as `hhsocket serve` does, or that of --type; a Unix domain socket as \
-            unix:PATH.
+            unix:PATH. With --api message ws://HOST:PORT/PATH, as `hhsocket ws-serve` has it.
             """
         ),
         transform: Self.endpoint
@@ -74,7 +74,8 @@ struct EchoOptions: ParsableArguments {
             How calls are made: by tasks with completion handlers, with handlers but no tasks, by Swift tasks that await, \
             or by these with a generated client and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). With \
             stream Swift tasks send and await the items of streams, types \(BuiltIn.streamOfItems), \
-            \(BuiltIn.countOfItems) and \(BuiltIn.echoStream). (default: task)
+            \(BuiltIn.countOfItems) and \(BuiltIn.echoStream). message: a WebSocket's messages instead, and line: lines, \
+            which the server sends back. (default: task)
             """
     )
     var api: EchoParameters.API?
@@ -158,6 +159,8 @@ struct EchoOptions: ParsableArguments {
         }
         if self.api == .stream {
             try self.checkStreams(body: body, format: format)
+        } else if self.api?.hasMessages == true {
+            try self.checkMessages(body: body, format: format)
         } else {
             try self.checkCalls(body: body, format: format)
         }
@@ -173,7 +176,7 @@ struct EchoOptions: ParsableArguments {
                 "--callbacks is for completion handlers, and --api \(api.rawValue) has none; leave it out."
             )
         }
-        guard self.executor == nil || !api.hasHandlers else {
+        guard self.executor == nil || api.hasTasks else {
             throw ValidationError("--executor is for Swift tasks, and --api \(api.rawValue) has none; leave it out.")
         }
         try require(self.type == nil || !self.startsServer, "--self echoes type \(BuiltIn.echo): leave --type out.")
@@ -213,10 +216,33 @@ struct EchoOptions: ParsableArguments {
         try self.check(self.window, "--window", Self.leastWindow...Self.largestWindow)
     }
 
-    private func checkCalls(body: Int, format: WireFormat) throws {
+    private func checkMessages(body: Int, format: WireFormat) throws {
+        let api = self.api?.rawValue ?? ""
+        let isOfFrames = [
+            (self.type != nil, "--type"), (self.hello, "--hello"), (self.streams, "--streams"),
+            (format != .standard, "--format"),
+        ]
+        for case (true, let name) in isOfFrames {
+            throw ValidationError("\(name) is for frames, and --api \(api) sends none; leave it out.")
+        }
+        try require(self.rate == nil, "--rate is for calls; leave it out.")
+        try self.checkNoStreams()
+        try self.checkBodies(of: body)
+        guard let server = self.server else { return }
+        guard server.isWebSocket == (self.api == .message) else {
+            let form = self.api == .message ? "ws://HOST:PORT/PATH" : "HOST:PORT"
+            throw ValidationError("--api \(api) needs a server written as \(form), not \(server).")
+        }
+    }
+
+    private func checkNoStreams() throws {
         try require(self.direction == nil, "--direction is for --api stream; leave it out.")
         guard self.window == nil else { throw ValidationError("--window is for --api stream; leave it out.") }
         try require(self.calls == nil, "--calls is for calls beside --api stream; --rate is for these.")
+    }
+
+    private func checkCalls(body: Int, format: WireFormat) throws {
+        try self.checkNoStreams()
         try require(!self.streams || self.hello, "--streams needs --hello, in which streams are agreed on.")
         try require(!self.streams || format.supportsStreams, "The format \(format) cannot have streams.")
         try FormatArgument.validate(type: self.echoedType, in: format)
@@ -231,6 +257,10 @@ struct EchoOptions: ParsableArguments {
                 """
             )
         }
+        try self.checkBodies(of: body)
+    }
+
+    private func checkBodies(of body: Int) throws {
         guard EchoBody.lengths.contains(body) else {
             throw ValidationError(
                 """
@@ -282,7 +312,7 @@ struct EchoOptions: ParsableArguments {
             seconds: seconds,
             api: api,
             callbacks: api.hasHandlers ? self.callbacks ?? .inline : nil,
-            executor: api.hasHandlers ? nil : self.executor ?? .global,
+            executor: api.hasTasks ? self.executor ?? .global : nil,
             rate: self.rate,
             window: self.window,
             callsBeside: self.calls

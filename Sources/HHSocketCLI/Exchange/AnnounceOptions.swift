@@ -13,6 +13,8 @@ struct AnnounceOptions: ParsableArguments {
     )
     var announce: String?
 
+    @OptionGroup var input: EndOfInputOption
+
     /// Runs a server until SIGINT or SIGTERM.
     ///
     /// - Parameters:
@@ -24,6 +26,7 @@ struct AnnounceOptions: ParsableArguments {
         stop: (Server) async -> Void
     ) async throws {
         let signals = Signals()
+        let hasInputFailed = self.input.watch(signals)
         let isAnnounced: Bool
         do throws(SocketError) {
             let (server, address) = try await start()
@@ -35,7 +38,7 @@ struct AnnounceOptions: ParsableArguments {
             StandardError.report(error)
             throw ExitCode.failure
         }
-        guard isAnnounced else { throw ExitCode.failure }
+        guard isAnnounced, !hasInputFailed.withLockedValue({ $0 }) else { throw ExitCode.failure }
     }
 
     /// Prints the lines that announce a server, which goes on even if that fails. A failure is reported on stderr.

@@ -74,11 +74,7 @@ struct ServeCommand: AsyncParsableCommand {
     )
     var announce: String?
 
-    @Flag(
-        name: .customLong("until-eof"),
-        help: "Shut down, as after SIGTERM, when standard input ends: for programs that start this one."
-    )
-    var endsWithInput = false
+    @OptionGroup var input: EndOfInputOption
 
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
@@ -152,16 +148,7 @@ struct ServeCommand: AsyncParsableCommand {
 
     func run() async throws {
         let signals = Signals()
-        let hasInputFailed = NIOLockedValueBox(false)
-        if self.endsWithInput {
-            Self.atEndOfInput { [continuation = signals.continuation] failure in
-                if let failure {
-                    StandardError.line("error: \(failure)")
-                    hasInputFailed.withLockedValue { $0 = true }
-                }
-                continuation.yield(SIGTERM)
-            }
-        }
+        let hasInputFailed = self.input.watch(signals)
         // Also without TLS: by default the signal would end the process. Also if it was ignored, as by nohup, because
         // it is also the request to reload the certificate, and never ends the server.
         let hangUps = Signals([SIGHUP], ignoredToo: true)
@@ -242,20 +229,6 @@ struct ServeCommand: AsyncParsableCommand {
         configuration.shutdown = self.shutdown.policy
         configuration.logger = LogArgument.logger(self.log)
         return configuration
-    }
-
-    /// Calls `handler` when standard input ends, or cannot be read. Uses a thread, because reading blocks; it ends with
-    /// the process.
-    private static func atEndOfInput(_ handler: @escaping @Sendable (Input.Failure?) -> Void) {
-        Thread.detachNewThread {
-            var buffer = ByteBuffer()
-            do throws(Input.Failure) {
-                while try Input.standard.append(to: &buffer) { buffer.clear() }
-                handler(nil)
-            } catch {
-                handler(error)
-            }
-        }
     }
 
     private static func reload(_ server: SocketServer) {

@@ -64,27 +64,9 @@ struct EchoBench: Sendable {
 
     private func measure(_ connections: [Connection], showsProgress: Bool) async throws -> EchoResult {
         for connection in connections { try await self.connect(connection.client) }
-        let origin = Uptime.now
-        let window = MeasuredWindow(
-            origin: origin,
-            warmup: self.parameters.warmup,
-            seconds: self.parameters.seconds
-        )
-        let loops = connections.enumerated().map { self.loop($1, number: $0, origin: origin, window: window) }
-        async let cpu = CPUUse.measured(in: window, serverPID: self.parameters.serverPID)
-        @Sendable func count() -> Int { loops.reduce(0) { $0 + $1.callsSoFar } }
-        let tally = try await LiveLine.shown(showsProgress, window, unit: "calls", count) {
-            try await self.run(loops, window)
-        }
-        guard tally.window.seconds > 0 else {
-            throw EchoFailure("interrupted before anything was measured")
-        }
-        return EchoResult(
-            parameters: self.parameters,
-            tally: tally,
-            cpu: await cpu,
-            isInterrupted: tally.window != window
-        )
+        let measurement = EchoMeasurement(self.parameters)
+        let loops = connections.enumerated().map { self.loop($1, number: $0, of: measurement) }
+        return try await measurement.run(loops, showsProgress: showsProgress)
     }
 
     /// Connects, and makes a first call.
@@ -111,13 +93,12 @@ struct EchoBench: Sendable {
     private func loop(
         _ connection: Connection,
         number: Int,
-        origin: UInt64,
-        window: MeasuredWindow
+        of measurement: EchoMeasurement
     ) -> any EchoLoop {
         let schedule = self.parameters.rate.map {
-            StartSchedule(rate: $0, origin: origin, connection: number, of: self.parameters.connections)
+            StartSchedule(rate: $0, origin: measurement.origin, connection: number, of: self.parameters.connections)
         }
-        let tally = EchoTally(schedule == nil ? .closedLoop : .schedule, window: window)
+        let tally = EchoTally(schedule == nil ? .closedLoop : .schedule, window: measurement.window)
         func awaited(_ caller: some EchoCaller) -> any EchoLoop {
             AsyncLoop(
                 client: connection.client,
@@ -140,21 +121,9 @@ struct EchoBench: Sendable {
                 tally: tally,
                 schedule: schedule
             )
-        // Streams are measured by `StreamBench`.
-        case .async, .stream: return awaited(BodyCaller(self.body))
+        // Streams are measured by `StreamBench`, messages and lines by `MessageBench`.
+        case .async, .stream, .message, .line: return awaited(BodyCaller(self.body))
         case .typed: return awaited(MessageCaller(length: self.parameters.body))
-        }
-    }
-
-    /// Runs all loops at once. The first failure cancels the others.
-    private func run(_ loops: [any EchoLoop], _ window: MeasuredWindow) async throws -> EchoTally {
-        try await withThrowingTaskGroup(of: EchoTally.self) { group in
-            for loop in loops { group.addTask { try await loop.run() } }
-            var sum: EchoTally?
-            for try await tally in group {
-                if sum == nil { sum = tally } else { sum?.add(tally) }
-            }
-            return sum ?? EchoTally(.closedLoop, window: window)
         }
     }
 }

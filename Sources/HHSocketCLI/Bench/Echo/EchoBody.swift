@@ -2,7 +2,8 @@
 import HHSocket
 import NIOCore
 
-/// The bodies that the bench sends: filler, with the call's number in the first and last byte.
+/// The bodies that the bench sends: printable characters, with the call's number in the first and last one. They may
+/// be lines.
 struct EchoBody: Sendable {
     /// The lengths of bodies: two bytes hold the number, and no server accepts more than the upper bound by default.
     static let lengths = 2...Frame.defaultMaximumPayloadLength
@@ -15,16 +16,20 @@ struct EchoBody: Sendable {
     init(length: Int, type: UInt32 = BuiltIn.echo) {
         var filler = Filler(seed: 2_463_534_242)
         self.type = type
-        self.template = filler.bytes(length)
+        self.template = ByteBuffer(bytes: filler.bytes(length).readableBytesView.map(Self.sign))
     }
 
     var length: Int { self.template.readableBytes }
 
     @inline(__always)
-    static func first(_ number: UInt32) -> UInt8 { UInt8(truncatingIfNeeded: number) }
+    static func first(_ number: UInt32) -> UInt8 { self.sign(UInt8(truncatingIfNeeded: number)) }
 
     @inline(__always)
-    static func last(_ number: UInt32) -> UInt8 { UInt8(truncatingIfNeeded: number >> 8) ^ 0x5A }
+    static func last(_ number: UInt32) -> UInt8 { self.sign(UInt8(truncatingIfNeeded: number >> 6)) }
+
+    /// One of the 64 characters of ASCII from `@`, by the last six bits.
+    @inline(__always)
+    private static func sign(_ byte: UInt8) -> UInt8 { byte & 0x3F | 0x40 }
 
     /// Writes a call's number into a copy of the template, in place if its bytes are not shared.
     @inline(__always)

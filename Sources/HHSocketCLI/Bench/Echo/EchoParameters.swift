@@ -16,9 +16,17 @@ struct EchoParameters: Sendable {
         case typed
         /// Streams, and Swift tasks that send and await items.
         case stream
+        /// Messages of a WebSocket that come back.
+        case message
+        /// Lines that come back.
+        case line
 
         /// Whether calls have completion handlers.
         var hasHandlers: Bool { self == .task || self == .dispatch }
+        /// Whether Swift tasks await.
+        var hasTasks: Bool { self == .async || self == .typed || self == .stream }
+        /// Whether messages are sent, not frames.
+        var hasMessages: Bool { self == .message || self == .line }
     }
 
     /// The place where completion handlers run.

@@ -36,19 +36,19 @@ COMPARE ?=
 # The libraries whose API make api-diff compares.
 library_products = HHSocket HHSocketApp HHSocketMessage HHSocketOutbox HHSocketRPC HHSocketSTOMP HHSocketServer \
 	HHSocketSwiftProtobuf HHSocketTesting
-# More options for Scripts/counts: --write writes the budgets.
+# More options for Benchmarks/Scripts/counts: --write writes the budgets.
 COUNTS ?=
-# More options for Scripts/link-report, e.g. LINK="--rounds 1".
+# More options for Benchmarks/Scripts/link-report, e.g. LINK="--rounds 1".
 LINK ?=
-# More options for Scripts/transfer-report, e.g. TRANSFERS="--only speed --rounds 3".
+# More options for Benchmarks/Scripts/transfer-report, e.g. TRANSFERS="--only speed --rounds 3".
 TRANSFERS ?=
-# More options for Scripts/bench-websocket, e.g. WEBSOCKET="--only calls".
+# More options for Benchmarks/Scripts/bench-websocket, e.g. WEBSOCKET="--only calls".
 WEBSOCKET ?=
-# More options for Scripts/bench-streams, e.g. STREAMS="--only limit".
+# More options for Benchmarks/Scripts/bench-streams, e.g. STREAMS="--only limit".
 STREAMS ?=
-# More options for Scripts/bench-stomp, e.g. STOMP="--rounds 3".
+# More options for Benchmarks/Scripts/bench-stomp, e.g. STOMP="--rounds 3".
 STOMP ?=
-# More options for Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".
+# More options for Benchmarks/Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".
 REPORT ?=
 
 # More options for Scripts/docs, e.g. DOCS="--repository https://example.com/hhsocket/blob/main --base-path hhsocket".
@@ -75,10 +75,11 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/App/Package.swift Examples/App/Sources Examples/App/Tests Tools/apple-stubs Examples/Chat Examples/Demo Examples/Feed Examples/Files Examples/Greeter Examples/Notices Examples/STOMP Examples/Weather Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Conformance/Package.swift Conformance/Sources/ConformanceProgram Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test try nightly test-stalled test-histories peers build-benchmarks conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers release-check test-feed test-readme test-guide test-first-server test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
+.PHONY: help demo test try nightly test-stalled test-histories peers build-benchmarks conformance conformance-protobuf interop test-threads test-addresses test-delayed test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-app check-apple api-diff license-headers test-feed test-readme test-guide test-first-server test-tutorials test-stomp stomp-broker test-browser test-dissector test-deployment soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-streams bench-stomp link-report transfer-report counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install docs docs-serve lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo 'The steps of .ci/steps are targets, too, and so are the other reports of Benchmarks/Scripts.'
 
 demo: dependencies ## build and run a demonstration: two servers and a client over real TCP
 	@$(if $(BUILT),,echo 'Building demo-example; the first time takes some minutes.' >&2)
@@ -88,12 +89,14 @@ demo: dependencies ## build and run a demonstration: two servers and a client ov
 test: build-tests ## build everything and run the tests: most of them in parallel, then those that need the machine to themselves
 	@Scripts/test all
 
-test-fast: build-tests ## build everything, and run the tests that need no socket, process or clock
+# Build everything, and run the tests that need no socket, process or clock.
+test-fast: build-tests
 	@Scripts/test fast
 
 build-tests: programs = python3 openssl protoc:protobuf-compiler sqlite3.h:libsqlite3-dev
 # The product is named because --build-tests would build the generator a second time, for the plugins, on which no test depends.
-build-tests: dependencies ## build everything that make test runs, without running it
+# Build everything that make test runs, without running it.
+build-tests: dependencies
 	$(needs_python)
 	$(if $(BUILT),@true,swift build --product hhsocketPackageTests $(swift_options))
 
@@ -103,50 +106,60 @@ try: ## build what SUITES="NAME..." need, and run them: the quickest way from a 
 slowest-tests: ## print the slowest thirty tests of the last run
 	@Scripts/slowest-tests
 
-test-network: dependencies ## test lost links and changed addresses between two network namespaces; without root, say that nothing was tested
+# Test lost links and changed addresses between two network namespaces; without root, say that nothing was tested.
+test-network: dependencies
 	sh Scripts/test-network $(swift_options)
 
+# Build and run a package that uses the SwiftPM plugins.
 test-plugins: programs = protoc:protobuf-compiler
-test-plugins: dependencies ## build and run a package that uses the SwiftPM plugins
-	sh Scripts/test-plugins $(common_options)
+test-plugins: dependencies
+	sh Tests/PluginFixture/test $(common_options)
 
-test-activemq: build-tests ## test STOMP against a separate ActiveMQ, which needs Java and Debian's package activemq, or ACTIVEMQ_HOME
+# Test STOMP against a separate ActiveMQ, which needs Java and Debian's package activemq, or ACTIVEMQ_HOME.
+test-activemq: build-tests
 	$(if $(ACTIVEMQ_HOME),,@$(MAKE) --silent dependencies programs='java:default-jre-headless activemq')
 	python3 Tests/OtherPrograms/brokers.py activemq -- Scripts/test all ActiveMQTests
 
+# Build Examples/Feed and compare its output with the expected one.
 test-feed: programs = sqlite3.h:libsqlite3-dev
-test-feed: dependencies ## build Examples/Feed and compare its output with the expected one
+test-feed: dependencies
 	$(product) feed-example
-	@sh Scripts/test-feed $(built)/feed-example
+	@sh Examples/Feed/test $(built)/feed-example
 
-test-readme: dependencies ## run the session of README.md line by line, and compare what its program prints
+# Run the session of README.md line by line, and compare what its program prints.
+test-readme: dependencies
 	$(needs_python)
-	@Scripts/test-session README.md 'Try it' 'Fifteen lines' -- $(common_options)
+	@Tests/Pages/session README.md 'Try it' 'Fifteen lines' -- $(common_options)
 
+# Follow the guide of Docs/Codegen.md line by line, from an empty folder to a typed call.
 test-guide: programs = python3 protoc:protobuf-compiler
-test-guide: dependencies ## follow the guide of Docs/Codegen.md line by line, from an empty folder to a typed call
-	@Scripts/test-session Docs/Codegen.md 'From an empty folder to a call' -- $(common_options)
+test-guide: dependencies
+	@Tests/Pages/session Docs/Codegen.md 'From an empty folder to a call' -- $(common_options)
 
+# Make the server of FirstServer.md from an empty folder, and run the commands of the page.
 test-first-server: programs = python3 curl openssl haproxy
-test-first-server: dependencies ## make the server of FirstServer.md from an empty folder, and run the commands of the page
+test-first-server: dependencies
 	$(needs_python)
 	$(product) hhsocket-cli
-	@Scripts/test-first-server $(command) $(common_options)
+	@Tests/Pages/first-server $(command) $(common_options)
 
+# Compile every step of the tutorials, and run their programs.
 test-tutorials: programs = python3 protoc:protobuf-compiler
-test-tutorials: build-tests ## compile every step of the tutorials, and run their programs
-	@Scripts/test-tutorials $(built) $(common_options)
+test-tutorials: build-tests
+	@Tests/Pages/tutorials $(built) $(common_options)
 
-test-app: dependencies ## build Examples/App, and run the tests of its model
-	sh Scripts/test-app $(common_options)
+# Build Examples/App, and run the tests of its model.
+test-app: dependencies
+	sh Examples/App/test $(common_options)
 
 check-apple: build-tests ## compile the sources with the branches of Apple's platforms, against stubs of Apple's modules, without linking
 	$(needs_python)
-	Scripts/check-apple
+	Tools/apple-stubs/check
 
-test-stomp: dependencies ## build Examples/STOMP; with rabbitmq-server, run it against one and compare its output with the expected one
+# Build Examples/STOMP; with rabbitmq-server, run it against one and compare its output with the expected one.
+test-stomp: dependencies
 	$(product) stomp-example
-	@sh Scripts/test-stomp $(built)/stomp-example
+	@sh Examples/STOMP/test $(built)/stomp-example
 
 stomp-broker: programs = python3 rabbitmq-server
 stomp-broker: dependencies ## run a separate RabbitMQ on stomp://127.0.0.1:61613 and ws://127.0.0.1:15674/ws, until control-C
@@ -154,27 +167,31 @@ stomp-broker: dependencies ## run a separate RabbitMQ on stomp://127.0.0.1:61613
 	@python3 -B Tests/OtherPrograms/brokers.py rabbitmq stomp=61613 webSocket=15674 -- \
 		sh -c 'echo "stomp://127.0.0.1:61613 and ws://127.0.0.1:15674/ws are ready; control-C ends them"; exec sleep 2147483647'
 
+# Read recorded captures with Tools/wireshark/hhsocket.lua, and compare with the expected text.
 test-dissector: programs = tshark
-test-dissector: dependencies ## read recorded captures with Tools/wireshark/hhsocket.lua, and compare with the expected text
+test-dissector: dependencies
 	Tools/wireshark/test
 
+# Check the files of Examples/Deployment, as far as their checkers are installed, and run their servers.
 test-deployment: programs = curl promtool:prometheus
-test-deployment: dependencies ## check the files of Examples/Deployment, as far as their checkers are installed, and run their servers
+test-deployment: dependencies
 	$(product) hhsocket-cli
-	@Scripts/test-deployment $(command)
+	@Examples/Deployment/test $(command)
 
+# Test the JavaScript client of Examples/browser in node, if it is installed; with BROWSER=1 its page in Chromium too.
 test-browser: programs = $(if $(BROWSER),node:nodejs chromium)
-test-browser: dependencies ## test the JavaScript client of Examples/browser in node, if it is installed; with BROWSER=1 its page in Chromium too
+test-browser: dependencies
 	$(if $(BROWSER),$(product) chat-example)
 	$(if $(BROWSER),$(product) hhsocket-cli)
-	@sh Scripts/test-browser $(built)
+	@sh Examples/browser/test $(built)
 
 conformance: dependencies ## run Autobahn's WebSocket cases (PyPI's kosoku) against the command: the brief selection, or CASES=all
 	$(needs_python)
 	$(product) hhsocket-cli
-	@Scripts/conformance $(if $(filter all,$(CASES)),,--brief) --compress also --program $(command)
+	@Conformance/WebSocket/conformance $(if $(filter all,$(CASES)),,--brief) --compress also --program $(command)
 
-conformance-protobuf: dependencies ## run protobuf's conformance cases against the messages: the recorded ones, or those of RUNNER, protobuf's runner
+# Run protobuf's conformance cases against the messages: the recorded ones, or those of RUNNER, protobuf's runner.
+conformance-protobuf: dependencies
 	$(needs_python)
 	$(product) protoc-gen-hhsocket
 	@# 69: there is no protoc that knows editions, which it has said.
@@ -187,13 +204,14 @@ interop: programs = wscat:node-ws libwebsockets-test-server
 interop: dependencies ## exchange WebSocket messages with other implementations, in both directions
 	$(needs_python)
 	$(product) hhsocket-cli
-	@Scripts/interop --program $(command)
+	@Conformance/WebSocket/interop --program $(command)
 
 # Suites that try random histories or inputs.
 histories = RandomHistoryTests ClientModelTests CacheModelTests WebSocketLinkModelTests StreamModelTests CacheTableTests \
 	TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests FrameSplittingTests PresetFrameTests FrameGarbageTests \
 	SwiftProtobufComparisonTests EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests
-test-histories: build-tests ## run the randomised tests with ten times the repetitions, or EFFORT times
+# Run the randomised tests with ten times the repetitions, or EFFORT times.
+test-histories: build-tests
 	HHSOCKET_EFFORT=$(or $(EFFORT),10) Scripts/test all $(histories) --jobs 2
 
 nightly: ## run the checks of every night, in an hour and a quarter, with a table at the end; .ci/steps says what they omit; FROM=STEP resumes
@@ -204,7 +222,7 @@ soak: build-tests ## run the randomised tests with fifty times the repetitions, 
 	HHSOCKET_PATIENCE=3000 HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RollingRestartTests AbandonedCallsTests HostileCrowdTests \
 		DefaultConfigurationAttackTests AttackTests
 	$(product) hhsocket-cli
-	Scripts/reconnect-storm $(command)
+	Benchmarks/Scripts/reconnect-storm $(command)
 	HHSOCKET_EFFORT=50 $(MAKE) test-browser BROWSER=1
 	$(MAKE) test-activemq
 	$(MAKE) test-stalled
@@ -214,39 +232,47 @@ soak: build-tests ## run the randomised tests with fifty times the repetitions, 
 test-stalled: build-tests ## run the tests while their processes are stopped for 2 s again and again, as on a busy machine; SUITES="NAME..." for some
 	@Scripts/test stalled $(SUITES)
 
-test-delayed: build-tests ## run the tests with threads that are delayed at random where they yield, on Linux
+# Run the tests with threads that are delayed at random where they yield, on Linux.
+test-delayed: build-tests
 	cc -O2 -shared -fPIC -o .build/delays.so Tools/delays/delays.c -ldl
 	DELAY_ODDS=30 Scripts/test parallel --preload "$(CURDIR)/.build/delays.so" --results .build/delayed-results
 
 build_checked = swift build -c release --product hhsocketPackageTests $(swift_options) --scratch-path .build-checked \
 	-Xswiftc -enable-testing -Xswiftc -enforce-exclusivity=checked -Xswiftc -DCHECKED_EXCLUSIVITY
-test-checked: dependencies ## build the tests for release with every check of exclusive access, and run them
+# Build the tests for release with every check of exclusive access, and run them.
+test-checked: dependencies
 	$(build_checked)
 	SWIFT_TEST_BUNDLE=.build-checked/release/hhsocketPackageTests.xctest Scripts/test all --results .build-checked/test-results
 
-attack-report: dependencies ## measure the effects of attacks on a server, built for release, and write the figures into the documentation
+# Measure the effects of attacks on a server, built for release, and write the figures into the documentation.
+attack-report: dependencies
 	$(build_checked)
 	HHSOCKET_HOSTILE_SECONDS=60 SWIFT_TEST_BUNDLE=.build-checked/release/hhsocketPackageTests.xctest \
 		Scripts/test all DefaultConfigurationAttackTests HostileCrowdTests --results .build-checked/attack-results
-	Scripts/attack-report --update .build-checked/attack-results/named/*.log
+	Benchmarks/Scripts/attack-report --update .build-checked/attack-results/named/*.log
 
+# Build the tests for the thread sanitizer and run them.
 test-threads: programs = python3 openssl protoc:protobuf-compiler
-test-threads: dependencies ## build the tests for the thread sanitizer and run them
+test-threads: dependencies
 	Scripts/test-sanitized thread
 
+# Build the tests for the address sanitizer and run them, with a leak check.
 test-addresses: programs = python3 openssl protoc:protobuf-compiler
-test-addresses: dependencies ## build the tests for the address sanitizer and run them, with a leak check
+test-addresses: dependencies
 	Scripts/test-sanitized address
 
-build-command: dependencies ## build the command for release
+# Build the command for release.
+build-command: dependencies
 	swift build -c release $(benchmarks_options) --product hhsocket-cli
 
+# Check that the benchmarks compile, without optimisation.
 build-benchmarks: programs = libdeflate.h:libdeflate-dev
-build-benchmarks: dependencies ## check that the benchmarks compile, without optimisation
+build-benchmarks: dependencies
 	swift build --package-path Benchmarks --scratch-path .build $(common_options)
 
+# Build the command and the benchmarks for release, without running them.
 build-release: programs = libdeflate.h:libdeflate-dev
-build-release: build-command ## build the command and the benchmarks for release, without running them
+build-release: build-command
 	swift build -c release $(benchmarks_options) --product HHSocketBenchmarks
 	swift build -c release $(benchmarks_options) --product STOMPBenchmark
 
@@ -254,7 +280,8 @@ bench: programs = libdeflate.h:libdeflate-dev
 bench: dependencies ## measure the framework's parts, each separately
 	swift package $(benchmarks_options) benchmark --no-progress
 
-bench-once: build-release ## run each benchmark for some milliseconds, to check that it works
+# Run each benchmark for some milliseconds, to check that it works.
+bench-once: build-release
 	@log=$$(BENCH_QUICK=1 "$$(swift build -c release $(benchmarks_options) --show-bin-path)/HHSocketBenchmarks" 2>&1) && \
 		printf '%s\n' "$$log" | grep 'Debug results for' && \
 		printf '%s\n' "$$log" | grep -q 'Debug results for every benchmark has run' || \
@@ -263,70 +290,76 @@ bench-once: build-release ## run each benchmark for some milliseconds, to check 
 bench-report: programs = python3
 bench-report: $(command_for_release) ## measure calls, and write Docs/Performance and the table of its page; PEERS=FILE adds measurements of other frameworks
 	$(needs_python)
-	Scripts/bench-report --program "$(command_for_release)" $(REPORT)
+	Benchmarks/Scripts/bench-report --program "$(command_for_release)" $(REPORT)
 
 bench-compare: programs = python3 libdeflate.h:libdeflate-dev
 bench-compare: $(command_for_release) ## compare the CPU time of a call with that of the commit BASE; fails below MIN (0.98) of its speed (Linux)
 	$(needs_python)
-	Scripts/bench-compare --base "$(BASE)" --minimum $(MIN) --program "$(command_for_release)" $(COMPARE)
+	Benchmarks/Scripts/bench-compare --base "$(BASE)" --minimum $(MIN) --program "$(command_for_release)" $(COMPARE)
 
+# Compare echo over WebSocket with libwebsockets and websocketpp, and calls with those over TCP (Linux).
 bench-websocket: programs = python3 libwebsockets.h:libwebsockets-dev websocketpp/server.hpp:libwebsocketpp-dev asio.hpp:libasio-dev
-bench-websocket: $(command_for_release) ## compare echo over WebSocket with libwebsockets and websocketpp, and calls with those over TCP (Linux)
+bench-websocket: $(command_for_release)
 	$(needs_python)
-	Scripts/bench-websocket --program "$(command_for_release)" $(WEBSOCKET)
+	Benchmarks/Scripts/bench-websocket --program "$(command_for_release)" $(WEBSOCKET)
 
+# Compare streams with a C program, gRPC C++ and grpc-swift 2 (Linux).
 bench-streams: programs = python3 libdeflate.h:libdeflate-dev
-bench-streams: $(command_for_release) ## compare streams with a C program, gRPC C++ and grpc-swift 2 (Linux)
+bench-streams: $(command_for_release)
 	$(needs_python)
-	Scripts/bench-streams --program "$(command_for_release)" $(STREAMS)
+	Benchmarks/Scripts/bench-streams --program "$(command_for_release)" $(STREAMS)
 
+# Compare STOMP clients with one RabbitMQ: ours, stomp.py, stompjs, and those that STOMP="--client NAME=COMMAND" adds.
 bench-stomp: programs = rabbitmq-server node:nodejs libdeflate.h:libdeflate-dev
-bench-stomp: build-release ## compare STOMP clients with one RabbitMQ: ours, stomp.py, stompjs, and those that STOMP="--client NAME=COMMAND" adds
+bench-stomp: build-release
 	$(needs_python)
-	Scripts/bench-stomp --client "hhsocket=$(RELEASE_FOLDER)/release/STOMPBenchmark" $(STOMP)
+	Benchmarks/Scripts/bench-stomp --client "hhsocket=$(RELEASE_FOLDER)/release/STOMPBenchmark" $(STOMP)
 
+# Measure plain calls beside streams on a link of 100 Mbit/s with a short queue (Linux, root).
 link-report: programs = python3 libdeflate.h:libdeflate-dev
-link-report: $(command_for_release) ## measure plain calls beside streams on a link of 100 Mbit/s with a short queue (Linux, root)
+link-report: $(command_for_release)
 	$(needs_python)
-	Scripts/link-report $(LINK) "$(command_for_release)"
+	Benchmarks/Scripts/link-report $(LINK) "$(command_for_release)"
 
+# Measure transfers over a link that breaks, and beside curl and nginx (Linux).
 transfer-report: programs = python3 nginx curl openssl
-transfer-report: $(command_for_release) ## measure transfers over a link that breaks, and beside curl and nginx (Linux)
+transfer-report: $(command_for_release)
 	$(needs_python)
-	Scripts/transfer-report $(TRANSFERS) "$(command_for_release)"
+	Benchmarks/Scripts/transfer-report $(TRANSFERS) "$(command_for_release)"
 
 counts: programs = python3
 counts: $(command_for_release) ## count a call's requests to Swift's runtime and to the system, and fail if a budget is exceeded (Linux)
 	$(needs_python)
-	Scripts/counts --program "$(command_for_release)" $(COUNTS)
+	Benchmarks/Scripts/counts --program "$(command_for_release)" $(COUNTS)
 
 api-diff: dependencies ## compare the public API with that of the commit BASE; fails if something that compiled before no longer compiles
 	swift package $(swift_options) diagnose-api-breaking-changes "$(BASE)" \
 		$(foreach product,$(library_products),--products $(product))
 
-test-tools: ## test the computations of the scripts
+# Test the computations of the scripts.
+test-tools:
 	Scripts/checks --self-test
 	Scripts/test --self-test
-	Scripts/bench-report --self-test
-	Scripts/bench-report --check
-	Scripts/bench-compare --self-test
-	Scripts/counts --self-test
-	Scripts/bench-websocket --self-test
-	Scripts/bench-streams --self-test
-	Scripts/bench-stomp --self-test
-	Scripts/attack-report --self-test
-	Scripts/link-report --self-test
-	Scripts/transfer-report --self-test
+	Benchmarks/Scripts/bench-report --self-test
+	Benchmarks/Scripts/bench-report --check
+	Benchmarks/Scripts/bench-compare --self-test
+	Benchmarks/Scripts/counts --self-test
+	Benchmarks/Scripts/bench-websocket --self-test
+	Benchmarks/Scripts/bench-streams --self-test
+	Benchmarks/Scripts/bench-stomp --self-test
+	Benchmarks/Scripts/attack-report --self-test
+	Benchmarks/Scripts/link-report --self-test
+	Benchmarks/Scripts/transfer-report --self-test
 	Scripts/shape --self-test
 	Scripts/lint-prose --self-test
 	Scripts/docs --self-test
-	Scripts/pictures --check
-	Scripts/check-apple --self-test
+	Docs/pictures --check
+	Tools/apple-stubs/check --self-test
 	Scripts/license-headers --self-test
-	Scripts/release-check --self-test
-	Scripts/test-session --self-test
+	Tests/Pages/session --self-test
 
-build-fuzz: dependencies ## build everything that make fuzz runs, without running it
+# Build everything that make fuzz runs, without running it.
+build-fuzz: dependencies
 	sh Fuzz/run build
 
 fuzz: dependencies ## run the decoders on inputs of libFuzzer, for FUZZ_SECONDS (60)
@@ -337,8 +370,9 @@ generate: dependencies ## regenerate the generated code that is committed, after
 	$(product) protoc-gen-hhsocket
 	Scripts/generated-code $(CHECK) $(built)/protoc-gen-hhsocket
 
-descriptor-sets: ## regenerate the descriptor sets that the generator's tests read, after a change to Tests/CodegenTests/Protos
-	sh Scripts/descriptor-sets
+# Regenerate the descriptor sets that the generator's tests read, after a change to Tests/CodegenTests/Protos.
+descriptor-sets:
+	sh Tests/CodegenTests/Protos/descriptor-sets
 
 # Always built by SwiftPM, which knows whether it is up to date.
 .PHONY: $(command_for_release)
@@ -374,8 +408,9 @@ format: ## format the sources
 	swift format --in-place --parallel --recursive $(FORMATTED)
 
 # Where these cannot be installed, the tests that use them say so and are skipped.
+# Install the programs that the framework is tested with, and Python packages whose results are compared.
 peers: programs = haproxy nginx tinyproxy danted:dante-server nft:nftables ip:iproute2 rabbitmq-server
-peers: dependencies ## install the programs that the framework is tested with, and Python packages whose results are compared
+peers: dependencies
 	@[ -f /usr/lib/nginx/modules/ngx_stream_module.so ] || sh Scripts/install-dependencies ngx_stream_module:libnginx-mod-stream
 	@python3 -c 'import ensurepip' 2>/dev/null || sh Scripts/install-dependencies ensurepip:python3-venv
 	@Scripts/python-packages .build-python Scripts/comparison-requirements.txt
@@ -383,12 +418,10 @@ peers: dependencies ## install the programs that the framework is tested with, a
 dependencies: ## install the system libraries that are missing
 	@sh Scripts/install-dependencies $(programs)
 
-license-headers: ## add the licence header to each source file
+# Add the licence header to each source file.
+license-headers:
 	Scripts/license-headers
 
-release-check: ## run the checks before a release is tagged; QUICK=1 omits those that need a build
-	$(needs_python)
-	Scripts/release-check $(if $(QUICK),--quick)
 
 clean: ## remove everything built
 	rm -rf .build .build-*

@@ -293,7 +293,7 @@ let package = Package(
             name: "feed-example",
             dependencies: ["HHSocketApp", "HHSocketMessage", "HHSocketOutbox", "HHSocketRPC", "HHSocketServer"],
             path: "Examples/Feed",
-            exclude: ["expected.txt", "session.txt"],
+            exclude: ["expected.txt", "session.txt", "test"],
             swiftSettings: outboxSettings
         ),
         // Files over links that break.
@@ -317,7 +317,7 @@ let package = Package(
             name: "stomp-example",
             dependencies: ["HHSocketSTOMP"],
             path: "Examples/STOMP",
-            exclude: ["expected.txt"]
+            exclude: ["expected.txt", "test"]
         ),
 
         // Support code of several test targets.

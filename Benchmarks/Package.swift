@@ -44,7 +44,7 @@ let package = Package(
             path: "Benchmarks/HHSocketBenchmarks",
             plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]
         ),
-        // The client that Scripts/bench-stomp compares with others.
+        // The client that Benchmarks/Scripts/bench-stomp compares with others.
         .executableTarget(
             name: "STOMPBenchmark",
             dependencies: [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts a running program's calls of Swift's runtime and of the system. Scripts/counts builds this as a library,
+// Counts a running program's calls of Swift's runtime and of the system. Benchmarks/Scripts/counts builds this as a library,
 // preloads it, and reads the counts from the file that HHSOCKET_COUNTS names: eight bytes in the machine's order for
 // each line of functions.h.
 //

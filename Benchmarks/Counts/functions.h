@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that count.c counts, and the names under which Scripts/counts adds them up. The script reads these
+// The functions that count.c counts, and the names under which Benchmarks/Scripts/counts adds them up. The script reads these
 // lines too: the place of a line is the place of its counter in the file.
 
 COUNT(retains, swift_retain)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of Scripts/bench-stomp that only reads and writes: its frames are encoded before the measurement, and of those that it
+"""A client of Benchmarks/Scripts/bench-stomp that only reads and writes: its frames are encoded before the measurement, and of those that it
 receives it counts the NULs or copies what follows "ack:". It shows how fast the broker is. Over TCP alone."""
 
 import json

@@ -1,4 +1,4 @@
-// The client of Scripts/bench-stomp on npm's @stomp/stompjs and ws. README.md describes its arguments and its output.
+// The client of Benchmarks/Scripts/bench-stomp on npm's @stomp/stompjs and ws. README.md describes its arguments and its output.
 // The first two packages are found in NODE_PATH, or at STOMPJS.
 'use strict';
 

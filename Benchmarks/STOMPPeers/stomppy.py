@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of Scripts/bench-stomp on PyPI's stomp.py. README.md describes its arguments and output."""
+"""The client of Benchmarks/Scripts/bench-stomp on PyPI's stomp.py. README.md describes its arguments and output."""
 
 import json
 import resource

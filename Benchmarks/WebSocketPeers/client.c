@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The client of Scripts/bench-websocket: one connection to an echo server, on which it keeps a number of binary messages
+ * The client of Benchmarks/Scripts/bench-websocket: one connection to an echo server, on which it keeps a number of binary messages
  * outstanding.
  *
  *     client PORT LENGTH IN-FLIGHT WARM-UP SECONDS SERVER-PID

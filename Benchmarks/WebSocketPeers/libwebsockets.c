@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An echo server on libwebsockets, for Scripts/bench-websocket: `libwebsockets PORT`. Prints READY when it listens.
+ * An echo server on libwebsockets, for Benchmarks/Scripts/bench-websocket: `libwebsockets PORT`. Prints READY when it listens.
  *
  * As the library's documentation requires, received messages are queued, and sent when the connection is writable,
  * until the socket takes no more. A part of a message that arrives is sent as a fragment, so that none waits for the

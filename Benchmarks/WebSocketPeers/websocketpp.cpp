@@ -1,4 +1,4 @@
-// An echo server on websocketpp and Asio, for Scripts/bench-websocket: `websocketpp PORT`. Prints READY when it listens.
+// An echo server on websocketpp and Asio, for Benchmarks/Scripts/bench-websocket: `websocketpp PORT`. Prints READY when it listens.
 //
 // One thread, so the configuration has no locks; no logs and no compression; a read takes as much as a large message.
 

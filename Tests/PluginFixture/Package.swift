@@ -3,7 +3,7 @@
 
 import PackageDescription
 
-// A package like a user's, which Scripts/test-plugins builds and runs.
+// A package like a user's, which Tests/PluginFixture/test builds and runs.
 let package = Package(
     name: "plugin-fixture",
     platforms: [.macOS(.v13)],

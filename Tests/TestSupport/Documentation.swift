@@ -148,10 +148,10 @@ package struct DocumentationPage: Sendable {
         }
     }
 
-    /// The sections of a page that the Makefile has `Scripts/test-session` run.
+    /// The sections of a page that the Makefile has `Tests/Pages/session` run.
     package static func sectionsWithSessions(_ path: String) throws -> [String] {
         let makefile = try DocumentationPage("Makefile").text
-        return makefile.split(separator: "\n").filter { $0.contains("Scripts/test-session \(path) ") }
+        return makefile.split(separator: "\n").filter { $0.contains("Tests/Pages/session \(path) ") }
             .flatMap { line in line.matches(of: /'([^']+)'/).map { String($0.output.1) } }
     }
 

@@ -3,7 +3,7 @@ import Foundation
 import HHSocketSTOMP
 import NIOCore
 
-// The client that Scripts/bench-stomp compares with others; Benchmarks/STOMPPeers/README.md describes its arguments and
+// The client that Benchmarks/Scripts/bench-stomp compares with others; Benchmarks/STOMPPeers/README.md describes its arguments and
 // output.
 
 /// The clocks of a measurement.

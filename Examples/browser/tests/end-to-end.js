@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page in a Chromium without a window, and the client in node, against the real servers. Scripts/test-browser runs
+// The page in a Chromium without a window, and the client in node, against the real servers. Examples/browser/test runs
 // this with CHAT_EXAMPLE, HHSOCKET and CHROMIUM, the programs. With SCREENSHOTS, a folder, pictures are left there.
 
 import assert from "node:assert/strict";

@@ -39,7 +39,7 @@ struct BenchCommand: AsyncParsableCommand {
     @Option(size: "The length of each payload. (default: 128; with --api typed 60)")
     var bodyLength: Int?
 
-    // The former names of two options, with which Scripts/bench-compare measures older commits.
+    // The former names of two options, with which Benchmarks/Scripts/bench-compare measures older commits.
     @Option(name: .customLong("body"), help: .hidden, transform: SizeArgument.parse)
     var formerBody: Int?
 

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 // The plugins' own sources are compiled into these tests too, except those that import PackagePlugin, which a package's
-// tests cannot. Scripts/test-plugins has SwiftPM run the plugins.
+// tests cannot. Tests/PluginFixture/test has SwiftPM run the plugins.
 
 @Suite struct GeneratorConfigurationTests {
     private static func configuration(_ text: String) throws -> (GeneratorConfiguration, path: String) {

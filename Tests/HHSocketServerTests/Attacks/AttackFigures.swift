@@ -3,7 +3,7 @@
 import Foundation
 import TestSupport
 
-/// The figures of one attack. `Scripts/attack-report` generates the tables of the documentation from them.
+/// The figures of one attack. `Benchmarks/Scripts/attack-report` generates the tables of the documentation from them.
 ///
 /// Times are in milliseconds and sizes in bytes, unless stated otherwise.
 struct AttackFigures: Codable, Sendable {
@@ -54,7 +54,7 @@ struct AttackFigures: Codable, Sendable {
         return each * count <= Self.idleConnectionBytes(self.variant) * count + Self.idleProcessBytes
     }
 
-    /// Prints a line that `Scripts/attack-report` finds.
+    /// Prints a line that `Benchmarks/Scripts/attack-report` finds.
     func report() {
         let encoder = JSONEncoder()
         encoder.outputFormatting = .sortedKeys

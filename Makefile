@@ -368,7 +368,7 @@ fuzz: dependencies ## run the decoders on inputs of libFuzzer, for FUZZ_SECONDS 
 generate: programs = protoc:protobuf-compiler
 generate: dependencies ## regenerate the generated code that is committed, after a change to a .proto or the generator
 	$(product) protoc-gen-hhsocket
-	Scripts/generated-code $(CHECK) $(built)/protoc-gen-hhsocket
+	Protos/generated-code $(CHECK) $(built)/protoc-gen-hhsocket
 
 # Regenerate the descriptor sets that the generator's tests read, after a change to Tests/CodegenTests/Protos.
 descriptor-sets:
@@ -413,7 +413,7 @@ peers: programs = haproxy nginx tinyproxy danted:dante-server nft:nftables ip:ip
 peers: dependencies
 	@[ -f /usr/lib/nginx/modules/ngx_stream_module.so ] || sh Scripts/install-dependencies ngx_stream_module:libnginx-mod-stream
 	@python3 -c 'import ensurepip' 2>/dev/null || sh Scripts/install-dependencies ensurepip:python3-venv
-	@Scripts/python-packages .build-python Scripts/comparison-requirements.txt
+	@Tests/OtherPrograms/python-packages .build-python Tests/OtherPrograms/requirements.txt
 
 dependencies: ## install the system libraries that are missing
 	@sh Scripts/install-dependencies $(programs)

@@ -522,7 +522,10 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
             path: "Tests/OtherPrograms",
-            exclude: ["brokers.py", "company.py", "ldap_server.py", "peer.py", "raw_stomp.py", "tls_relay.py"]
+            exclude: [
+                "brokers.py", "company.py", "ldap_server.py", "peer.py", "python-packages", "python_environments.py",
+                "raw_stomp.py", "requirements.txt", "tls_relay.py",
+            ]
         ),
         .testTarget(
             name: "CodegenTests",

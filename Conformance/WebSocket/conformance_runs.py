@@ -12,7 +12,7 @@ import time
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(FOLDER))
-sys.path.append(os.path.join(ROOT, "Scripts"))
+sys.path += [os.path.join(ROOT, "Scripts"), os.path.join(ROOT, "Tests", "OtherPrograms")]
 import python_environments  # noqa: E402
 from ports import free_port  # noqa: E402, F401
 

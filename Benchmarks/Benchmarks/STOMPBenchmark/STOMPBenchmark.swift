@@ -3,8 +3,8 @@ import Foundation
 import HHSocketSTOMP
 import NIOCore
 
-// The client that Benchmarks/Scripts/bench-stomp compares with others; Benchmarks/STOMPPeers/README.md describes its arguments and
-// output.
+// The client that Benchmarks/Scripts/bench-stomp compares with others; Benchmarks/STOMPPeers/README.md describes its
+// arguments and output.
 
 /// The clocks of a measurement.
 struct Clocks {

@@ -12,7 +12,7 @@ final class MessageConnection<Link: BenchedLink>: Sendable {
     /// Is called with the first failure of the link. Any thread.
     private let onFailure = NIOLockedValueBox<(@Sendable (EchoFailure) -> Void)?>(nil)
 
-    init(_ link: Link, _ eventLoop: any EventLoop, _ body: EchoBody) {
+    init(_ link: Link, on eventLoop: any EventLoop, sending body: EchoBody) {
         self.link = link
         self.eventLoop = eventLoop
         self.body = body

@@ -255,13 +255,13 @@ import Testing
             maker: NoLinks()
         )
         var redirects = RedirectRules(from: try #require(server.webSocketTarget))
-        #expect(try dialer.plan(server, server, redirects).tls?.identity != nil)
+        #expect(try dialer.plan(server, to: server, redirects: redirects).tls?.identity != nil)
         let target = try Endpoint(url: location)
         try redirects.follow(to: try #require(target.webSocketTarget))
-        #expect(try (dialer.plan(server, target, redirects).tls?.identity != nil) == isShown)
+        #expect(try (dialer.plan(server, to: target, redirects: redirects).tls?.identity != nil) == isShown)
         // Not even when it comes back: the other server has chosen the path.
         try redirects.follow(to: try #require(server.webSocketTarget))
-        #expect(try (dialer.plan(server, server, redirects).tls?.identity != nil) == isShown)
+        #expect(try (dialer.plan(server, to: server, redirects: redirects).tls?.identity != nil) == isShown)
     }
 
     @Test(arguments: [AddressFamilies.onlyIPv4, .onlyIPv6]) func familyThatIsOffIsNeverTried(families: AddressFamilies)

@@ -97,7 +97,9 @@ extension Driver {
                     self.links.pending = DriverLinks.Entry(link: made.link, endpoint: endpoint, made: made)
                     self.apply(in: &turn) { $0.connected(id, now: $1) }
                 case .failure(let failure):
-                    self.apply(in: &turn) { $0.connectFailed(id, failure.error, failure.blame, now: $1) }
+                    self.apply(in: &turn) {
+                        $0.connectFailed(id, because: failure.error, blame: failure.blame, now: $1)
+                    }
                 }
             }
         }

@@ -30,7 +30,7 @@ extension Driver: LinkHost {
         self.measure(entry.link)
         // Its last frame may still have to be sent.
         self.close(entry.link, in: &turn)
-        self.apply(in: &turn) { $0.connectionLost(id, error, end.verdict, now: $1) }
+        self.apply(in: &turn) { $0.connectionLost(id, because: error, verdict: end.verdict, now: $1) }
     }
 
     private func error(_ end: LinkEnd, _ endpoint: Endpoint) -> SocketError {

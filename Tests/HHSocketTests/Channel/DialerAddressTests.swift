@@ -188,7 +188,10 @@ import Testing
         var servers = Machine(servers: [serverA, serverB], generator: SeededGenerator(seed: 1))
         let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(servers.connect(now: start).deeds == ["being made", "open 1 a:1"])
-        #expect(servers.connectFailed(ConnectionID(number: 1), error, .network, now: start).deeds == ["open 2 b:2"])
+        #expect(
+            servers.connectFailed(ConnectionID(number: 1), because: error, blame: .network, now: start).deeds
+                == ["open 2 b:2"]
+        )
         _ = servers.connected(ConnectionID(number: 2), now: start)
         // It stays the first of the list.
         #expect(servers.servers.round(now: start, using: &servers.generator) == [serverA, serverB])

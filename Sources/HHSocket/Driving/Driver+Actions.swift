@@ -89,7 +89,7 @@ extension Driver {
 
     private func dial(_ id: ConnectionID, _ endpoint: Endpoint) {
         self.dialer.dial(id, endpoint) { (agreement) throws(SocketError) in
-            try self.maker.makeLink(id, endpoint, agreement, self.loop, self)
+            try self.maker.makeLink(id, to: endpoint, agreement: agreement, on: self.loop, for: self)
         } completion: { result in
             self.loop.enter { turn in
                 switch result {

@@ -146,10 +146,10 @@ import Testing
 
         func makeLink(
             _ id: ConnectionID,
-            _ endpoint: Endpoint,
-            _ agreement: OpeningAgreement?,
-            _ loop: SocketLoop,
-            _ host: any LinkHost
+            to endpoint: Endpoint,
+            agreement: OpeningAgreement?,
+            on loop: SocketLoop,
+            for host: any LinkHost
         ) throws(SocketError) -> any MadeLink { throw self.error }
     }
 

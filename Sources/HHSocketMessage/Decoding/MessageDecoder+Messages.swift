@@ -146,7 +146,7 @@ extension MessageDecoder {
         }
         self.leave(to: outer, isLevel: false)
         if self.hasFailed { return self.attribute(toFieldAt: field) }
-        guard isKnown else { return self.keep(field, &unknown) }
+        guard isKnown else { return self.keep(field, in: &unknown) }
         self.chargeForEntry(of: map)
         map[key] = value
     }

@@ -71,8 +71,8 @@ extension MessageDecoder {
     @inline(never)
     public mutating func packedEnumerations<Enum: ProtobufEnum>(
         _ values: inout [Enum],
-        _ tag: UInt32,
-        _ unknown: inout UnknownStorage
+        tag: UInt32,
+        unknown: inout UnknownStorage
     ) {
         guard let outer = self.enter(isLevel: false) else { return }
         while self.cursor < self.end {

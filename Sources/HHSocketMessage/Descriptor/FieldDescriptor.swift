@@ -80,22 +80,10 @@ public struct FieldDescriptor: Sendable {
         value: FieldKind,
         type: (@Sendable () -> TypeDescriptor)? = nil
     ) -> Self {
-        let entry = MessageDescriptor(
-            name,
-            [
-                .init("key", number: 1, kind: key, presence: .explicit),
-                .init("value", number: 2, kind: value, presence: .explicit, type: type),
-            ],
-            isMapEntry: true
-        )
-        return Self(
-            name,
-            jsonName: jsonName,
-            number: number,
-            kind: .message,
-            presence: .repeated,
-            type: { .message(entry) }
-        )
+        let key = Self("key", number: 1, kind: key, presence: .explicit)
+        let value = Self("value", number: 2, kind: value, presence: .explicit, type: type)
+        let entry = MessageDescriptor(name, [key, value], isMapEntry: true)
+        return Self(name, jsonName: jsonName, number: number, kind: .message, presence: .repeated) { .message(entry) }
     }
 
     /// The largest number of an extension of a message set, where it is a value.

@@ -40,8 +40,8 @@ struct Chat_Message: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(18, self.text, HHSocketMessage.WireString.self)
-        encoder.value(10, self.author, HHSocketMessage.WireString.self)
+        encoder.value(18, self.text, as: HHSocketMessage.WireString.self)
+        encoder.value(10, self.author, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -86,7 +86,7 @@ struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(18, self._at)
-        encoder.value(8, self.number, HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.number, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -129,7 +129,7 @@ struct Chat_Note: HHSocketMessage.ProtobufMessage {
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(18, self._message)
-        encoder.value(8, self.number, HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.number, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -189,8 +189,8 @@ struct Chat_Typing: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(16, self.isTyping, HHSocketMessage.WireBool.self)
-        encoder.value(10, self.author, HHSocketMessage.WireString.self)
+        encoder.value(16, self.isTyping, as: HHSocketMessage.WireBool.self)
+        encoder.value(10, self.author, as: HHSocketMessage.WireString.self)
     }
 }
 

@@ -47,10 +47,10 @@ struct Feed_Post: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(32, self.likes, HHSocketMessage.WireUInt32.self)
-        encoder.value(26, self.text, HHSocketMessage.WireString.self)
-        encoder.value(18, self.author, HHSocketMessage.WireString.self)
-        encoder.value(8, self.number, HHSocketMessage.WireUInt64.self)
+        encoder.value(32, self.likes, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(26, self.text, as: HHSocketMessage.WireString.self)
+        encoder.value(18, self.author, as: HHSocketMessage.WireString.self)
+        encoder.value(8, self.number, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -84,8 +84,8 @@ struct Feed_ListRequest: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(16, self.limit, HHSocketMessage.WireUInt32.self)
-        encoder.value(10, self.cursor, HHSocketMessage.WireString.self)
+        encoder.value(16, self.limit, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(10, self.cursor, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -118,7 +118,7 @@ struct Feed_PostPage: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(18, self.nextCursor, HHSocketMessage.WireString.self)
+        encoder.value(18, self.nextCursor, as: HHSocketMessage.WireString.self)
         encoder.messages(10, self.posts)
     }
 }
@@ -152,8 +152,8 @@ struct Feed_Profile: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(16, self.likes, HHSocketMessage.WireUInt32.self)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(16, self.likes, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -181,7 +181,7 @@ struct Feed_LikeRequest: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(8, self.post, HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.post, as: HHSocketMessage.WireUInt64.self)
     }
 }
 

@@ -80,7 +80,7 @@ struct ExtensionGenerator {
 
     private var writing: String {
         if self.type.isMessage { return self.group }
-        guard self.field.isRepeated else { return ", \(self.type.coding)" }
+        guard self.field.isRepeated else { return ", as: \(self.type.coding)" }
         return self.field.isPacked ? ", packed: \(self.type.coding)" : ", each: \(self.type.coding)"
     }
 

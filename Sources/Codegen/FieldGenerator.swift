@@ -177,19 +177,20 @@ struct FieldGenerator {
         case .array where self.type.isEnum:
             printer.print(
                 "case \(tag): \(self.decoding("enumerations"))",
-                "case \(self.packedTag): decoder.packedEnumerations(&\(self.stored), tag, &self.unknownFields)"
+                "case \(self.packedTag): "
+                    + "decoder.packedEnumerations(&\(self.stored), tag: tag, unknown: &self.unknownFields)"
             )
         case .array:
             printer.print("case \(tag): \(self.decoding("append"))")
             if self.type.isPackable { printer.print("case \(self.packedTag): \(self.decoding("packed"))") }
         case .map(let key, let value):
-            let arguments = "&\(self.stored), \(key.coding)"
+            let arguments = "&\(self.stored), keys: \(key.coding)"
             if value.isMessage {
                 printer.print("case \(tag): decoder.messageMap(\(arguments))")
             } else if value.isEnum {
-                printer.print("case \(tag): decoder.enumMap(\(arguments), &self.unknownFields)")
+                printer.print("case \(tag): decoder.enumMap(\(arguments), unknown: &self.unknownFields)")
             } else {
-                printer.print("case \(tag): decoder.map(\(arguments), \(value.coding))")
+                printer.print("case \(tag): decoder.map(\(arguments), values: \(value.coding))")
             }
         }
     }
@@ -238,18 +239,18 @@ struct FieldGenerator {
         case .array: self.field.isPacked ? self.encoding("packed", self.packedTag) : self.encoding("values", self.tag)
         case .map(let key, let value):
             value.isMessage
-                ? "encoder.messageMap(\(self.tag), \(self.stored), \(key.coding))"
-                : "encoder.map(\(self.tag), \(self.stored), \(key.coding), \(value.coding))"
+                ? "encoder.messageMap(\(self.tag), \(self.stored), keys: \(key.coding))"
+                : "encoder.map(\(self.tag), \(self.stored), keys: \(key.coding), values: \(value.coding))"
         }
     }
 
     private func encoding(_ function: String, _ tag: UInt32) -> String {
-        "encoder.\(function)(\(tag), \(self.stored)\(self.type.isMessage ? "" : ", \(self.type.coding)"))"
+        "encoder.\(function)(\(tag), \(self.stored)\(self.type.isMessage ? "" : ", as: \(self.type.coding)"))"
     }
 
     /// The branch that encodes the field in its oneof.
     var encodingCase: String {
-        let arguments = self.type.isMessage ? "" : ", \(self.type.coding)"
+        let arguments = self.type.isMessage ? "" : ", as: \(self.type.coding)"
         let function = self.messageFunction ?? "optional"
         return "case .\(self.used)(let value)?: encoder.\(function)(\(self.tag), value\(arguments))"
     }

@@ -104,15 +104,15 @@ struct FileGenerator {
         let groups = [self.foundationImport, modules.map { "import \($0)" }]
         let options = self.context.options
         switch (options.visibility, options.accessLevelOnImports) {
-        case (.public, nil), (_, true): self.print(groups, "\(options.visibility.keyword) ", &printer)
-        case (.internal, nil), (_, false): self.print(groups, "", &printer)
+        case (.public, nil), (_, true): self.print(groups, access: "\(options.visibility.keyword) ", into: &printer)
+        case (.internal, nil), (_, false): self.print(groups, access: "", into: &printer)
         case (.package, nil):
             // Where imports are not internal by default, a plain one elsewhere in the module is ambiguous beside one
             // that is `package`.
             printer.print("", "#if hasFeature(InternalImportsByDefault)")
-            self.print([groups.flatMap(\.self)], "package ", &printer, separator: false)
+            self.print([groups.flatMap(\.self)], access: "package ", into: &printer, separator: false)
             printer.print("#else")
-            self.print([groups.flatMap(\.self)], "", &printer, separator: false)
+            self.print([groups.flatMap(\.self)], access: "", into: &printer, separator: false)
             printer.print("#endif")
         }
         if !self.context.generatesMessages {
@@ -147,8 +147,8 @@ struct FileGenerator {
     /// Prints groups of imports, a blank line before each.
     private func print(
         _ groups: [[String]],
-        _ access: String,
-        _ printer: inout CodePrinter,
+        access: String,
+        into printer: inout CodePrinter,
         separator: Bool = true
     ) {
         for group in groups where !group.isEmpty {

@@ -163,7 +163,7 @@ struct MessageGenerator {
     private func printEncoding(_ printer: inout CodePrinter, _ access: String) {
         printer.printBlock("", "\(access)func encode(to encoder: inout \(Names.runtime).MessageEncoder) {") { printer in
             printer.print("encoder.unknown(self.unknownFields)")
-            self.printFields(&printer, isReversed: true, \.encoding) { $0.printEncoding(&$1) }
+            self.printFields(&printer, isReversed: true, line: \.encoding) { $0.printEncoding(&$1) }
         }
     }
 
@@ -171,7 +171,7 @@ struct MessageGenerator {
         guard self.context.required.mayBeMissing(in: self.message) else { return }
         let access = self.context.access
         printer.printBlock("", "\(access)func checkRequired() throws(\(Names.runtime).MessageError) {") { printer in
-            self.printFields(&printer, isReversed: false, \.check) { $0.printCheck(&$1) }
+            self.printFields(&printer, isReversed: false, line: \.check) { $0.printCheck(&$1) }
         }
     }
 
@@ -179,7 +179,7 @@ struct MessageGenerator {
     private func printFields(
         _ printer: inout CodePrinter,
         isReversed: Bool,
-        _ line: (FieldGenerator) -> String?,
+        line: (FieldGenerator) -> String?,
         _ printOneof: (OneofGenerator, inout CodePrinter) -> Void
     ) {
         var firsts: [Int: Int32] = [:]

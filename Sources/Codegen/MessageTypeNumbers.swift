@@ -47,20 +47,20 @@ struct MessageTypeNumbers {
             return
         }
         let path = [DescriptorPaths.methodOptions, CustomOptions.number]
-        self.add(number, "message_type", method.fullName, method, within: path)
+        self.add(number, option: "message_type", of: method.fullName, at: method, within: path)
     }
 
     private mutating func add(_ message: Descriptor) {
         guard let number = message.pushType else { return }
         let path = [DescriptorPaths.messageOptions, CustomOptions.number]
-        self.add(number, "push_type", message.fullName, message, within: path)
+        self.add(number, option: "push_type", of: message.fullName, at: message, within: path)
     }
 
     private mutating func add(
         _ number: UInt32,
-        _ option: String,
-        _ name: String,
-        _ element: some ProvidesLocationPath,
+        option: String,
+        of name: String,
+        at element: some ProvidesLocationPath,
         within path: [Int]
     ) {
         guard Self.allowed.contains(number) else {

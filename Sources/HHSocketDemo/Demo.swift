@@ -172,7 +172,7 @@ package struct Demo {
     private func push(_ pushes: SocketPushes) async throws {
         let reached = await self.first.push(type: Self.news, body: ByteBuffer(string: "good news"))
         try Self.expect(reached == 1, "handed to \(reached) connections instead of 1")
-        let push = try await Self.within(Self.patience, "no push arrived") {
+        let push = try await Self.within(Self.patience, otherwise: "no push arrived") {
             var iterator = pushes.makeAsyncIterator()
             return await iterator.next()
         }
@@ -193,7 +193,10 @@ package struct Demo {
         try await server.start()
         let result: Result<Void, any Error> = await .of {
             guard let address = server.address else { throw Unexpected(description: "the server has no address") }
-            let outcome: Result<Void, any Error>? = try await Self.within(Self.patience, "nothing came back") {
+            let outcome: Result<Void, any Error>? = try await Self.within(
+                Self.patience,
+                otherwise: "nothing came back"
+            ) {
                 await .of { try await Self.exchange("ws://\(address)") }
             }
             try outcome?.get()
@@ -272,12 +275,16 @@ package struct Demo {
     private func lostAndFound(_ client: SocketClient, at endpoint: Endpoint) async throws -> Duration {
         let events = client.events
         await self.second.shutdown(gracePeriod: .zero)
-        _ = try await Self.next(events, "the loss was not reported") {
+        _ = try await Self.next(events, otherwise: "the loss was not reported") {
             if case .disconnected = $0 { true } else { nil }
         }
         // The client could not reach any server, and waits.
-        _ = try await Self.next(events, "no attempt failed") { if case .connectFailed = $0 { true } else { nil } }
-        _ = try await Self.next(events, "the client does not wait") { if case .waiting = $0 { true } else { nil } }
+        _ = try await Self.next(events, otherwise: "no attempt failed") {
+            if case .connectFailed = $0 { true } else { nil }
+        }
+        _ = try await Self.next(events, otherwise: "the client does not wait") {
+            if case .waiting = $0 { true } else { nil }
+        }
 
         try await self.start(at: endpoint)
         let clock = ContinuousClock()
@@ -369,7 +376,7 @@ package struct Demo {
     /// Returns the server of the next connection, which may be ready before the end of the one that it replaces, if
     /// that got a go-away.
     private static func connected(_ events: AsyncStream<SocketEvent>) async throws -> Endpoint {
-        try await self.next(events, "no connection") {
+        try await self.next(events, otherwise: "no connection") {
             switch $0 {
             case .connected(let endpoint), .switched(_, let endpoint): endpoint
             default: nil
@@ -381,12 +388,12 @@ package struct Demo {
     /// events.
     private static func next<Value: Sendable>(
         _ events: AsyncStream<SocketEvent>,
-        _ otherwise: String,
+        otherwise: String,
         _ choose: @escaping @Sendable (SocketEvent) -> Value?
     ) async throws -> Value {
         let others = NIOLockedValueBox<[SocketEvent]>([])
         do {
-            let value = try await self.within(self.patience, otherwise) {
+            let value = try await self.within(self.patience, otherwise: otherwise) {
                 for await event in events {
                     if let value = choose(event) { return value }
                     others.withLockedValue { $0.append(event) }
@@ -411,7 +418,7 @@ package struct Demo {
 
     private static func within<Value: Sendable>(
         _ time: Duration,
-        _ otherwise: String,
+        otherwise: String,
         _ body: @escaping @Sendable () async -> Value?
     ) async throws -> Value? {
         try await withThrowingTaskGroup { group in

@@ -42,7 +42,7 @@ import Testing
 
                     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                         encoder.unknown(self.unknownFields)
-                        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+                        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
                     }
                 }
 
@@ -222,7 +222,7 @@ import Testing
                             while let tag = decoder.nextTag() {
                                 switch tag {
                                 case 8: decoder.enumerations(&self.sizes, &self.unknownFields)
-                                case 10: decoder.packedEnumerations(&self.sizes, tag, &self.unknownFields)
+                                case 10: decoder.packedEnumerations(&self.sizes, tag: tag, unknown: &self.unknownFields)
                                 default: decoder.unknown(tag, &self.unknownFields)
                                 }
                             }
@@ -230,7 +230,7 @@ import Testing
 
                         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                             encoder.unknown(self.unknownFields)
-                            encoder.values(8, self.sizes, HHSocketMessage.WireEnum<Shapes_Size>.self)
+                            encoder.values(8, self.sizes, as: HHSocketMessage.WireEnum<Shapes_Size>.self)
                         }
                     }
 
@@ -273,7 +273,7 @@ import Testing
                                 case 34: decoder.append(&self.pieces, HHSocketMessage.WireBytes.self)
                                 case 40: decoder.append(&self.numbers, HHSocketMessage.WireSInt64.self)
                                 case 42: decoder.packed(&self.numbers, HHSocketMessage.WireSInt64.self)
-                                case 50: decoder.messageMap(&self.named, HHSocketMessage.WireString.self)
+                                case 50: decoder.messageMap(&self.named, keys: HHSocketMessage.WireString.self)
                                 case 58:
                                     var message: Shapes_Shapes?
                                     if case .inner(let present)? = self.choice { message = present }
@@ -297,16 +297,16 @@ import Testing
                             encoder.message(82, self._next)
                             switch self.choice {
                             case .inner(let value)?: encoder.message(58, value)
-                            case .chosen(let value)?: encoder.optional(64, value, HHSocketMessage.WireEnum<Shapes_Size>.self)
-                            case .number(let value)?: encoder.optional(73, value, HHSocketMessage.WireDouble.self)
+                            case .chosen(let value)?: encoder.optional(64, value, as: HHSocketMessage.WireEnum<Shapes_Size>.self)
+                            case .number(let value)?: encoder.optional(73, value, as: HHSocketMessage.WireDouble.self)
                             case nil: break
                             }
-                            encoder.messageMap(50, self.named, HHSocketMessage.WireString.self)
-                            encoder.packed(42, self.numbers, HHSocketMessage.WireSInt64.self)
-                            encoder.values(34, self.pieces, HHSocketMessage.WireBytes.self)
-                            encoder.optional(24, self._size, HHSocketMessage.WireEnum<Shapes_Size>.self)
-                            encoder.optional(16, self._must, HHSocketMessage.WireInt32.self)
-                            encoder.optional(10, self._text, HHSocketMessage.WireString.self)
+                            encoder.messageMap(50, self.named, keys: HHSocketMessage.WireString.self)
+                            encoder.packed(42, self.numbers, as: HHSocketMessage.WireSInt64.self)
+                            encoder.values(34, self.pieces, as: HHSocketMessage.WireBytes.self)
+                            encoder.optional(24, self._size, as: HHSocketMessage.WireEnum<Shapes_Size>.self)
+                            encoder.optional(16, self._must, as: HHSocketMessage.WireInt32.self)
+                            encoder.optional(10, self._text, as: HHSocketMessage.WireString.self)
                         }
                     }
 
@@ -428,8 +428,8 @@ import Testing
 
                     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                         encoder.unknown(self.unknownFields)
-                        encoder.optional(18, self._nick, HHSocketMessage.WireString.self)
-                        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
+                        encoder.optional(18, self._nick, as: HHSocketMessage.WireString.self)
+                        encoder.value(8, self.id, as: HHSocketMessage.WireUInt64.self)
                     }
                 }
                 """#
@@ -482,10 +482,10 @@ import Testing
 
                     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                         encoder.unknown(self.unknownFields)
-                        encoder.value(34, self.old, HHSocketMessage.WireString.self)
-                        encoder.value(26, self.nothing, HHSocketMessage.WireString.self)
-                        encoder.value(18, self.leading, HHSocketMessage.WireString.self)
-                        encoder.value(10, self.trailing, HHSocketMessage.WireString.self)
+                        encoder.value(34, self.old, as: HHSocketMessage.WireString.self)
+                        encoder.value(26, self.nothing, as: HHSocketMessage.WireString.self)
+                        encoder.value(18, self.leading, as: HHSocketMessage.WireString.self)
+                        encoder.value(10, self.trailing, as: HHSocketMessage.WireString.self)
                     }
                 }
                 """#

@@ -89,8 +89,8 @@ import Testing
 
                     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                         encoder.unknown(self.unknownFields)
-                        encoder.optional(18, self._nick, HHSocketMessage.WireString.self)
-                        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
+                        encoder.optional(18, self._nick, as: HHSocketMessage.WireString.self)
+                        encoder.value(8, self.id, as: HHSocketMessage.WireUInt64.self)
                     }
                 }
 

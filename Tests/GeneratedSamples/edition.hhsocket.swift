@@ -218,7 +218,7 @@ public struct Edition_Features: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.optional(10, self._text, HHSocketMessage.WireString.self)
+            encoder.optional(10, self._text, as: HHSocketMessage.WireString.self)
         }
     }
 
@@ -251,7 +251,7 @@ public struct Edition_Features: HHSocketMessage.ProtobufMessage {
             case 66: decoder.message(&self._prefixed)
             case 72: decoder.enumeration(&self._closed, &self.unknownFields)
             case 80: decoder.enumeration(&self._open, &self.unknownFields)
-            case 90: decoder.messageMap(&self.inners, HHSocketMessage.WireString.self)
+            case 90: decoder.messageMap(&self.inners, keys: HHSocketMessage.WireString.self)
             case 98: decoder.optional(&self._text, HHSocketMessage.WireString.self)
             case 107:
                 var message: Edition_Features.Inner?
@@ -270,24 +270,24 @@ public struct Edition_Features: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.optional(122, self._loose, HHSocketMessage.WireString.self)
+        encoder.optional(122, self._loose, as: HHSocketMessage.WireString.self)
         switch self.choice {
         case .chosen(let value)?: encoder.group(107, value)
-        case .other(let value)?: encoder.optional(112, value, HHSocketMessage.WireEnum<Edition_Open>.self)
+        case .other(let value)?: encoder.optional(112, value, as: HHSocketMessage.WireEnum<Edition_Open>.self)
         case nil: break
         }
-        encoder.optional(98, self._text, HHSocketMessage.WireString.self)
-        encoder.messageMap(90, self.inners, HHSocketMessage.WireString.self)
-        encoder.optional(80, self._open, HHSocketMessage.WireEnum<Edition_Open>.self)
-        encoder.optional(72, self._closed, HHSocketMessage.WireEnum<Edition_Closed>.self)
+        encoder.optional(98, self._text, as: HHSocketMessage.WireString.self)
+        encoder.messageMap(90, self.inners, keys: HHSocketMessage.WireString.self)
+        encoder.optional(80, self._open, as: HHSocketMessage.WireEnum<Edition_Open>.self)
+        encoder.optional(72, self._closed, as: HHSocketMessage.WireEnum<Edition_Closed>.self)
         encoder.message(66, self._prefixed)
         encoder.groups(59, self.delimiteds)
         encoder.group(51, self._delimited)
-        encoder.values(40, self.expanded, HHSocketMessage.WireInt32.self)
-        encoder.packed(34, self.packed, HHSocketMessage.WireInt32.self)
-        encoder.optional(24, self._required, HHSocketMessage.WireInt32.self)
-        encoder.value(16, self.implicit, HHSocketMessage.WireInt32.self)
-        encoder.optional(8, self._explicit, HHSocketMessage.WireInt32.self)
+        encoder.values(40, self.expanded, as: HHSocketMessage.WireInt32.self)
+        encoder.packed(34, self.packed, as: HHSocketMessage.WireInt32.self)
+        encoder.optional(24, self._required, as: HHSocketMessage.WireInt32.self)
+        encoder.value(16, self.implicit, as: HHSocketMessage.WireInt32.self)
+        encoder.optional(8, self._explicit, as: HHSocketMessage.WireInt32.self)
     }
 
     public func checkRequired() throws(HHSocketMessage.MessageError) {

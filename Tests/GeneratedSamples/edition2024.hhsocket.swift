@@ -113,7 +113,7 @@ public struct Edition_Year2024_Post: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.optional(10, self._content, HHSocketMessage.WireBytes.self)
+            encoder.optional(10, self._content, as: HHSocketMessage.WireBytes.self)
         }
     }
 
@@ -143,9 +143,9 @@ public struct Edition_Year2024_Post: HHSocketMessage.ProtobufMessage {
         encoder.unknown(self.unknownFields)
         encoder.message(42, self._note)
         encoder.groups(35, self.notes)
-        encoder.optional(24, self._kind, HHSocketMessage.WireEnum<Edition_Year2024_Kind>.self)
-        encoder.value(16, self.count, HHSocketMessage.WireInt32.self)
-        encoder.optional(10, self._title, HHSocketMessage.WireString.self)
+        encoder.optional(24, self._kind, as: HHSocketMessage.WireEnum<Edition_Year2024_Kind>.self)
+        encoder.value(16, self.count, as: HHSocketMessage.WireInt32.self)
+        encoder.optional(10, self._title, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -182,7 +182,7 @@ public struct Edition_Year2024_Styles: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.optional(8, self._isStrict, HHSocketMessage.WireBool.self)
+        encoder.optional(8, self._isStrict, as: HHSocketMessage.WireBool.self)
     }
 }
 

@@ -365,23 +365,23 @@ public struct Every_Thing_Scalars: HHSocketMessage.ProtobufMessage {
 
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.value(136, self.words, HHSocketMessage.WireEnum<Every_Thing_Words>.self)
-            encoder.value(128, self.colour, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
-            encoder.value(122, self.someBytes, HHSocketMessage.WireBytes.self)
-            encoder.value(114, self.aString, HHSocketMessage.WireString.self)
-            encoder.value(104, self.aBool, HHSocketMessage.WireBool.self)
-            encoder.value(97, self.aSfixed64, HHSocketMessage.WireSFixed64.self)
-            encoder.value(93, self.aSfixed32, HHSocketMessage.WireSFixed32.self)
-            encoder.value(81, self.aFixed64, HHSocketMessage.WireFixed64.self)
-            encoder.value(77, self.aFixed32, HHSocketMessage.WireFixed32.self)
-            encoder.value(64, self.aSint64, HHSocketMessage.WireSInt64.self)
-            encoder.value(56, self.aSint32, HHSocketMessage.WireSInt32.self)
-            encoder.value(48, self.aUint64, HHSocketMessage.WireUInt64.self)
-            encoder.value(40, self.aUint32, HHSocketMessage.WireUInt32.self)
-            encoder.value(32, self.anInt64, HHSocketMessage.WireInt64.self)
-            encoder.value(24, self.anInt32, HHSocketMessage.WireInt32.self)
-            encoder.value(21, self.aFloat, HHSocketMessage.WireFloat.self)
-            encoder.value(9, self.aDouble, HHSocketMessage.WireDouble.self)
+            encoder.value(136, self.words, as: HHSocketMessage.WireEnum<Every_Thing_Words>.self)
+            encoder.value(128, self.colour, as: HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.value(122, self.someBytes, as: HHSocketMessage.WireBytes.self)
+            encoder.value(114, self.aString, as: HHSocketMessage.WireString.self)
+            encoder.value(104, self.aBool, as: HHSocketMessage.WireBool.self)
+            encoder.value(97, self.aSfixed64, as: HHSocketMessage.WireSFixed64.self)
+            encoder.value(93, self.aSfixed32, as: HHSocketMessage.WireSFixed32.self)
+            encoder.value(81, self.aFixed64, as: HHSocketMessage.WireFixed64.self)
+            encoder.value(77, self.aFixed32, as: HHSocketMessage.WireFixed32.self)
+            encoder.value(64, self.aSint64, as: HHSocketMessage.WireSInt64.self)
+            encoder.value(56, self.aSint32, as: HHSocketMessage.WireSInt32.self)
+            encoder.value(48, self.aUint64, as: HHSocketMessage.WireUInt64.self)
+            encoder.value(40, self.aUint32, as: HHSocketMessage.WireUInt32.self)
+            encoder.value(32, self.anInt64, as: HHSocketMessage.WireInt64.self)
+            encoder.value(24, self.anInt32, as: HHSocketMessage.WireInt32.self)
+            encoder.value(21, self.aFloat, as: HHSocketMessage.WireFloat.self)
+            encoder.value(9, self.aDouble, as: HHSocketMessage.WireDouble.self)
         }
     }
 }
@@ -654,23 +654,23 @@ public struct Every_Thing_Optionals: HHSocketMessage.ProtobufMessage {
             encoder.unknown(self.unknownFields)
             encoder.message(154, self._bare)
             encoder.message(146, self._scalars)
-            encoder.optional(136, self._words, HHSocketMessage.WireEnum<Every_Thing_Words>.self)
-            encoder.optional(128, self._colour, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
-            encoder.optional(122, self._someBytes, HHSocketMessage.WireBytes.self)
-            encoder.optional(114, self._aString, HHSocketMessage.WireString.self)
-            encoder.optional(104, self._aBool, HHSocketMessage.WireBool.self)
-            encoder.optional(97, self._aSfixed64, HHSocketMessage.WireSFixed64.self)
-            encoder.optional(93, self._aSfixed32, HHSocketMessage.WireSFixed32.self)
-            encoder.optional(81, self._aFixed64, HHSocketMessage.WireFixed64.self)
-            encoder.optional(77, self._aFixed32, HHSocketMessage.WireFixed32.self)
-            encoder.optional(64, self._aSint64, HHSocketMessage.WireSInt64.self)
-            encoder.optional(56, self._aSint32, HHSocketMessage.WireSInt32.self)
-            encoder.optional(48, self._aUint64, HHSocketMessage.WireUInt64.self)
-            encoder.optional(40, self._aUint32, HHSocketMessage.WireUInt32.self)
-            encoder.optional(32, self._anInt64, HHSocketMessage.WireInt64.self)
-            encoder.optional(24, self._anInt32, HHSocketMessage.WireInt32.self)
-            encoder.optional(21, self._aFloat, HHSocketMessage.WireFloat.self)
-            encoder.optional(9, self._aDouble, HHSocketMessage.WireDouble.self)
+            encoder.optional(136, self._words, as: HHSocketMessage.WireEnum<Every_Thing_Words>.self)
+            encoder.optional(128, self._colour, as: HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.optional(122, self._someBytes, as: HHSocketMessage.WireBytes.self)
+            encoder.optional(114, self._aString, as: HHSocketMessage.WireString.self)
+            encoder.optional(104, self._aBool, as: HHSocketMessage.WireBool.self)
+            encoder.optional(97, self._aSfixed64, as: HHSocketMessage.WireSFixed64.self)
+            encoder.optional(93, self._aSfixed32, as: HHSocketMessage.WireSFixed32.self)
+            encoder.optional(81, self._aFixed64, as: HHSocketMessage.WireFixed64.self)
+            encoder.optional(77, self._aFixed32, as: HHSocketMessage.WireFixed32.self)
+            encoder.optional(64, self._aSint64, as: HHSocketMessage.WireSInt64.self)
+            encoder.optional(56, self._aSint32, as: HHSocketMessage.WireSInt32.self)
+            encoder.optional(48, self._aUint64, as: HHSocketMessage.WireUInt64.self)
+            encoder.optional(40, self._aUint32, as: HHSocketMessage.WireUInt32.self)
+            encoder.optional(32, self._anInt64, as: HHSocketMessage.WireInt64.self)
+            encoder.optional(24, self._anInt32, as: HHSocketMessage.WireInt32.self)
+            encoder.optional(21, self._aFloat, as: HHSocketMessage.WireFloat.self)
+            encoder.optional(9, self._aDouble, as: HHSocketMessage.WireDouble.self)
         }
     }
 }
@@ -873,14 +873,14 @@ public struct Every_Thing_Repeated: HHSocketMessage.ProtobufMessage {
                 case 114: decoder.append(&self.strings, HHSocketMessage.WireString.self)
                 case 122: decoder.append(&self.byteStrings, HHSocketMessage.WireBytes.self)
                 case 128: decoder.enumerations(&self.colours, &self.unknownFields)
-                case 130: decoder.packedEnumerations(&self.colours, tag, &self.unknownFields)
+                case 130: decoder.packedEnumerations(&self.colours, tag: tag, unknown: &self.unknownFields)
                 case 138: decoder.messages(&self.scalars)
                 case 144: decoder.append(&self.unpackedInt32S, HHSocketMessage.WireInt32.self)
                 case 146: decoder.packed(&self.unpackedInt32S, HHSocketMessage.WireInt32.self)
                 case 153: decoder.append(&self.unpackedDoubles, HHSocketMessage.WireDouble.self)
                 case 154: decoder.packed(&self.unpackedDoubles, HHSocketMessage.WireDouble.self)
                 case 160: decoder.enumerations(&self.unpackedColours, &self.unknownFields)
-                case 162: decoder.packedEnumerations(&self.unpackedColours, tag, &self.unknownFields)
+                case 162: decoder.packedEnumerations(&self.unpackedColours, tag: tag, unknown: &self.unknownFields)
                 default: decoder.unknown(tag, &self.unknownFields)
                 }
             }
@@ -888,26 +888,26 @@ public struct Every_Thing_Repeated: HHSocketMessage.ProtobufMessage {
 
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.values(160, self.unpackedColours, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
-            encoder.values(153, self.unpackedDoubles, HHSocketMessage.WireDouble.self)
-            encoder.values(144, self.unpackedInt32S, HHSocketMessage.WireInt32.self)
+            encoder.values(160, self.unpackedColours, as: HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.values(153, self.unpackedDoubles, as: HHSocketMessage.WireDouble.self)
+            encoder.values(144, self.unpackedInt32S, as: HHSocketMessage.WireInt32.self)
             encoder.messages(138, self.scalars)
-            encoder.packed(130, self.colours, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
-            encoder.values(122, self.byteStrings, HHSocketMessage.WireBytes.self)
-            encoder.values(114, self.strings, HHSocketMessage.WireString.self)
-            encoder.packed(106, self.bools, HHSocketMessage.WireBool.self)
-            encoder.packed(98, self.sfixed64S, HHSocketMessage.WireSFixed64.self)
-            encoder.packed(90, self.sfixed32S, HHSocketMessage.WireSFixed32.self)
-            encoder.packed(82, self.fixed64S, HHSocketMessage.WireFixed64.self)
-            encoder.packed(74, self.fixed32S, HHSocketMessage.WireFixed32.self)
-            encoder.packed(66, self.sint64S, HHSocketMessage.WireSInt64.self)
-            encoder.packed(58, self.sint32S, HHSocketMessage.WireSInt32.self)
-            encoder.packed(50, self.uint64S, HHSocketMessage.WireUInt64.self)
-            encoder.packed(42, self.uint32S, HHSocketMessage.WireUInt32.self)
-            encoder.packed(34, self.int64S, HHSocketMessage.WireInt64.self)
-            encoder.packed(26, self.int32S, HHSocketMessage.WireInt32.self)
-            encoder.packed(18, self.floats, HHSocketMessage.WireFloat.self)
-            encoder.packed(10, self.doubles, HHSocketMessage.WireDouble.self)
+            encoder.packed(130, self.colours, as: HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+            encoder.values(122, self.byteStrings, as: HHSocketMessage.WireBytes.self)
+            encoder.values(114, self.strings, as: HHSocketMessage.WireString.self)
+            encoder.packed(106, self.bools, as: HHSocketMessage.WireBool.self)
+            encoder.packed(98, self.sfixed64S, as: HHSocketMessage.WireSFixed64.self)
+            encoder.packed(90, self.sfixed32S, as: HHSocketMessage.WireSFixed32.self)
+            encoder.packed(82, self.fixed64S, as: HHSocketMessage.WireFixed64.self)
+            encoder.packed(74, self.fixed32S, as: HHSocketMessage.WireFixed32.self)
+            encoder.packed(66, self.sint64S, as: HHSocketMessage.WireSInt64.self)
+            encoder.packed(58, self.sint32S, as: HHSocketMessage.WireSInt32.self)
+            encoder.packed(50, self.uint64S, as: HHSocketMessage.WireUInt64.self)
+            encoder.packed(42, self.uint32S, as: HHSocketMessage.WireUInt32.self)
+            encoder.packed(34, self.int64S, as: HHSocketMessage.WireInt64.self)
+            encoder.packed(26, self.int32S, as: HHSocketMessage.WireInt32.self)
+            encoder.packed(18, self.floats, as: HHSocketMessage.WireFloat.self)
+            encoder.packed(10, self.doubles, as: HHSocketMessage.WireDouble.self)
         }
     }
 }
@@ -972,22 +972,22 @@ public struct Every_Thing_Maps: HHSocketMessage.ProtobufMessage {
     public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
         while let tag = decoder.nextTag() {
             switch tag {
-            case 10: decoder.map(&self.stringString, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
-            case 18: decoder.map(&self.int32Int32, HHSocketMessage.WireInt32.self, HHSocketMessage.WireInt32.self)
-            case 26: decoder.map(&self.int64Int64, HHSocketMessage.WireInt64.self, HHSocketMessage.WireInt64.self)
-            case 34: decoder.map(&self.uint32Uint32, HHSocketMessage.WireUInt32.self, HHSocketMessage.WireUInt32.self)
-            case 42: decoder.map(&self.uint64Uint64, HHSocketMessage.WireUInt64.self, HHSocketMessage.WireUInt64.self)
-            case 50: decoder.map(&self.sint32Sint32, HHSocketMessage.WireSInt32.self, HHSocketMessage.WireSInt32.self)
-            case 58: decoder.map(&self.sint64Sint64, HHSocketMessage.WireSInt64.self, HHSocketMessage.WireSInt64.self)
-            case 66: decoder.map(&self.fixed32Fixed32, HHSocketMessage.WireFixed32.self, HHSocketMessage.WireFixed32.self)
-            case 74: decoder.map(&self.fixed64Fixed64, HHSocketMessage.WireFixed64.self, HHSocketMessage.WireFixed64.self)
-            case 82: decoder.map(&self.sfixed32Float, HHSocketMessage.WireSFixed32.self, HHSocketMessage.WireFloat.self)
-            case 90: decoder.map(&self.sfixed64Double, HHSocketMessage.WireSFixed64.self, HHSocketMessage.WireDouble.self)
-            case 98: decoder.map(&self.boolBool, HHSocketMessage.WireBool.self, HHSocketMessage.WireBool.self)
-            case 106: decoder.map(&self.stringBytes, HHSocketMessage.WireString.self, HHSocketMessage.WireBytes.self)
-            case 114: decoder.enumMap(&self.stringColour, HHSocketMessage.WireString.self, &self.unknownFields)
-            case 122: decoder.messageMap(&self.stringScalars, HHSocketMessage.WireString.self)
-            case 130: decoder.messageMap(&self.within, HHSocketMessage.WireInt32.self)
+            case 10: decoder.map(&self.stringString, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireString.self)
+            case 18: decoder.map(&self.int32Int32, keys: HHSocketMessage.WireInt32.self, values: HHSocketMessage.WireInt32.self)
+            case 26: decoder.map(&self.int64Int64, keys: HHSocketMessage.WireInt64.self, values: HHSocketMessage.WireInt64.self)
+            case 34: decoder.map(&self.uint32Uint32, keys: HHSocketMessage.WireUInt32.self, values: HHSocketMessage.WireUInt32.self)
+            case 42: decoder.map(&self.uint64Uint64, keys: HHSocketMessage.WireUInt64.self, values: HHSocketMessage.WireUInt64.self)
+            case 50: decoder.map(&self.sint32Sint32, keys: HHSocketMessage.WireSInt32.self, values: HHSocketMessage.WireSInt32.self)
+            case 58: decoder.map(&self.sint64Sint64, keys: HHSocketMessage.WireSInt64.self, values: HHSocketMessage.WireSInt64.self)
+            case 66: decoder.map(&self.fixed32Fixed32, keys: HHSocketMessage.WireFixed32.self, values: HHSocketMessage.WireFixed32.self)
+            case 74: decoder.map(&self.fixed64Fixed64, keys: HHSocketMessage.WireFixed64.self, values: HHSocketMessage.WireFixed64.self)
+            case 82: decoder.map(&self.sfixed32Float, keys: HHSocketMessage.WireSFixed32.self, values: HHSocketMessage.WireFloat.self)
+            case 90: decoder.map(&self.sfixed64Double, keys: HHSocketMessage.WireSFixed64.self, values: HHSocketMessage.WireDouble.self)
+            case 98: decoder.map(&self.boolBool, keys: HHSocketMessage.WireBool.self, values: HHSocketMessage.WireBool.self)
+            case 106: decoder.map(&self.stringBytes, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireBytes.self)
+            case 114: decoder.enumMap(&self.stringColour, keys: HHSocketMessage.WireString.self, unknown: &self.unknownFields)
+            case 122: decoder.messageMap(&self.stringScalars, keys: HHSocketMessage.WireString.self)
+            case 130: decoder.messageMap(&self.within, keys: HHSocketMessage.WireInt32.self)
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -995,22 +995,22 @@ public struct Every_Thing_Maps: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.messageMap(130, self.within, HHSocketMessage.WireInt32.self)
-        encoder.messageMap(122, self.stringScalars, HHSocketMessage.WireString.self)
-        encoder.map(114, self.stringColour, HHSocketMessage.WireString.self, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
-        encoder.map(106, self.stringBytes, HHSocketMessage.WireString.self, HHSocketMessage.WireBytes.self)
-        encoder.map(98, self.boolBool, HHSocketMessage.WireBool.self, HHSocketMessage.WireBool.self)
-        encoder.map(90, self.sfixed64Double, HHSocketMessage.WireSFixed64.self, HHSocketMessage.WireDouble.self)
-        encoder.map(82, self.sfixed32Float, HHSocketMessage.WireSFixed32.self, HHSocketMessage.WireFloat.self)
-        encoder.map(74, self.fixed64Fixed64, HHSocketMessage.WireFixed64.self, HHSocketMessage.WireFixed64.self)
-        encoder.map(66, self.fixed32Fixed32, HHSocketMessage.WireFixed32.self, HHSocketMessage.WireFixed32.self)
-        encoder.map(58, self.sint64Sint64, HHSocketMessage.WireSInt64.self, HHSocketMessage.WireSInt64.self)
-        encoder.map(50, self.sint32Sint32, HHSocketMessage.WireSInt32.self, HHSocketMessage.WireSInt32.self)
-        encoder.map(42, self.uint64Uint64, HHSocketMessage.WireUInt64.self, HHSocketMessage.WireUInt64.self)
-        encoder.map(34, self.uint32Uint32, HHSocketMessage.WireUInt32.self, HHSocketMessage.WireUInt32.self)
-        encoder.map(26, self.int64Int64, HHSocketMessage.WireInt64.self, HHSocketMessage.WireInt64.self)
-        encoder.map(18, self.int32Int32, HHSocketMessage.WireInt32.self, HHSocketMessage.WireInt32.self)
-        encoder.map(10, self.stringString, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
+        encoder.messageMap(130, self.within, keys: HHSocketMessage.WireInt32.self)
+        encoder.messageMap(122, self.stringScalars, keys: HHSocketMessage.WireString.self)
+        encoder.map(114, self.stringColour, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+        encoder.map(106, self.stringBytes, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireBytes.self)
+        encoder.map(98, self.boolBool, keys: HHSocketMessage.WireBool.self, values: HHSocketMessage.WireBool.self)
+        encoder.map(90, self.sfixed64Double, keys: HHSocketMessage.WireSFixed64.self, values: HHSocketMessage.WireDouble.self)
+        encoder.map(82, self.sfixed32Float, keys: HHSocketMessage.WireSFixed32.self, values: HHSocketMessage.WireFloat.self)
+        encoder.map(74, self.fixed64Fixed64, keys: HHSocketMessage.WireFixed64.self, values: HHSocketMessage.WireFixed64.self)
+        encoder.map(66, self.fixed32Fixed32, keys: HHSocketMessage.WireFixed32.self, values: HHSocketMessage.WireFixed32.self)
+        encoder.map(58, self.sint64Sint64, keys: HHSocketMessage.WireSInt64.self, values: HHSocketMessage.WireSInt64.self)
+        encoder.map(50, self.sint32Sint32, keys: HHSocketMessage.WireSInt32.self, values: HHSocketMessage.WireSInt32.self)
+        encoder.map(42, self.uint64Uint64, keys: HHSocketMessage.WireUInt64.self, values: HHSocketMessage.WireUInt64.self)
+        encoder.map(34, self.uint32Uint32, keys: HHSocketMessage.WireUInt32.self, values: HHSocketMessage.WireUInt32.self)
+        encoder.map(26, self.int64Int64, keys: HHSocketMessage.WireInt64.self, values: HHSocketMessage.WireInt64.self)
+        encoder.map(18, self.int32Int32, keys: HHSocketMessage.WireInt32.self, values: HHSocketMessage.WireInt32.self)
+        encoder.map(10, self.stringString, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireString.self)
     }
 }
 
@@ -1259,33 +1259,33 @@ public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.optional(16002, self._after, HHSocketMessage.WireString.self)
-        encoder.value(322, self.before, HHSocketMessage.WireString.self)
+        encoder.optional(16002, self._after, as: HHSocketMessage.WireString.self)
+        encoder.value(322, self.before, as: HHSocketMessage.WireString.self)
         switch self.other {
-        case .none(let value)?: encoder.optional(242, value, HHSocketMessage.WireString.self)
-        case .some(let value)?: encoder.optional(248, value, HHSocketMessage.WireInt32.self)
-        case .default(let value)?: encoder.optional(256, value, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+        case .none(let value)?: encoder.optional(242, value, as: HHSocketMessage.WireString.self)
+        case .some(let value)?: encoder.optional(248, value, as: HHSocketMessage.WireInt32.self)
+        case .default(let value)?: encoder.optional(256, value, as: HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
         case .self_p(let value)?: encoder.message(266, value)
-        case .words(let value)?: encoder.optional(272, value, HHSocketMessage.WireEnum<Every_Thing_Words>.self)
+        case .words(let value)?: encoder.optional(272, value, as: HHSocketMessage.WireEnum<Every_Thing_Words>.self)
         case nil: break
         }
         switch self.choice {
-        case .aDouble(let value)?: encoder.optional(9, value, HHSocketMessage.WireDouble.self)
-        case .aFloat(let value)?: encoder.optional(21, value, HHSocketMessage.WireFloat.self)
-        case .anInt32(let value)?: encoder.optional(24, value, HHSocketMessage.WireInt32.self)
-        case .anInt64(let value)?: encoder.optional(32, value, HHSocketMessage.WireInt64.self)
-        case .aUint32(let value)?: encoder.optional(40, value, HHSocketMessage.WireUInt32.self)
-        case .aUint64(let value)?: encoder.optional(48, value, HHSocketMessage.WireUInt64.self)
-        case .aSint32(let value)?: encoder.optional(56, value, HHSocketMessage.WireSInt32.self)
-        case .aSint64(let value)?: encoder.optional(64, value, HHSocketMessage.WireSInt64.self)
-        case .aFixed32(let value)?: encoder.optional(77, value, HHSocketMessage.WireFixed32.self)
-        case .aFixed64(let value)?: encoder.optional(81, value, HHSocketMessage.WireFixed64.self)
-        case .aSfixed32(let value)?: encoder.optional(93, value, HHSocketMessage.WireSFixed32.self)
-        case .aSfixed64(let value)?: encoder.optional(97, value, HHSocketMessage.WireSFixed64.self)
-        case .aBool(let value)?: encoder.optional(104, value, HHSocketMessage.WireBool.self)
-        case .aString(let value)?: encoder.optional(114, value, HHSocketMessage.WireString.self)
-        case .someBytes(let value)?: encoder.optional(122, value, HHSocketMessage.WireBytes.self)
-        case .colour(let value)?: encoder.optional(128, value, HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
+        case .aDouble(let value)?: encoder.optional(9, value, as: HHSocketMessage.WireDouble.self)
+        case .aFloat(let value)?: encoder.optional(21, value, as: HHSocketMessage.WireFloat.self)
+        case .anInt32(let value)?: encoder.optional(24, value, as: HHSocketMessage.WireInt32.self)
+        case .anInt64(let value)?: encoder.optional(32, value, as: HHSocketMessage.WireInt64.self)
+        case .aUint32(let value)?: encoder.optional(40, value, as: HHSocketMessage.WireUInt32.self)
+        case .aUint64(let value)?: encoder.optional(48, value, as: HHSocketMessage.WireUInt64.self)
+        case .aSint32(let value)?: encoder.optional(56, value, as: HHSocketMessage.WireSInt32.self)
+        case .aSint64(let value)?: encoder.optional(64, value, as: HHSocketMessage.WireSInt64.self)
+        case .aFixed32(let value)?: encoder.optional(77, value, as: HHSocketMessage.WireFixed32.self)
+        case .aFixed64(let value)?: encoder.optional(81, value, as: HHSocketMessage.WireFixed64.self)
+        case .aSfixed32(let value)?: encoder.optional(93, value, as: HHSocketMessage.WireSFixed32.self)
+        case .aSfixed64(let value)?: encoder.optional(97, value, as: HHSocketMessage.WireSFixed64.self)
+        case .aBool(let value)?: encoder.optional(104, value, as: HHSocketMessage.WireBool.self)
+        case .aString(let value)?: encoder.optional(114, value, as: HHSocketMessage.WireString.self)
+        case .someBytes(let value)?: encoder.optional(122, value, as: HHSocketMessage.WireBytes.self)
+        case .colour(let value)?: encoder.optional(128, value, as: HHSocketMessage.WireEnum<Every_Thing_Colour>.self)
         case .scalars(let value)?: encoder.message(138, value)
         case nil: break
         }
@@ -1412,7 +1412,7 @@ public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
                 case 18: decoder.message(&self._next)
                 case 26: decoder.message(&self._previous)
                 case 34: decoder.messages(&self.children)
-                case 42: decoder.messageMap(&self.named, HHSocketMessage.WireString.self)
+                case 42: decoder.messageMap(&self.named, keys: HHSocketMessage.WireString.self)
                 case 50: decoder.message(&self._scalars)
                 case 58:
                     var message: Every_Thing_Node?
@@ -1435,15 +1435,15 @@ public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
             switch self.either {
             case .left(let value)?: encoder.message(58, value)
             case .right(let value)?: encoder.message(66, value)
-            case .neither(let value)?: encoder.optional(74, value, HHSocketMessage.WireString.self)
+            case .neither(let value)?: encoder.optional(74, value, as: HHSocketMessage.WireString.self)
             case nil: break
             }
             encoder.message(50, self._scalars)
-            encoder.messageMap(42, self.named, HHSocketMessage.WireString.self)
+            encoder.messageMap(42, self.named, keys: HHSocketMessage.WireString.self)
             encoder.messages(34, self.children)
             encoder.message(26, self._previous)
             encoder.message(18, self._next)
-            encoder.value(8, self.value, HHSocketMessage.WireInt32.self)
+            encoder.value(8, self.value, as: HHSocketMessage.WireInt32.self)
         }
     }
 }
@@ -1552,7 +1552,7 @@ public struct Every_Thing_Expression: HHSocketMessage.ProtobufMessage {
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
             switch self.kind {
-            case .number(let value)?: encoder.optional(8, value, HHSocketMessage.WireInt64.self)
+            case .number(let value)?: encoder.optional(8, value, as: HHSocketMessage.WireInt64.self)
             case .sum(let value)?: encoder.message(18, value)
             case .product(let value)?: encoder.message(26, value)
             case nil: break
@@ -1895,7 +1895,7 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
                 func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                     encoder.unknown(self.unknownFields)
                     encoder.message(18, self._outer)
-                    encoder.value(8, self.kind, HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
+                    encoder.value(8, self.kind, as: HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
                 }
             }
         }
@@ -1946,11 +1946,11 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
             func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                 encoder.unknown(self.unknownFields)
                 switch self.chosen {
-                case .chosenKind(let value)?: encoder.optional(24, value, HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
+                case .chosenKind(let value)?: encoder.optional(24, value, as: HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
                 case .chosenInner(let value)?: encoder.message(34, value)
                 case nil: break
                 }
-                encoder.value(16, self.kind, HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
+                encoder.value(16, self.kind, as: HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
                 encoder.message(10, self._inner)
             }
         }
@@ -1986,9 +1986,9 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
                 switch tag {
                 case 10: decoder.message(&self._middle)
                 case 16: decoder.enumeration(&self.kind, &self.unknownFields)
-                case 26: decoder.messageMap(&self.inners, HHSocketMessage.WireInt32.self)
+                case 26: decoder.messageMap(&self.inners, keys: HHSocketMessage.WireInt32.self)
                 case 32: decoder.enumerations(&self.kinds, &self.unknownFields)
-                case 34: decoder.packedEnumerations(&self.kinds, tag, &self.unknownFields)
+                case 34: decoder.packedEnumerations(&self.kinds, tag: tag, unknown: &self.unknownFields)
                 default: decoder.unknown(tag, &self.unknownFields)
                 }
             }
@@ -1996,9 +1996,9 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
 
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.packed(34, self.kinds, HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
-            encoder.messageMap(26, self.inners, HHSocketMessage.WireInt32.self)
-            encoder.value(16, self.kind, HHSocketMessage.WireEnum<Every_Thing_Outer.Kind>.self)
+            encoder.packed(34, self.kinds, as: HHSocketMessage.WireEnum<Every_Thing_Outer.Middle.Inner.Kind>.self)
+            encoder.messageMap(26, self.inners, keys: HHSocketMessage.WireInt32.self)
+            encoder.value(16, self.kind, as: HHSocketMessage.WireEnum<Every_Thing_Outer.Kind>.self)
             encoder.message(10, self._middle)
         }
     }
@@ -2254,7 +2254,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.value(10, self.string, HHSocketMessage.WireString.self)
+            encoder.value(10, self.string, as: HHSocketMessage.WireString.self)
         }
     }
 
@@ -2281,7 +2281,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.value(8, self.int32, HHSocketMessage.WireInt32.self)
+            encoder.value(8, self.int32, as: HHSocketMessage.WireInt32.self)
         }
     }
 
@@ -2308,7 +2308,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.value(10, self.data, HHSocketMessage.WireBytes.self)
+            encoder.value(10, self.data, as: HHSocketMessage.WireBytes.self)
         }
     }
 
@@ -2736,7 +2736,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
                 case 40: decoder.enumeration(&self.double, &self.unknownFields)
                 case 50: decoder.value(&self.text, HHSocketMessage.WireString.self)
                 case 58: decoder.messages(&self.datas)
-                case 66: decoder.messageMap(&self.strings, HHSocketMessage.WireString.self)
+                case 66: decoder.messageMap(&self.strings, keys: HHSocketMessage.WireString.self)
                 case 72: decoder.enumeration(&self._maybe, &self.unknownFields)
                 case 82: decoder.value(&self.raw, HHSocketMessage.WireBytes.self)
                 case 88: decoder.value(&self.truth, HHSocketMessage.WireBool.self)
@@ -2755,22 +2755,22 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
 
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.values(162, self.words, HHSocketMessage.WireString.self)
-            encoder.optional(154, self._set, HHSocketMessage.WireString.self)
+            encoder.values(162, self.words, as: HHSocketMessage.WireString.self)
+            encoder.optional(154, self._set, as: HHSocketMessage.WireString.self)
             encoder.message(146, self._never)
             encoder.message(138, self._boxed)
             encoder.message(122, self._optional)
             encoder.message(114, self._array)
             encoder.message(106, self._again)
-            encoder.value(97, self.number, HHSocketMessage.WireDouble.self)
-            encoder.value(88, self.truth, HHSocketMessage.WireBool.self)
-            encoder.value(82, self.raw, HHSocketMessage.WireBytes.self)
-            encoder.optional(72, self._maybe, HHSocketMessage.WireEnum<Every_Thing_Reserved.BoolEnum>.self)
-            encoder.messageMap(66, self.strings, HHSocketMessage.WireString.self)
+            encoder.value(97, self.number, as: HHSocketMessage.WireDouble.self)
+            encoder.value(88, self.truth, as: HHSocketMessage.WireBool.self)
+            encoder.value(82, self.raw, as: HHSocketMessage.WireBytes.self)
+            encoder.optional(72, self._maybe, as: HHSocketMessage.WireEnum<Every_Thing_Reserved.BoolEnum>.self)
+            encoder.messageMap(66, self.strings, keys: HHSocketMessage.WireString.self)
             encoder.messages(58, self.datas)
-            encoder.value(50, self.text, HHSocketMessage.WireString.self)
-            encoder.value(40, self.double, HHSocketMessage.WireEnum<Every_Thing_Reserved.DoubleEnum>.self)
-            encoder.value(32, self.bool, HHSocketMessage.WireEnum<Every_Thing_Reserved.BoolEnum>.self)
+            encoder.value(50, self.text, as: HHSocketMessage.WireString.self)
+            encoder.value(40, self.double, as: HHSocketMessage.WireEnum<Every_Thing_Reserved.DoubleEnum>.self)
+            encoder.value(32, self.bool, as: HHSocketMessage.WireEnum<Every_Thing_Reserved.BoolEnum>.self)
             encoder.message(26, self._data)
             encoder.message(18, self._int32)
             encoder.message(10, self._string)
@@ -3307,67 +3307,67 @@ public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
 
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.value(466, self.borrowing, HHSocketMessage.WireString.self)
-            encoder.value(458, self.while, HHSocketMessage.WireString.self)
-            encoder.value(450, self.___, HHSocketMessage.WireString.self)
-            encoder.value(442, self.static, HHSocketMessage.WireString.self)
-            encoder.value(434, self.pushType, HHSocketMessage.WireString.self)
+            encoder.value(466, self.borrowing, as: HHSocketMessage.WireString.self)
+            encoder.value(458, self.while, as: HHSocketMessage.WireString.self)
+            encoder.value(450, self.___, as: HHSocketMessage.WireString.self)
+            encoder.value(442, self.static, as: HHSocketMessage.WireString.self)
+            encoder.value(434, self.pushType, as: HHSocketMessage.WireString.self)
             switch self.import {
-            case .struct(let value)?: encoder.optional(410, value, HHSocketMessage.WireString.self)
-            case .enum(let value)?: encoder.optional(418, value, HHSocketMessage.WireString.self)
-            case .where(let value)?: encoder.optional(426, value, HHSocketMessage.WireString.self)
+            case .struct(let value)?: encoder.optional(410, value, as: HHSocketMessage.WireString.self)
+            case .enum(let value)?: encoder.optional(418, value, as: HHSocketMessage.WireString.self)
+            case .where(let value)?: encoder.optional(426, value, as: HHSocketMessage.WireString.self)
             case nil: break
             }
-            encoder.optional(402, self._extension, HHSocketMessage.WireString.self)
-            encoder.optional(394, self._protocol, HHSocketMessage.WireString.self)
-            encoder.optional(386, self._presence, HHSocketMessage.WireString.self)
-            encoder.optional(378, self._clearPresence_p, HHSocketMessage.WireString.self)
-            encoder.optional(370, self._hasPresence_p, HHSocketMessage.WireString.self)
-            encoder.value(362, self.urlOfHTTPID, HHSocketMessage.WireString.self)
-            encoder.value(354, self.upperCase, HHSocketMessage.WireString.self)
-            encoder.value(346, self.with1Digit, HHSocketMessage.WireString.self)
-            encoder.value(338, self.double_Under, HHSocketMessage.WireString.self)
-            encoder.value(330, self.trailing_, HHSocketMessage.WireString.self)
-            encoder.value(322, self.leading, HHSocketMessage.WireString.self)
-            encoder.value(314, self.repeat, HHSocketMessage.WireString.self)
-            encoder.value(306, self.operator, HHSocketMessage.WireString.self)
-            encoder.value(298, self.inout, HHSocketMessage.WireString.self)
-            encoder.value(290, self.any, HHSocketMessage.WireString.self)
-            encoder.value(282, self.some, HHSocketMessage.WireString.self)
-            encoder.value(274, self.set, HHSocketMessage.WireString.self)
-            encoder.value(266, self.get, HHSocketMessage.WireString.self)
-            encoder.value(258, self.async, HHSocketMessage.WireString.self)
-            encoder.value(250, self.await, HHSocketMessage.WireString.self)
-            encoder.value(242, self.debugDescription_p, HHSocketMessage.WireString.self)
-            encoder.value(234, self.isInitialized_p, HHSocketMessage.WireString.self)
-            encoder.value(226, self.unknown, HHSocketMessage.WireString.self)
-            encoder.value(218, self.newValue, HHSocketMessage.WireString.self)
-            encoder.value(210, self.value, HHSocketMessage.WireString.self)
-            encoder.value(202, self.record, HHSocketMessage.WireString.self)
-            encoder.value(194, self.write, HHSocketMessage.WireString.self)
-            encoder.value(186, self.serializedBytes, HHSocketMessage.WireString.self)
-            encoder.value(178, self.messageDescriptor, HHSocketMessage.WireString.self)
-            encoder.value(170, self.unknownFields_p, HHSocketMessage.WireString.self)
-            encoder.value(162, self.hash, HHSocketMessage.WireString.self)
-            encoder.value(154, self.hashValue_p, HHSocketMessage.WireString.self)
-            encoder.value(146, self.description_p, HHSocketMessage.WireString.self)
-            encoder.value(138, self.as, HHSocketMessage.WireString.self)
-            encoder.value(130, self.is, HHSocketMessage.WireString.self)
-            encoder.value(122, self.rethrows, HHSocketMessage.WireString.self)
-            encoder.value(114, self.throws, HHSocketMessage.WireString.self)
-            encoder.value(106, self.nil, HHSocketMessage.WireString.self)
-            encoder.value(98, self.true, HHSocketMessage.WireString.self)
-            encoder.value(90, self.var, HHSocketMessage.WireString.self)
-            encoder.value(82, self.let, HHSocketMessage.WireString.self)
-            encoder.value(74, self.switch, HHSocketMessage.WireString.self)
-            encoder.value(66, self.default, HHSocketMessage.WireString.self)
-            encoder.value(58, self.type, HHSocketMessage.WireString.self)
-            encoder.value(50, self.super, HHSocketMessage.WireString.self)
-            encoder.value(42, self.self_p, HHSocketMessage.WireString.self)
-            encoder.value(34, self.init_p, HHSocketMessage.WireString.self)
-            encoder.value(26, self.in, HHSocketMessage.WireString.self)
-            encoder.value(18, self.func, HHSocketMessage.WireString.self)
-            encoder.value(10, self.class, HHSocketMessage.WireString.self)
+            encoder.optional(402, self._extension, as: HHSocketMessage.WireString.self)
+            encoder.optional(394, self._protocol, as: HHSocketMessage.WireString.self)
+            encoder.optional(386, self._presence, as: HHSocketMessage.WireString.self)
+            encoder.optional(378, self._clearPresence_p, as: HHSocketMessage.WireString.self)
+            encoder.optional(370, self._hasPresence_p, as: HHSocketMessage.WireString.self)
+            encoder.value(362, self.urlOfHTTPID, as: HHSocketMessage.WireString.self)
+            encoder.value(354, self.upperCase, as: HHSocketMessage.WireString.self)
+            encoder.value(346, self.with1Digit, as: HHSocketMessage.WireString.self)
+            encoder.value(338, self.double_Under, as: HHSocketMessage.WireString.self)
+            encoder.value(330, self.trailing_, as: HHSocketMessage.WireString.self)
+            encoder.value(322, self.leading, as: HHSocketMessage.WireString.self)
+            encoder.value(314, self.repeat, as: HHSocketMessage.WireString.self)
+            encoder.value(306, self.operator, as: HHSocketMessage.WireString.self)
+            encoder.value(298, self.inout, as: HHSocketMessage.WireString.self)
+            encoder.value(290, self.any, as: HHSocketMessage.WireString.self)
+            encoder.value(282, self.some, as: HHSocketMessage.WireString.self)
+            encoder.value(274, self.set, as: HHSocketMessage.WireString.self)
+            encoder.value(266, self.get, as: HHSocketMessage.WireString.self)
+            encoder.value(258, self.async, as: HHSocketMessage.WireString.self)
+            encoder.value(250, self.await, as: HHSocketMessage.WireString.self)
+            encoder.value(242, self.debugDescription_p, as: HHSocketMessage.WireString.self)
+            encoder.value(234, self.isInitialized_p, as: HHSocketMessage.WireString.self)
+            encoder.value(226, self.unknown, as: HHSocketMessage.WireString.self)
+            encoder.value(218, self.newValue, as: HHSocketMessage.WireString.self)
+            encoder.value(210, self.value, as: HHSocketMessage.WireString.self)
+            encoder.value(202, self.record, as: HHSocketMessage.WireString.self)
+            encoder.value(194, self.write, as: HHSocketMessage.WireString.self)
+            encoder.value(186, self.serializedBytes, as: HHSocketMessage.WireString.self)
+            encoder.value(178, self.messageDescriptor, as: HHSocketMessage.WireString.self)
+            encoder.value(170, self.unknownFields_p, as: HHSocketMessage.WireString.self)
+            encoder.value(162, self.hash, as: HHSocketMessage.WireString.self)
+            encoder.value(154, self.hashValue_p, as: HHSocketMessage.WireString.self)
+            encoder.value(146, self.description_p, as: HHSocketMessage.WireString.self)
+            encoder.value(138, self.as, as: HHSocketMessage.WireString.self)
+            encoder.value(130, self.is, as: HHSocketMessage.WireString.self)
+            encoder.value(122, self.rethrows, as: HHSocketMessage.WireString.self)
+            encoder.value(114, self.throws, as: HHSocketMessage.WireString.self)
+            encoder.value(106, self.nil, as: HHSocketMessage.WireString.self)
+            encoder.value(98, self.true, as: HHSocketMessage.WireString.self)
+            encoder.value(90, self.var, as: HHSocketMessage.WireString.self)
+            encoder.value(82, self.let, as: HHSocketMessage.WireString.self)
+            encoder.value(74, self.switch, as: HHSocketMessage.WireString.self)
+            encoder.value(66, self.default, as: HHSocketMessage.WireString.self)
+            encoder.value(58, self.type, as: HHSocketMessage.WireString.self)
+            encoder.value(50, self.super, as: HHSocketMessage.WireString.self)
+            encoder.value(42, self.self_p, as: HHSocketMessage.WireString.self)
+            encoder.value(34, self.init_p, as: HHSocketMessage.WireString.self)
+            encoder.value(26, self.in, as: HHSocketMessage.WireString.self)
+            encoder.value(18, self.func, as: HHSocketMessage.WireString.self)
+            encoder.value(10, self.class, as: HHSocketMessage.WireString.self)
         }
     }
 }
@@ -3611,7 +3611,7 @@ public struct Every_Thing_WellKnown: HHSocketMessage.ProtobufMessage {
                 case 90: decoder.message(&self._aString)
                 case 98: decoder.message(&self._someBytes)
                 case 106: decoder.messages(&self.times)
-                case 114: decoder.messageMap(&self.durations, HHSocketMessage.WireString.self)
+                case 114: decoder.messageMap(&self.durations, keys: HHSocketMessage.WireString.self)
                 case 122:
                     var message: HHSocketMessage.Google_Protobuf_Timestamp?
                     if case .exactly(let present)? = self.when { message = present }
@@ -3634,7 +3634,7 @@ public struct Every_Thing_WellKnown: HHSocketMessage.ProtobufMessage {
             case .after(let value)?: encoder.message(130, value)
             case nil: break
             }
-            encoder.messageMap(114, self.durations, HHSocketMessage.WireString.self)
+            encoder.messageMap(114, self.durations, keys: HHSocketMessage.WireString.self)
             encoder.messages(106, self.times)
             encoder.message(98, self._someBytes)
             encoder.message(90, self._aString)
@@ -3692,11 +3692,11 @@ public struct Every_Thing_Numbers: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(4294967290, self.last, HHSocketMessage.WireString.self)
-        encoder.value(24002, self.between, HHSocketMessage.WireString.self)
-        encoder.value(130, self.sixteenth, HHSocketMessage.WireString.self)
-        encoder.value(122, self.fifteenth, HHSocketMessage.WireString.self)
-        encoder.value(10, self.first, HHSocketMessage.WireString.self)
+        encoder.value(4294967290, self.last, as: HHSocketMessage.WireString.self)
+        encoder.value(24002, self.between, as: HHSocketMessage.WireString.self)
+        encoder.value(130, self.sixteenth, as: HHSocketMessage.WireString.self)
+        encoder.value(122, self.fifteenth, as: HHSocketMessage.WireString.self)
+        encoder.value(10, self.first, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -3746,10 +3746,10 @@ public struct Every_Thing_Commented: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(34, self.old, HHSocketMessage.WireString.self)
-        encoder.value(26, self.nothing, HHSocketMessage.WireString.self)
-        encoder.value(18, self.leading, HHSocketMessage.WireString.self)
-        encoder.value(10, self.trailing, HHSocketMessage.WireString.self)
+        encoder.value(34, self.old, as: HHSocketMessage.WireString.self)
+        encoder.value(26, self.nothing, as: HHSocketMessage.WireString.self)
+        encoder.value(18, self.leading, as: HHSocketMessage.WireString.self)
+        encoder.value(10, self.trailing, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -3777,7 +3777,7 @@ public struct Every_Thing_Old: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.text, HHSocketMessage.WireString.self)
+        encoder.value(10, self.text, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -3812,7 +3812,7 @@ public struct Every_Thing_News: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.value(10, self.text, HHSocketMessage.WireString.self)
+            encoder.value(10, self.text, as: HHSocketMessage.WireString.self)
         }
     }
 
@@ -3832,7 +3832,7 @@ public struct Every_Thing_News: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.text, HHSocketMessage.WireString.self)
+        encoder.value(10, self.text, as: HHSocketMessage.WireString.self)
     }
 }
 

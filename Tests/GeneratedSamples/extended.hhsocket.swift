@@ -165,7 +165,7 @@ public struct Extended_Animal: HHSocketMessage.ProtobufMessage {
 
             public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                 encoder.unknown(self.unknownFields)
-                encoder.optional(8, self._isSharp, HHSocketMessage.WireBool.self)
+                encoder.optional(8, self._isSharp, as: HHSocketMessage.WireBool.self)
             }
         }
 
@@ -190,7 +190,7 @@ public struct Extended_Animal: HHSocketMessage.ProtobufMessage {
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
             encoder.group(19, self._claw)
-            encoder.optional(8, self._length, HHSocketMessage.WireInt32.self)
+            encoder.optional(8, self._length, as: HHSocketMessage.WireInt32.self)
         }
     }
 
@@ -226,7 +226,7 @@ public struct Extended_Animal: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.optional(10, self._colour, HHSocketMessage.WireString.self)
+            encoder.optional(10, self._colour, as: HHSocketMessage.WireString.self)
         }
 
         public func checkRequired() throws(HHSocketMessage.MessageError) {
@@ -292,7 +292,7 @@ public struct Extended_Animal: HHSocketMessage.ProtobufMessage {
             func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                 encoder.unknown(self.unknownFields)
                 encoder.message(18, self._flea)
-                encoder.packed(10, self.rings, HHSocketMessage.WireSInt64.self)
+                encoder.packed(10, self.rings, as: HHSocketMessage.WireSInt64.self)
             }
         }
 
@@ -368,11 +368,11 @@ public struct Extended_Animal: HHSocketMessage.ProtobufMessage {
             encoder.group(43, self._tail)
             switch self.body {
             case .fur(let value)?: encoder.group(27, value)
-            case .skin(let value)?: encoder.optional(34, value, HHSocketMessage.WireString.self)
+            case .skin(let value)?: encoder.optional(34, value, as: HHSocketMessage.WireString.self)
             case nil: break
             }
             encoder.groups(19, self.leg)
-            encoder.optional(10, self._name, HHSocketMessage.WireString.self)
+            encoder.optional(10, self._name, as: HHSocketMessage.WireString.self)
         }
     }
 
@@ -423,7 +423,7 @@ public struct Extended_Collar: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.optional(10, self._text, HHSocketMessage.WireString.self)
+        encoder.optional(10, self._text, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -459,7 +459,7 @@ public struct Extended_Nest: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.optional(9, self._height, HHSocketMessage.WireDouble.self)
+        encoder.optional(9, self._height, as: HHSocketMessage.WireDouble.self)
     }
 }
 
@@ -495,7 +495,7 @@ public struct Extended_Egg: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.optional(13, self._weight, HHSocketMessage.WireFloat.self)
+        encoder.optional(13, self._weight, as: HHSocketMessage.WireFloat.self)
     }
 }
 
@@ -553,7 +553,7 @@ public struct Extended_Apple: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.optional(8, self._seeds, HHSocketMessage.WireInt32.self)
+        encoder.optional(8, self._seeds, as: HHSocketMessage.WireInt32.self)
     }
 }
 
@@ -624,7 +624,7 @@ extension Extended_Animal {
     /// In years.
     public var Extended_age: Int32 {
         get { self.unknownFields.value(100, HHSocketMessage.WireInt32.self) ?? 0 }
-        set { self.unknownFields.set(100, newValue, HHSocketMessage.WireInt32.self) }
+        set { self.unknownFields.set(100, newValue, as: HHSocketMessage.WireInt32.self) }
     }
     /// Whether `Extended_age` has a value.
     public var hasExtended_age: Bool { self.unknownFields.value(100, HHSocketMessage.WireInt32.self) != nil }
@@ -635,7 +635,7 @@ extension Extended_Animal {
 extension Extended_Animal {
     public var Extended_sound: String {
         get { self.unknownFields.value(101, HHSocketMessage.WireString.self) ?? "none at all" }
-        set { self.unknownFields.set(101, newValue, HHSocketMessage.WireString.self) }
+        set { self.unknownFields.set(101, newValue, as: HHSocketMessage.WireString.self) }
     }
     /// Whether `Extended_sound` has a value.
     public var hasExtended_sound: Bool { self.unknownFields.value(101, HHSocketMessage.WireString.self) != nil }
@@ -664,7 +664,7 @@ extension Extended_Animal {
 extension Extended_Animal {
     public var Extended_size: Extended_Size {
         get { self.unknownFields.value(104, HHSocketMessage.WireEnum<Extended_Size>.self) ?? Extended_Size.large }
-        set { self.unknownFields.set(104, newValue, HHSocketMessage.WireEnum<Extended_Size>.self) }
+        set { self.unknownFields.set(104, newValue, as: HHSocketMessage.WireEnum<Extended_Size>.self) }
     }
     /// Whether `Extended_size` has a value.
     public var hasExtended_size: Bool { self.unknownFields.value(104, HHSocketMessage.WireEnum<Extended_Size>.self) != nil }
@@ -693,7 +693,7 @@ extension Extended_Animal {
 extension Extended_Animal {
     public var Extended_print: Data {
         get { self.unknownFields.value(107, HHSocketMessage.WireBytes.self) ?? Data() }
-        set { self.unknownFields.set(107, newValue, HHSocketMessage.WireBytes.self) }
+        set { self.unknownFields.set(107, newValue, as: HHSocketMessage.WireBytes.self) }
     }
     /// Whether `Extended_print` has a value.
     public var hasExtended_print: Bool { self.unknownFields.value(107, HHSocketMessage.WireBytes.self) != nil }
@@ -744,7 +744,7 @@ extension Extended_Animal {
 extension Extended_Collar {
     public var Extended_price: UInt64 {
         get { self.unknownFields.value(10, HHSocketMessage.WireUInt64.self) ?? 0 }
-        set { self.unknownFields.set(10, newValue, HHSocketMessage.WireUInt64.self) }
+        set { self.unknownFields.set(10, newValue, as: HHSocketMessage.WireUInt64.self) }
     }
     /// Whether `Extended_price` has a value.
     public var hasExtended_price: Bool { self.unknownFields.value(10, HHSocketMessage.WireUInt64.self) != nil }

@@ -48,9 +48,9 @@ public struct Files_File: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(26, self.digest, HHSocketMessage.WireBytes.self)
-        encoder.value(16, self.length, HHSocketMessage.WireUInt64.self)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(26, self.digest, as: HHSocketMessage.WireBytes.self)
+        encoder.value(16, self.length, as: HHSocketMessage.WireUInt64.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -83,8 +83,8 @@ public struct Files_Upload: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(16, self.offset, HHSocketMessage.WireUInt64.self)
-        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
+        encoder.value(16, self.offset, as: HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.id, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -119,9 +119,9 @@ public struct Files_Piece: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(26, self.bytes, HHSocketMessage.WireBytes.self)
-        encoder.value(16, self.offset, HHSocketMessage.WireUInt64.self)
-        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
+        encoder.value(26, self.bytes, as: HHSocketMessage.WireBytes.self)
+        encoder.value(16, self.offset, as: HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.id, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -157,9 +157,9 @@ public struct Files_PieceRequest: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(24, self.length, HHSocketMessage.WireUInt32.self)
-        encoder.value(16, self.offset, HHSocketMessage.WireUInt64.self)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(24, self.length, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(16, self.offset, as: HHSocketMessage.WireUInt64.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }
 

@@ -179,7 +179,7 @@ public struct Every_Groups_Groups: HHSocketMessage.ProtobufMessage {
                     while let tag = decoder.nextTag() {
                         switch tag {
                         case 10: decoder.message(&self._groups)
-                        case 18: decoder.map(&self.names, HHSocketMessage.WireInt32.self, HHSocketMessage.WireString.self)
+                        case 18: decoder.map(&self.names, keys: HHSocketMessage.WireInt32.self, values: HHSocketMessage.WireString.self)
                         default: decoder.unknown(tag, &self.unknownFields)
                         }
                     }
@@ -187,7 +187,7 @@ public struct Every_Groups_Groups: HHSocketMessage.ProtobufMessage {
 
                 func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                     encoder.unknown(self.unknownFields)
-                    encoder.map(18, self.names, HHSocketMessage.WireInt32.self, HHSocketMessage.WireString.self)
+                    encoder.map(18, self.names, keys: HHSocketMessage.WireInt32.self, values: HHSocketMessage.WireString.self)
                     encoder.message(10, self._groups)
                 }
             }
@@ -238,9 +238,9 @@ public struct Every_Groups_Groups: HHSocketMessage.ProtobufMessage {
             func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                 encoder.unknown(self.unknownFields)
                 encoder.group(8011, self._inner)
-                encoder.values(24, self.numbers, HHSocketMessage.WireSInt64.self)
-                encoder.optional(18, self._text, HHSocketMessage.WireString.self)
-                encoder.optional(8, self._number, HHSocketMessage.WireInt32.self)
+                encoder.values(24, self.numbers, as: HHSocketMessage.WireSInt64.self)
+                encoder.optional(18, self._text, as: HHSocketMessage.WireString.self)
+                encoder.optional(8, self._number, as: HHSocketMessage.WireInt32.self)
             }
         }
 
@@ -286,7 +286,7 @@ public struct Every_Groups_Groups: HHSocketMessage.ProtobufMessage {
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
             encoder.messages(18, self.groups)
-            encoder.optional(8, self._must, HHSocketMessage.WireInt32.self)
+            encoder.optional(8, self._must, as: HHSocketMessage.WireInt32.self)
         }
 
         public func checkRequired() throws(HHSocketMessage.MessageError) {
@@ -327,7 +327,7 @@ public struct Every_Groups_Groups: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.optional(10, self._someBytes, HHSocketMessage.WireBytes.self)
+            encoder.optional(10, self._someBytes, as: HHSocketMessage.WireBytes.self)
         }
     }
 
@@ -375,8 +375,8 @@ public struct Every_Groups_Groups: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.optional(21, self._number, HHSocketMessage.WireFixed32.self)
-            encoder.optional(10, self._text, HHSocketMessage.WireString.self)
+            encoder.optional(21, self._number, as: HHSocketMessage.WireFixed32.self)
+            encoder.optional(10, self._text, as: HHSocketMessage.WireString.self)
         }
     }
 
@@ -619,23 +619,23 @@ public struct Every_Groups_Groups: HHSocketMessage.ProtobufMessage {
 
             func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
                 encoder.unknown(self.unknownFields)
-                encoder.optional(136, self._q, HHSocketMessage.WireInt32.self)
-                encoder.optional(128, self._p, HHSocketMessage.WireInt32.self)
-                encoder.optional(120, self._o, HHSocketMessage.WireInt32.self)
-                encoder.optional(112, self._n, HHSocketMessage.WireInt32.self)
-                encoder.optional(104, self._m, HHSocketMessage.WireInt32.self)
-                encoder.optional(96, self._l, HHSocketMessage.WireInt32.self)
-                encoder.optional(88, self._k, HHSocketMessage.WireInt32.self)
-                encoder.optional(80, self._j, HHSocketMessage.WireInt32.self)
-                encoder.optional(72, self._i, HHSocketMessage.WireInt32.self)
-                encoder.optional(64, self._h, HHSocketMessage.WireInt32.self)
-                encoder.optional(56, self._g, HHSocketMessage.WireInt32.self)
-                encoder.optional(48, self._f, HHSocketMessage.WireInt32.self)
-                encoder.optional(40, self._e, HHSocketMessage.WireInt32.self)
-                encoder.optional(32, self._d, HHSocketMessage.WireInt32.self)
-                encoder.optional(24, self._c, HHSocketMessage.WireInt32.self)
-                encoder.optional(16, self._b, HHSocketMessage.WireInt32.self)
-                encoder.optional(8, self._a, HHSocketMessage.WireInt32.self)
+                encoder.optional(136, self._q, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(128, self._p, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(120, self._o, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(112, self._n, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(104, self._m, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(96, self._l, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(88, self._k, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(80, self._j, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(72, self._i, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(64, self._h, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(56, self._g, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(48, self._f, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(40, self._e, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(32, self._d, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(24, self._c, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(16, self._b, as: HHSocketMessage.WireInt32.self)
+                encoder.optional(8, self._a, as: HHSocketMessage.WireInt32.self)
             }
         }
     }
@@ -688,11 +688,11 @@ public struct Every_Groups_Groups: HHSocketMessage.ProtobufMessage {
 
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.optional(8008, self._last, HHSocketMessage.WireInt32.self)
+            encoder.optional(8008, self._last, as: HHSocketMessage.WireInt32.self)
             encoder.group(8003, self._large)
             switch self.choice {
             case .chosen(let value)?: encoder.group(35, value)
-            case .text(let value)?: encoder.optional(42, value, HHSocketMessage.WireString.self)
+            case .text(let value)?: encoder.optional(42, value, as: HHSocketMessage.WireString.self)
             case nil: break
             }
             encoder.group(27, self._must)

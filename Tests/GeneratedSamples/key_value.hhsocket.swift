@@ -73,9 +73,9 @@ public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(34, self._lifetime)
-        encoder.optional(24, self._version, HHSocketMessage.WireUInt64.self)
-        encoder.value(18, self.value, HHSocketMessage.WireBytes.self)
-        encoder.value(10, self.key, HHSocketMessage.WireString.self)
+        encoder.optional(24, self._version, as: HHSocketMessage.WireUInt64.self)
+        encoder.value(18, self.value, as: HHSocketMessage.WireBytes.self)
+        encoder.value(10, self.key, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -102,7 +102,7 @@ public struct Kv_GetRequest: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.values(10, self.keys, HHSocketMessage.WireString.self)
+        encoder.values(10, self.keys, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -122,7 +122,7 @@ public struct Kv_GetReply: HHSocketMessage.ProtobufMessage {
     public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
         while let tag = decoder.nextTag() {
             switch tag {
-            case 10: decoder.messageMap(&self.entries, HHSocketMessage.WireString.self)
+            case 10: decoder.messageMap(&self.entries, keys: HHSocketMessage.WireString.self)
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -130,7 +130,7 @@ public struct Kv_GetReply: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.messageMap(10, self.entries, HHSocketMessage.WireString.self)
+        encoder.messageMap(10, self.entries, keys: HHSocketMessage.WireString.self)
     }
 }
 
@@ -198,8 +198,8 @@ public struct Kv_PutReply: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(16, self.version, HHSocketMessage.WireUInt64.self)
-        encoder.value(8, self.outcome, HHSocketMessage.WireEnum<Kv_PutReply.Outcome>.self)
+        encoder.value(16, self.version, as: HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.outcome, as: HHSocketMessage.WireEnum<Kv_PutReply.Outcome>.self)
     }
 }
 
@@ -226,7 +226,7 @@ public struct Kv_DeleteRequest: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.key, HHSocketMessage.WireString.self)
+        encoder.value(10, self.key, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -253,7 +253,7 @@ public struct Kv_DeleteReply: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(8, self.existed, HHSocketMessage.WireBool.self)
+        encoder.value(8, self.existed, as: HHSocketMessage.WireBool.self)
     }
 }
 
@@ -304,7 +304,7 @@ public struct Kv_Changed: HHSocketMessage.ProtobufMessage {
         encoder.unknown(self.unknownFields)
         switch self.change {
         case .stored(let value)?: encoder.message(10, value)
-        case .deleted(let value)?: encoder.optional(18, value, HHSocketMessage.WireString.self)
+        case .deleted(let value)?: encoder.optional(18, value, as: HHSocketMessage.WireString.self)
         case nil: break
         }
     }

@@ -138,8 +138,8 @@ public struct Every_Known_Known: HHSocketMessage.ProtobufMessage {
             case 48: decoder.enumeration(&self.nothing, &self.unknownFields)
             case 56: decoder.enumeration(&self._perhaps, &self.unknownFields)
             case 66: decoder.message(&self._mask)
-            case 74: decoder.messageMap(&self.values, HHSocketMessage.WireString.self)
-            case 82: decoder.enumMap(&self.nothings, HHSocketMessage.WireInt32.self, &self.unknownFields)
+            case 74: decoder.messageMap(&self.values, keys: HHSocketMessage.WireString.self)
+            case 82: decoder.enumMap(&self.nothings, keys: HHSocketMessage.WireInt32.self, unknown: &self.unknownFields)
             case 90:
                 var message: HHSocketMessage.Google_Protobuf_Value?
                 if case .one(let present)? = self.either { message = present }
@@ -164,14 +164,14 @@ public struct Every_Known_Known: HHSocketMessage.ProtobufMessage {
         switch self.either {
         case .one(let value)?: encoder.message(90, value)
         case .other(let value)?: encoder.message(98, value)
-        case .neither(let value)?: encoder.optional(104, value, HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_NullValue>.self)
+        case .neither(let value)?: encoder.optional(104, value, as: HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_NullValue>.self)
         case nil: break
         }
-        encoder.map(82, self.nothings, HHSocketMessage.WireInt32.self, HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_NullValue>.self)
-        encoder.messageMap(74, self.values, HHSocketMessage.WireString.self)
+        encoder.map(82, self.nothings, keys: HHSocketMessage.WireInt32.self, values: HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_NullValue>.self)
+        encoder.messageMap(74, self.values, keys: HHSocketMessage.WireString.self)
         encoder.message(66, self._mask)
-        encoder.optional(56, self._perhaps, HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_NullValue>.self)
-        encoder.value(48, self.nothing, HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_NullValue>.self)
+        encoder.optional(56, self._perhaps, as: HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_NullValue>.self)
+        encoder.value(48, self.nothing, as: HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_NullValue>.self)
         encoder.message(42, self._list)
         encoder.message(34, self._value)
         encoder.message(26, self._structure)
@@ -284,8 +284,8 @@ public struct Every_Known_Described: HHSocketMessage.ProtobufMessage {
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
             encoder.message(50, self._source)
-            encoder.value(40, self.syntax, HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_Syntax>.self)
-            encoder.value(32, self.kind, HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_Field.Kind>.self)
+            encoder.value(40, self.syntax, as: HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_Syntax>.self)
+            encoder.value(32, self.kind, as: HHSocketMessage.WireEnum<HHSocketMessage.Google_Protobuf_Field.Kind>.self)
             encoder.message(26, self._enumeration)
             encoder.message(18, self._type)
             encoder.message(10, self._api)

@@ -74,8 +74,8 @@ public struct Sets_Text: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.optional(18, self._note, HHSocketMessage.WireString.self)
-        encoder.optional(10, self._value, HHSocketMessage.WireString.self)
+        encoder.optional(18, self._note, as: HHSocketMessage.WireString.self)
+        encoder.optional(10, self._value, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -125,7 +125,7 @@ public struct Sets_Number: HHSocketMessage.ProtobufMessage {
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(18, self._inner)
-        encoder.optional(8, self._value, HHSocketMessage.WireInt32.self)
+        encoder.optional(8, self._value, as: HHSocketMessage.WireInt32.self)
     }
 
     public func checkRequired() throws(HHSocketMessage.MessageError) {

@@ -40,7 +40,7 @@ public struct Google_Rpc_Status: HHSocketMessage.ProtobufMessage {
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.messages(26, self.details)
-        encoder.value(18, self.message, HHSocketMessage.WireString.self)
-        encoder.value(8, self.code, HHSocketMessage.WireInt32.self)
+        encoder.value(18, self.message, as: HHSocketMessage.WireString.self)
+        encoder.value(8, self.code, as: HHSocketMessage.WireInt32.self)
     }
 }

@@ -227,9 +227,9 @@ import CProtobufC
         static let descriptor: MessageDescriptor = .init(
             "chain",
             [
-                .init("next", 1, .message, .explicit, type: { .message(Chain.descriptor) }),
-                .map("texts", 2, key: .string, value: .string),
-                .map("chains", 3, key: .string, value: .message, type: { .message(Chain.descriptor) }),
+                .init("next", number: 1, kind: .message, presence: .explicit, type: { .message(Chain.descriptor) }),
+                .map("texts", number: 2, key: .string, value: .string),
+                .map("chains", number: 3, key: .string, value: .message, type: { .message(Chain.descriptor) }),
             ]
         )
     }
@@ -285,10 +285,12 @@ import CProtobufC
 
     @Test func descriptorMayBeUsedByManyThreadsFirst() async throws {
         for _ in 0..<scaled(200) {
-            let inner = MessageDescriptor("inner", [.init("number", 1, .int32, .explicit)])
+            let inner = MessageDescriptor("inner", [.init("number", number: 1, kind: .int32, presence: .explicit)])
             let outer = MessageDescriptor(
                 "outer",
-                (1...20).map { .init("field \($0)", $0, .message, .explicit, type: { .message(inner) }) }
+                (1...20).map {
+                    .init("field \($0)", number: $0, kind: .message, presence: .explicit, type: { .message(inner) })
+                }
             )
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<4 {

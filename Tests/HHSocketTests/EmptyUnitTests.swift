@@ -480,7 +480,7 @@ import Testing
                     WebSocketUnit(.message(.binary), ByteBuffer()),
                     .default,
                     isOpen: false,
-                    &language
+                    in: &language
                 )
             }
             while case .unit = out.pull(&language, limit: 1 << 16) {}

@@ -186,7 +186,7 @@ public struct Error: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.text, HHSocketMessage.WireString.self)
+        encoder.value(10, self.text, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -213,7 +213,7 @@ public struct DataMessage: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.data, HHSocketMessage.WireBytes.self)
+        encoder.value(10, self.data, as: HHSocketMessage.WireBytes.self)
     }
 }
 
@@ -328,11 +328,11 @@ public struct Result: HHSocketMessage.ProtobufMessage {
             switch self.result {
             case .type(let value)?: encoder.message(10, value)
             case .error(let value)?: encoder.message(18, value)
-            case .none(let value)?: encoder.optional(24, value, HHSocketMessage.WireBool.self)
-            case .some(let value)?: encoder.optional(32, value, HHSocketMessage.WireInt32.self)
-            case .init_p(let value)?: encoder.optional(42, value, HHSocketMessage.WireString.self)
-            case .self_p(let value)?: encoder.optional(50, value, HHSocketMessage.WireString.self)
-            case .hash(let value)?: encoder.optional(58, value, HHSocketMessage.WireBytes.self)
+            case .none(let value)?: encoder.optional(24, value, as: HHSocketMessage.WireBool.self)
+            case .some(let value)?: encoder.optional(32, value, as: HHSocketMessage.WireInt32.self)
+            case .init_p(let value)?: encoder.optional(42, value, as: HHSocketMessage.WireString.self)
+            case .self_p(let value)?: encoder.optional(50, value, as: HHSocketMessage.WireString.self)
+            case .hash(let value)?: encoder.optional(58, value, as: HHSocketMessage.WireBytes.self)
             case nil: break
             }
         }
@@ -392,7 +392,7 @@ public struct StringMessage: HHSocketMessage.ProtobufMessage {
         while let tag = decoder.nextTag() {
             switch tag {
             case 10: decoder.value(&self.string, HHSocketMessage.WireString.self)
-            case 18: decoder.messageMap(&self.strings, HHSocketMessage.WireString.self)
+            case 18: decoder.messageMap(&self.strings, keys: HHSocketMessage.WireString.self)
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -400,8 +400,8 @@ public struct StringMessage: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.messageMap(18, self.strings, HHSocketMessage.WireString.self)
-        encoder.value(10, self.string, HHSocketMessage.WireString.self)
+        encoder.messageMap(18, self.strings, keys: HHSocketMessage.WireString.self)
+        encoder.value(10, self.string, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -428,7 +428,7 @@ public struct Int32Message: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(8, self.int32, HHSocketMessage.WireInt32.self)
+        encoder.value(8, self.int32, as: HHSocketMessage.WireInt32.self)
     }
 }
 
@@ -455,7 +455,7 @@ public struct BoolMessage: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(8, self.bool, HHSocketMessage.WireBool.self)
+        encoder.value(8, self.bool, as: HHSocketMessage.WireBool.self)
     }
 }
 
@@ -519,7 +519,7 @@ public struct Optional: HHSocketMessage.ProtobufMessage {
 
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.optional(16, self._isSet, HHSocketMessage.WireBool.self)
+            encoder.optional(16, self._isSet, as: HHSocketMessage.WireBool.self)
             encoder.message(10, self._optional)
         }
     }
@@ -850,7 +850,7 @@ public struct Nested: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.value(10, self.text, HHSocketMessage.WireString.self)
+            encoder.value(10, self.text, as: HHSocketMessage.WireString.self)
         }
     }
 
@@ -877,7 +877,7 @@ public struct Nested: HHSocketMessage.ProtobufMessage {
 
         public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.value(10, self.text, HHSocketMessage.WireString.self)
+            encoder.value(10, self.text, as: HHSocketMessage.WireString.self)
         }
     }
 
@@ -1100,7 +1100,7 @@ public struct Nested: HHSocketMessage.ProtobufMessage {
             case 58: decoder.message(&self._data)
             case 66: decoder.message(&self._string)
             case 74: decoder.value(&self.bytes, HHSocketMessage.WireBytes.self)
-            case 82: decoder.messageMap(&self.notes, HHSocketMessage.WireInt32.self)
+            case 82: decoder.messageMap(&self.notes, keys: HHSocketMessage.WireInt32.self)
             case 90: decoder.messages(&self.hashables)
             default: decoder.unknown(tag, &self.unknownFields)
             }
@@ -1110,18 +1110,18 @@ public struct Nested: HHSocketMessage.ProtobufMessage {
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.messages(90, self.hashables)
-        encoder.messageMap(82, self.notes, HHSocketMessage.WireInt32.self)
-        encoder.value(74, self.bytes, HHSocketMessage.WireBytes.self)
+        encoder.messageMap(82, self.notes, keys: HHSocketMessage.WireInt32.self)
+        encoder.value(74, self.bytes, as: HHSocketMessage.WireBytes.self)
         encoder.message(66, self._string)
         encoder.message(58, self._data)
         encoder.message(50, self._type)
-        encoder.optional(40, self._kind_p, HHSocketMessage.WireEnum<Nested.hasKind>.self)
+        encoder.optional(40, self._kind_p, as: HHSocketMessage.WireEnum<Nested.hasKind>.self)
         switch self.choice {
         case .chosen_p(let value)?: encoder.message(26, value)
         case .chosenNote(let value)?: encoder.message(34, value)
         case nil: break
         }
-        encoder.optional(18, self._draft_p, HHSocketMessage.WireString.self)
+        encoder.optional(18, self._draft_p, as: HHSocketMessage.WireString.self)
         encoder.message(10, self._note_p)
     }
 }
@@ -1242,22 +1242,22 @@ public struct Fields: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(130, self.encoder, HHSocketMessage.WireString.self)
-        encoder.value(122, self.decoder, HHSocketMessage.WireString.self)
-        encoder.value(114, self.with, HHSocketMessage.WireString.self)
-        encoder.value(104, self.isInitialized_p, HHSocketMessage.WireBool.self)
-        encoder.value(98, self.merge, HHSocketMessage.WireString.self)
-        encoder.optional(90, self._serializedBytes, HHSocketMessage.WireBytes.self)
-        encoder.optional(82, self._checkRequired_p, HHSocketMessage.WireString.self)
-        encoder.optional(74, self._encode, HHSocketMessage.WireString.self)
-        encoder.optional(66, self._decode, HHSocketMessage.WireString.self)
-        encoder.value(58, self.messageDescriptor, HHSocketMessage.WireString.self)
-        encoder.value(50, self.heap, HHSocketMessage.WireString.self)
-        encoder.value(42, self.unknownFields_p, HHSocketMessage.WireString.self)
-        encoder.value(34, self.hashValue_p, HHSocketMessage.WireString.self)
-        encoder.value(26, self.description_p, HHSocketMessage.WireString.self)
-        encoder.value(18, self.init_p, HHSocketMessage.WireString.self)
-        encoder.value(10, self.self_p, HHSocketMessage.WireString.self)
+        encoder.value(130, self.encoder, as: HHSocketMessage.WireString.self)
+        encoder.value(122, self.decoder, as: HHSocketMessage.WireString.self)
+        encoder.value(114, self.with, as: HHSocketMessage.WireString.self)
+        encoder.value(104, self.isInitialized_p, as: HHSocketMessage.WireBool.self)
+        encoder.value(98, self.merge, as: HHSocketMessage.WireString.self)
+        encoder.optional(90, self._serializedBytes, as: HHSocketMessage.WireBytes.self)
+        encoder.optional(82, self._checkRequired_p, as: HHSocketMessage.WireString.self)
+        encoder.optional(74, self._encode, as: HHSocketMessage.WireString.self)
+        encoder.optional(66, self._decode, as: HHSocketMessage.WireString.self)
+        encoder.value(58, self.messageDescriptor, as: HHSocketMessage.WireString.self)
+        encoder.value(50, self.heap, as: HHSocketMessage.WireString.self)
+        encoder.value(42, self.unknownFields_p, as: HHSocketMessage.WireString.self)
+        encoder.value(34, self.hashValue_p, as: HHSocketMessage.WireString.self)
+        encoder.value(26, self.description_p, as: HHSocketMessage.WireString.self)
+        encoder.value(18, self.init_p, as: HHSocketMessage.WireString.self)
+        encoder.value(10, self.self_p, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -1547,33 +1547,33 @@ public struct HeapFields: HHSocketMessage.ProtobufMessage {
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
             encoder.message(226, self._again)
-            encoder.value(218, self.message, HHSocketMessage.WireString.self)
-            encoder.value(210, self.value, HHSocketMessage.WireString.self)
-            encoder.value(202, self.hash, HHSocketMessage.WireString.self)
-            encoder.value(194, self.jsonString, HHSocketMessage.WireString.self)
-            encoder.value(186, self.serializedData, HHSocketMessage.WireString.self)
-            encoder.value(178, self.messageBuffer, HHSocketMessage.WireString.self)
-            encoder.value(170, self.protoMessageName, HHSocketMessage.WireString.self)
-            encoder.value(162, self.typeDescriptor, HHSocketMessage.WireString.self)
-            encoder.value(154, self.pushType, HHSocketMessage.WireString.self)
-            encoder.value(146, self.fields, HHSocketMessage.WireString.self)
-            encoder.value(138, self.tag, HHSocketMessage.WireString.self)
-            encoder.value(130, self.encoder, HHSocketMessage.WireString.self)
-            encoder.value(122, self.decoder, HHSocketMessage.WireString.self)
-            encoder.value(114, self.with, HHSocketMessage.WireString.self)
-            encoder.value(104, self.isInitialized_p, HHSocketMessage.WireBool.self)
-            encoder.value(98, self.merge, HHSocketMessage.WireString.self)
-            encoder.optional(90, self._serializedBytes, HHSocketMessage.WireBytes.self)
-            encoder.optional(82, self._checkRequired_p, HHSocketMessage.WireString.self)
-            encoder.optional(74, self._encode, HHSocketMessage.WireString.self)
-            encoder.optional(66, self._decode, HHSocketMessage.WireString.self)
-            encoder.value(58, self.messageDescriptor, HHSocketMessage.WireString.self)
-            encoder.optional(50, self._heap, HHSocketMessage.WireString.self)
-            encoder.value(42, self.unknownFields_p, HHSocketMessage.WireString.self)
-            encoder.value(34, self.hashValue_p, HHSocketMessage.WireString.self)
-            encoder.value(26, self.description_p, HHSocketMessage.WireString.self)
-            encoder.value(18, self.init_p, HHSocketMessage.WireString.self)
-            encoder.value(10, self.self_p, HHSocketMessage.WireString.self)
+            encoder.value(218, self.message, as: HHSocketMessage.WireString.self)
+            encoder.value(210, self.value, as: HHSocketMessage.WireString.self)
+            encoder.value(202, self.hash, as: HHSocketMessage.WireString.self)
+            encoder.value(194, self.jsonString, as: HHSocketMessage.WireString.self)
+            encoder.value(186, self.serializedData, as: HHSocketMessage.WireString.self)
+            encoder.value(178, self.messageBuffer, as: HHSocketMessage.WireString.self)
+            encoder.value(170, self.protoMessageName, as: HHSocketMessage.WireString.self)
+            encoder.value(162, self.typeDescriptor, as: HHSocketMessage.WireString.self)
+            encoder.value(154, self.pushType, as: HHSocketMessage.WireString.self)
+            encoder.value(146, self.fields, as: HHSocketMessage.WireString.self)
+            encoder.value(138, self.tag, as: HHSocketMessage.WireString.self)
+            encoder.value(130, self.encoder, as: HHSocketMessage.WireString.self)
+            encoder.value(122, self.decoder, as: HHSocketMessage.WireString.self)
+            encoder.value(114, self.with, as: HHSocketMessage.WireString.self)
+            encoder.value(104, self.isInitialized_p, as: HHSocketMessage.WireBool.self)
+            encoder.value(98, self.merge, as: HHSocketMessage.WireString.self)
+            encoder.optional(90, self._serializedBytes, as: HHSocketMessage.WireBytes.self)
+            encoder.optional(82, self._checkRequired_p, as: HHSocketMessage.WireString.self)
+            encoder.optional(74, self._encode, as: HHSocketMessage.WireString.self)
+            encoder.optional(66, self._decode, as: HHSocketMessage.WireString.self)
+            encoder.value(58, self.messageDescriptor, as: HHSocketMessage.WireString.self)
+            encoder.optional(50, self._heap, as: HHSocketMessage.WireString.self)
+            encoder.value(42, self.unknownFields_p, as: HHSocketMessage.WireString.self)
+            encoder.value(34, self.hashValue_p, as: HHSocketMessage.WireString.self)
+            encoder.value(26, self.description_p, as: HHSocketMessage.WireString.self)
+            encoder.value(18, self.init_p, as: HHSocketMessage.WireString.self)
+            encoder.value(10, self.self_p, as: HHSocketMessage.WireString.self)
         }
     }
 }

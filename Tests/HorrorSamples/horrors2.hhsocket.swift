@@ -123,7 +123,7 @@ public struct Horrors2_Required: HHSocketMessage.ProtobufMessage {
                 case 26: decoder.optional(&self._checkRequired_p, HHSocketMessage.WireString.self)
                 case 34: decoder.message(&self._missing)
                 case 42: decoder.messages(&self.in)
-                case 50: decoder.messageMap(&self.error, HHSocketMessage.WireInt32.self)
+                case 50: decoder.messageMap(&self.error, keys: HHSocketMessage.WireInt32.self)
                 case 58:
                     var message: Horrors2_Required?
                     if case .try(let present)? = self.throws { message = present }
@@ -139,15 +139,15 @@ public struct Horrors2_Required: HHSocketMessage.ProtobufMessage {
             encoder.unknown(self.unknownFields)
             switch self.throws {
             case .try(let value)?: encoder.message(58, value)
-            case .self_p(let value)?: encoder.optional(66, value, HHSocketMessage.WireString.self)
+            case .self_p(let value)?: encoder.optional(66, value, as: HHSocketMessage.WireString.self)
             case nil: break
             }
-            encoder.messageMap(50, self.error, HHSocketMessage.WireInt32.self)
+            encoder.messageMap(50, self.error, keys: HHSocketMessage.WireInt32.self)
             encoder.messages(42, self.in)
             encoder.message(34, self._missing)
-            encoder.optional(26, self._checkRequired_p, HHSocketMessage.WireString.self)
-            encoder.optional(18, self._encode, HHSocketMessage.WireString.self)
-            encoder.optional(10, self._decode, HHSocketMessage.WireString.self)
+            encoder.optional(26, self._checkRequired_p, as: HHSocketMessage.WireString.self)
+            encoder.optional(18, self._encode, as: HHSocketMessage.WireString.self)
+            encoder.optional(10, self._decode, as: HHSocketMessage.WireString.self)
         }
     }
 

@@ -62,13 +62,13 @@ struct Bench_Small: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(57, self.stamp, HHSocketMessage.WireFixed64.self)
-        encoder.value(48, self.delta, HHSocketMessage.WireSInt64.self)
-        encoder.value(40, self.seen, HHSocketMessage.WireBool.self)
-        encoder.value(32, self.kind, HHSocketMessage.WireInt32.self)
-        encoder.value(26, self.text, HHSocketMessage.WireString.self)
-        encoder.value(18, self.user, HHSocketMessage.WireString.self)
-        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
+        encoder.value(57, self.stamp, as: HHSocketMessage.WireFixed64.self)
+        encoder.value(48, self.delta, as: HHSocketMessage.WireSInt64.self)
+        encoder.value(40, self.seen, as: HHSocketMessage.WireBool.self)
+        encoder.value(32, self.kind, as: HHSocketMessage.WireInt32.self)
+        encoder.value(26, self.text, as: HHSocketMessage.WireString.self)
+        encoder.value(18, self.user, as: HHSocketMessage.WireString.self)
+        encoder.value(8, self.id, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -116,12 +116,12 @@ struct Bench_Item: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.packed(50, self.tags, HHSocketMessage.WireInt32.self)
-        encoder.value(42, self.note, HHSocketMessage.WireString.self)
-        encoder.value(33, self.price, HHSocketMessage.WireDouble.self)
-        encoder.value(24, self.count, HHSocketMessage.WireInt32.self)
-        encoder.value(18, self.name, HHSocketMessage.WireString.self)
-        encoder.value(8, self.id, HHSocketMessage.WireUInt64.self)
+        encoder.packed(50, self.tags, as: HHSocketMessage.WireInt32.self)
+        encoder.value(42, self.note, as: HHSocketMessage.WireString.self)
+        encoder.value(33, self.price, as: HHSocketMessage.WireDouble.self)
+        encoder.value(24, self.count, as: HHSocketMessage.WireInt32.self)
+        encoder.value(18, self.name, as: HHSocketMessage.WireString.self)
+        encoder.value(8, self.id, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -157,9 +157,9 @@ struct Bench_Medium: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(24, self.at, HHSocketMessage.WireInt64.self)
+        encoder.value(24, self.at, as: HHSocketMessage.WireInt64.self)
         encoder.messages(18, self.items)
-        encoder.value(10, self.order, HHSocketMessage.WireString.self)
+        encoder.value(10, self.order, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -187,7 +187,7 @@ struct Bench_Large: HHSocketMessage.ProtobufMessage {
             switch tag {
             case 10: decoder.messages(&self.orders)
             case 18: decoder.value(&self.attachment, HHSocketMessage.WireBytes.self)
-            case 26: decoder.map(&self.totals, HHSocketMessage.WireString.self, HHSocketMessage.WireInt64.self)
+            case 26: decoder.map(&self.totals, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireInt64.self)
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -195,8 +195,8 @@ struct Bench_Large: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.map(26, self.totals, HHSocketMessage.WireString.self, HHSocketMessage.WireInt64.self)
-        encoder.value(18, self.attachment, HHSocketMessage.WireBytes.self)
+        encoder.map(26, self.totals, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireInt64.self)
+        encoder.value(18, self.attachment, as: HHSocketMessage.WireBytes.self)
         encoder.messages(10, self.orders)
     }
 }
@@ -223,9 +223,9 @@ struct Bench_Index: HHSocketMessage.ProtobufMessage {
     mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
         while let tag = decoder.nextTag() {
             switch tag {
-            case 10: decoder.map(&self.counts, HHSocketMessage.WireString.self, HHSocketMessage.WireInt64.self)
-            case 18: decoder.map(&self.names, HHSocketMessage.WireInt32.self, HHSocketMessage.WireString.self)
-            case 26: decoder.messageMap(&self.items, HHSocketMessage.WireString.self)
+            case 10: decoder.map(&self.counts, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireInt64.self)
+            case 18: decoder.map(&self.names, keys: HHSocketMessage.WireInt32.self, values: HHSocketMessage.WireString.self)
+            case 26: decoder.messageMap(&self.items, keys: HHSocketMessage.WireString.self)
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -233,8 +233,8 @@ struct Bench_Index: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.messageMap(26, self.items, HHSocketMessage.WireString.self)
-        encoder.map(18, self.names, HHSocketMessage.WireInt32.self, HHSocketMessage.WireString.self)
-        encoder.map(10, self.counts, HHSocketMessage.WireString.self, HHSocketMessage.WireInt64.self)
+        encoder.messageMap(26, self.items, keys: HHSocketMessage.WireString.self)
+        encoder.map(18, self.names, keys: HHSocketMessage.WireInt32.self, values: HHSocketMessage.WireString.self)
+        encoder.map(10, self.counts, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireInt64.self)
     }
 }

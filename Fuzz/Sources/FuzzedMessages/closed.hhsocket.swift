@@ -231,13 +231,13 @@ package struct Fuzz_Required: HHSocketMessage.ProtobufMessage {
             encoder.unknown(self.unknownFields)
             encoder.message(74, self._leaf)
             encoder.message(66, self._required)
-            encoder.optional(56, self._colour, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
-            encoder.optional(48, self._size, HHSocketMessage.WireEnum<Fuzz_Size>.self)
-            encoder.optional(42, self._someBytes, HHSocketMessage.WireBytes.self)
-            encoder.optional(34, self._aString, HHSocketMessage.WireString.self)
-            encoder.optional(24, self._aBool, HHSocketMessage.WireBool.self)
-            encoder.optional(16, self._anInt32, HHSocketMessage.WireInt32.self)
-            encoder.optional(9, self._aDouble, HHSocketMessage.WireDouble.self)
+            encoder.optional(56, self._colour, as: HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            encoder.optional(48, self._size, as: HHSocketMessage.WireEnum<Fuzz_Size>.self)
+            encoder.optional(42, self._someBytes, as: HHSocketMessage.WireBytes.self)
+            encoder.optional(34, self._aString, as: HHSocketMessage.WireString.self)
+            encoder.optional(24, self._aBool, as: HHSocketMessage.WireBool.self)
+            encoder.optional(16, self._anInt32, as: HHSocketMessage.WireInt32.self)
+            encoder.optional(9, self._aDouble, as: HHSocketMessage.WireDouble.self)
         }
     }
 
@@ -287,7 +287,7 @@ package struct Fuzz_Leaf: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.optional(8, self._number, HHSocketMessage.WireSInt64.self)
+        encoder.optional(8, self._number, as: HHSocketMessage.WireSInt64.self)
     }
 
     package func checkRequired() throws(HHSocketMessage.MessageError) {
@@ -444,19 +444,19 @@ package struct Fuzz_Defaults: HHSocketMessage.ProtobufMessage {
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         switch self.either {
-        case .left(let value)?: encoder.optional(64, value, HHSocketMessage.WireInt32.self)
-        case .right(let value)?: encoder.optional(74, value, HHSocketMessage.WireString.self)
-        case .middle(let value)?: encoder.optional(80, value, HHSocketMessage.WireEnum<Fuzz_Size>.self)
+        case .left(let value)?: encoder.optional(64, value, as: HHSocketMessage.WireInt32.self)
+        case .right(let value)?: encoder.optional(74, value, as: HHSocketMessage.WireString.self)
+        case .middle(let value)?: encoder.optional(80, value, as: HHSocketMessage.WireEnum<Fuzz_Size>.self)
         case .leaf(let value)?: encoder.message(90, value)
         case nil: break
         }
-        encoder.optional(56, self._firstSize, HHSocketMessage.WireEnum<Fuzz_Size>.self)
-        encoder.optional(48, self._size, HHSocketMessage.WireEnum<Fuzz_Size>.self)
-        encoder.optional(42, self._someBytes, HHSocketMessage.WireBytes.self)
-        encoder.optional(34, self._text, HHSocketMessage.WireString.self)
-        encoder.optional(24, self._yes, HHSocketMessage.WireBool.self)
-        encoder.optional(16, self._least, HHSocketMessage.WireInt64.self)
-        encoder.optional(9, self._fraction, HHSocketMessage.WireDouble.self)
+        encoder.optional(56, self._firstSize, as: HHSocketMessage.WireEnum<Fuzz_Size>.self)
+        encoder.optional(48, self._size, as: HHSocketMessage.WireEnum<Fuzz_Size>.self)
+        encoder.optional(42, self._someBytes, as: HHSocketMessage.WireBytes.self)
+        encoder.optional(34, self._text, as: HHSocketMessage.WireString.self)
+        encoder.optional(24, self._yes, as: HHSocketMessage.WireBool.self)
+        encoder.optional(16, self._least, as: HHSocketMessage.WireInt64.self)
+        encoder.optional(9, self._fraction, as: HHSocketMessage.WireDouble.self)
     }
 
     package func checkRequired() throws(HHSocketMessage.MessageError) {
@@ -498,11 +498,11 @@ package struct Fuzz_ClosedLists: HHSocketMessage.ProtobufMessage {
         while let tag = decoder.nextTag() {
             switch tag {
             case 8: decoder.enumerations(&self.sizes, &self.unknownFields)
-            case 10: decoder.packedEnumerations(&self.sizes, tag, &self.unknownFields)
+            case 10: decoder.packedEnumerations(&self.sizes, tag: tag, unknown: &self.unknownFields)
             case 16: decoder.enumerations(&self.packedSizes, &self.unknownFields)
-            case 18: decoder.packedEnumerations(&self.packedSizes, tag, &self.unknownFields)
-            case 26: decoder.enumMap(&self.flavours, HHSocketMessage.WireString.self, &self.unknownFields)
-            case 34: decoder.messageMap(&self.required, HHSocketMessage.WireInt32.self)
+            case 18: decoder.packedEnumerations(&self.packedSizes, tag: tag, unknown: &self.unknownFields)
+            case 26: decoder.enumMap(&self.flavours, keys: HHSocketMessage.WireString.self, unknown: &self.unknownFields)
+            case 34: decoder.messageMap(&self.required, keys: HHSocketMessage.WireInt32.self)
             case 42: decoder.messages(&self.leaves)
             case 48: decoder.append(&self.packedInt32S, HHSocketMessage.WireInt32.self)
             case 50: decoder.packed(&self.packedInt32S, HHSocketMessage.WireInt32.self)
@@ -513,12 +513,12 @@ package struct Fuzz_ClosedLists: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.packed(50, self.packedInt32S, HHSocketMessage.WireInt32.self)
+        encoder.packed(50, self.packedInt32S, as: HHSocketMessage.WireInt32.self)
         encoder.messages(42, self.leaves)
-        encoder.messageMap(34, self.required, HHSocketMessage.WireInt32.self)
-        encoder.map(26, self.flavours, HHSocketMessage.WireString.self, HHSocketMessage.WireEnum<Fuzz_Flavour>.self)
-        encoder.packed(18, self.packedSizes, HHSocketMessage.WireEnum<Fuzz_Size>.self)
-        encoder.values(8, self.sizes, HHSocketMessage.WireEnum<Fuzz_Size>.self)
+        encoder.messageMap(34, self.required, keys: HHSocketMessage.WireInt32.self)
+        encoder.map(26, self.flavours, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireEnum<Fuzz_Flavour>.self)
+        encoder.packed(18, self.packedSizes, as: HHSocketMessage.WireEnum<Fuzz_Size>.self)
+        encoder.values(8, self.sizes, as: HHSocketMessage.WireEnum<Fuzz_Size>.self)
     }
 
     package func checkRequired() throws(HHSocketMessage.MessageError) {
@@ -600,7 +600,7 @@ package struct Fuzz_Recursive: HHSocketMessage.ProtobufMessage {
 
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.optional(24, self._size, HHSocketMessage.WireEnum<Fuzz_Size>.self)
+            encoder.optional(24, self._size, as: HHSocketMessage.WireEnum<Fuzz_Size>.self)
             encoder.message(18, self._may)
             encoder.message(10, self._must)
         }

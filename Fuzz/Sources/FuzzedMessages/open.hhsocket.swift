@@ -266,22 +266,22 @@ package struct Fuzz_Scalars: HHSocketMessage.ProtobufMessage {
             encoder.unknown(self.unknownFields)
             encoder.message(4294967290, self._scalars)
             encoder.message(16378, self._nothing)
-            encoder.value(128, self.colour, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
-            encoder.value(122, self.someBytes, HHSocketMessage.WireBytes.self)
-            encoder.value(114, self.aString, HHSocketMessage.WireString.self)
-            encoder.value(104, self.aBool, HHSocketMessage.WireBool.self)
-            encoder.value(97, self.aSfixed64, HHSocketMessage.WireSFixed64.self)
-            encoder.value(93, self.aSfixed32, HHSocketMessage.WireSFixed32.self)
-            encoder.value(81, self.aFixed64, HHSocketMessage.WireFixed64.self)
-            encoder.value(77, self.aFixed32, HHSocketMessage.WireFixed32.self)
-            encoder.value(64, self.aSint64, HHSocketMessage.WireSInt64.self)
-            encoder.value(56, self.aSint32, HHSocketMessage.WireSInt32.self)
-            encoder.value(48, self.aUint64, HHSocketMessage.WireUInt64.self)
-            encoder.value(40, self.aUint32, HHSocketMessage.WireUInt32.self)
-            encoder.value(32, self.anInt64, HHSocketMessage.WireInt64.self)
-            encoder.value(24, self.anInt32, HHSocketMessage.WireInt32.self)
-            encoder.value(21, self.aFloat, HHSocketMessage.WireFloat.self)
-            encoder.value(9, self.aDouble, HHSocketMessage.WireDouble.self)
+            encoder.value(128, self.colour, as: HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            encoder.value(122, self.someBytes, as: HHSocketMessage.WireBytes.self)
+            encoder.value(114, self.aString, as: HHSocketMessage.WireString.self)
+            encoder.value(104, self.aBool, as: HHSocketMessage.WireBool.self)
+            encoder.value(97, self.aSfixed64, as: HHSocketMessage.WireSFixed64.self)
+            encoder.value(93, self.aSfixed32, as: HHSocketMessage.WireSFixed32.self)
+            encoder.value(81, self.aFixed64, as: HHSocketMessage.WireFixed64.self)
+            encoder.value(77, self.aFixed32, as: HHSocketMessage.WireFixed32.self)
+            encoder.value(64, self.aSint64, as: HHSocketMessage.WireSInt64.self)
+            encoder.value(56, self.aSint32, as: HHSocketMessage.WireSInt32.self)
+            encoder.value(48, self.aUint64, as: HHSocketMessage.WireUInt64.self)
+            encoder.value(40, self.aUint32, as: HHSocketMessage.WireUInt32.self)
+            encoder.value(32, self.anInt64, as: HHSocketMessage.WireInt64.self)
+            encoder.value(24, self.anInt32, as: HHSocketMessage.WireInt32.self)
+            encoder.value(21, self.aFloat, as: HHSocketMessage.WireFloat.self)
+            encoder.value(9, self.aDouble, as: HHSocketMessage.WireDouble.self)
         }
     }
 }
@@ -428,15 +428,15 @@ package struct Fuzz_Optionals: HHSocketMessage.ProtobufMessage {
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(82, self._scalars)
-        encoder.optional(72, self._colour, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
-        encoder.optional(66, self._someBytes, HHSocketMessage.WireBytes.self)
-        encoder.optional(58, self._aString, HHSocketMessage.WireString.self)
-        encoder.optional(48, self._aBool, HHSocketMessage.WireBool.self)
-        encoder.optional(40, self._aSint64, HHSocketMessage.WireSInt64.self)
-        encoder.optional(32, self._aUint64, HHSocketMessage.WireUInt64.self)
-        encoder.optional(24, self._anInt32, HHSocketMessage.WireInt32.self)
-        encoder.optional(21, self._aFloat, HHSocketMessage.WireFloat.self)
-        encoder.optional(9, self._aDouble, HHSocketMessage.WireDouble.self)
+        encoder.optional(72, self._colour, as: HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+        encoder.optional(66, self._someBytes, as: HHSocketMessage.WireBytes.self)
+        encoder.optional(58, self._aString, as: HHSocketMessage.WireString.self)
+        encoder.optional(48, self._aBool, as: HHSocketMessage.WireBool.self)
+        encoder.optional(40, self._aSint64, as: HHSocketMessage.WireSInt64.self)
+        encoder.optional(32, self._aUint64, as: HHSocketMessage.WireUInt64.self)
+        encoder.optional(24, self._anInt32, as: HHSocketMessage.WireInt32.self)
+        encoder.optional(21, self._aFloat, as: HHSocketMessage.WireFloat.self)
+        encoder.optional(9, self._aDouble, as: HHSocketMessage.WireDouble.self)
     }
 }
 
@@ -637,12 +637,12 @@ package struct Fuzz_Lists: HHSocketMessage.ProtobufMessage {
                 case 114: decoder.append(&self.strings, HHSocketMessage.WireString.self)
                 case 122: decoder.append(&self.byteStrings, HHSocketMessage.WireBytes.self)
                 case 128: decoder.enumerations(&self.colours, &self.unknownFields)
-                case 130: decoder.packedEnumerations(&self.colours, tag, &self.unknownFields)
+                case 130: decoder.packedEnumerations(&self.colours, tag: tag, unknown: &self.unknownFields)
                 case 138: decoder.messages(&self.scalars)
                 case 144: decoder.append(&self.unpackedInt32S, HHSocketMessage.WireInt32.self)
                 case 146: decoder.packed(&self.unpackedInt32S, HHSocketMessage.WireInt32.self)
                 case 152: decoder.enumerations(&self.unpackedColours, &self.unknownFields)
-                case 154: decoder.packedEnumerations(&self.unpackedColours, tag, &self.unknownFields)
+                case 154: decoder.packedEnumerations(&self.unpackedColours, tag: tag, unknown: &self.unknownFields)
                 case 162: decoder.messages(&self.nothings)
                 default: decoder.unknown(tag, &self.unknownFields)
                 }
@@ -652,25 +652,25 @@ package struct Fuzz_Lists: HHSocketMessage.ProtobufMessage {
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
             encoder.messages(162, self.nothings)
-            encoder.values(152, self.unpackedColours, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
-            encoder.values(144, self.unpackedInt32S, HHSocketMessage.WireInt32.self)
+            encoder.values(152, self.unpackedColours, as: HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            encoder.values(144, self.unpackedInt32S, as: HHSocketMessage.WireInt32.self)
             encoder.messages(138, self.scalars)
-            encoder.packed(130, self.colours, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
-            encoder.values(122, self.byteStrings, HHSocketMessage.WireBytes.self)
-            encoder.values(114, self.strings, HHSocketMessage.WireString.self)
-            encoder.packed(106, self.bools, HHSocketMessage.WireBool.self)
-            encoder.packed(98, self.sfixed64S, HHSocketMessage.WireSFixed64.self)
-            encoder.packed(90, self.sfixed32S, HHSocketMessage.WireSFixed32.self)
-            encoder.packed(82, self.fixed64S, HHSocketMessage.WireFixed64.self)
-            encoder.packed(74, self.fixed32S, HHSocketMessage.WireFixed32.self)
-            encoder.packed(66, self.sint64S, HHSocketMessage.WireSInt64.self)
-            encoder.packed(58, self.sint32S, HHSocketMessage.WireSInt32.self)
-            encoder.packed(50, self.uint64S, HHSocketMessage.WireUInt64.self)
-            encoder.packed(42, self.uint32S, HHSocketMessage.WireUInt32.self)
-            encoder.packed(34, self.int64S, HHSocketMessage.WireInt64.self)
-            encoder.packed(26, self.int32S, HHSocketMessage.WireInt32.self)
-            encoder.packed(18, self.floats, HHSocketMessage.WireFloat.self)
-            encoder.packed(10, self.doubles, HHSocketMessage.WireDouble.self)
+            encoder.packed(130, self.colours, as: HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            encoder.values(122, self.byteStrings, as: HHSocketMessage.WireBytes.self)
+            encoder.values(114, self.strings, as: HHSocketMessage.WireString.self)
+            encoder.packed(106, self.bools, as: HHSocketMessage.WireBool.self)
+            encoder.packed(98, self.sfixed64S, as: HHSocketMessage.WireSFixed64.self)
+            encoder.packed(90, self.sfixed32S, as: HHSocketMessage.WireSFixed32.self)
+            encoder.packed(82, self.fixed64S, as: HHSocketMessage.WireFixed64.self)
+            encoder.packed(74, self.fixed32S, as: HHSocketMessage.WireFixed32.self)
+            encoder.packed(66, self.sint64S, as: HHSocketMessage.WireSInt64.self)
+            encoder.packed(58, self.sint32S, as: HHSocketMessage.WireSInt32.self)
+            encoder.packed(50, self.uint64S, as: HHSocketMessage.WireUInt64.self)
+            encoder.packed(42, self.uint32S, as: HHSocketMessage.WireUInt32.self)
+            encoder.packed(34, self.int64S, as: HHSocketMessage.WireInt64.self)
+            encoder.packed(26, self.int32S, as: HHSocketMessage.WireInt32.self)
+            encoder.packed(18, self.floats, as: HHSocketMessage.WireFloat.self)
+            encoder.packed(10, self.doubles, as: HHSocketMessage.WireDouble.self)
         }
     }
 }
@@ -714,15 +714,15 @@ package struct Fuzz_Maps: HHSocketMessage.ProtobufMessage {
     package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
         while let tag = decoder.nextTag() {
             switch tag {
-            case 10: decoder.map(&self.texts, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
-            case 18: decoder.map(&self.numbers, HHSocketMessage.WireInt32.self, HHSocketMessage.WireInt64.self)
-            case 26: decoder.map(&self.fractions, HHSocketMessage.WireSInt64.self, HHSocketMessage.WireDouble.self)
-            case 34: decoder.map(&self.truths, HHSocketMessage.WireFixed32.self, HHSocketMessage.WireBool.self)
-            case 42: decoder.map(&self.blobs, HHSocketMessage.WireBool.self, HHSocketMessage.WireBytes.self)
-            case 50: decoder.enumMap(&self.colours, HHSocketMessage.WireString.self, &self.unknownFields)
-            case 58: decoder.messageMap(&self.scalars, HHSocketMessage.WireUInt64.self)
-            case 66: decoder.messageMap(&self.within, HHSocketMessage.WireInt32.self)
-            case 74: decoder.messageMap(&self.nothings, HHSocketMessage.WireSFixed64.self)
+            case 10: decoder.map(&self.texts, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireString.self)
+            case 18: decoder.map(&self.numbers, keys: HHSocketMessage.WireInt32.self, values: HHSocketMessage.WireInt64.self)
+            case 26: decoder.map(&self.fractions, keys: HHSocketMessage.WireSInt64.self, values: HHSocketMessage.WireDouble.self)
+            case 34: decoder.map(&self.truths, keys: HHSocketMessage.WireFixed32.self, values: HHSocketMessage.WireBool.self)
+            case 42: decoder.map(&self.blobs, keys: HHSocketMessage.WireBool.self, values: HHSocketMessage.WireBytes.self)
+            case 50: decoder.enumMap(&self.colours, keys: HHSocketMessage.WireString.self, unknown: &self.unknownFields)
+            case 58: decoder.messageMap(&self.scalars, keys: HHSocketMessage.WireUInt64.self)
+            case 66: decoder.messageMap(&self.within, keys: HHSocketMessage.WireInt32.self)
+            case 74: decoder.messageMap(&self.nothings, keys: HHSocketMessage.WireSFixed64.self)
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -730,15 +730,15 @@ package struct Fuzz_Maps: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.messageMap(74, self.nothings, HHSocketMessage.WireSFixed64.self)
-        encoder.messageMap(66, self.within, HHSocketMessage.WireInt32.self)
-        encoder.messageMap(58, self.scalars, HHSocketMessage.WireUInt64.self)
-        encoder.map(50, self.colours, HHSocketMessage.WireString.self, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
-        encoder.map(42, self.blobs, HHSocketMessage.WireBool.self, HHSocketMessage.WireBytes.self)
-        encoder.map(34, self.truths, HHSocketMessage.WireFixed32.self, HHSocketMessage.WireBool.self)
-        encoder.map(26, self.fractions, HHSocketMessage.WireSInt64.self, HHSocketMessage.WireDouble.self)
-        encoder.map(18, self.numbers, HHSocketMessage.WireInt32.self, HHSocketMessage.WireInt64.self)
-        encoder.map(10, self.texts, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
+        encoder.messageMap(74, self.nothings, keys: HHSocketMessage.WireSFixed64.self)
+        encoder.messageMap(66, self.within, keys: HHSocketMessage.WireInt32.self)
+        encoder.messageMap(58, self.scalars, keys: HHSocketMessage.WireUInt64.self)
+        encoder.map(50, self.colours, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+        encoder.map(42, self.blobs, keys: HHSocketMessage.WireBool.self, values: HHSocketMessage.WireBytes.self)
+        encoder.map(34, self.truths, keys: HHSocketMessage.WireFixed32.self, values: HHSocketMessage.WireBool.self)
+        encoder.map(26, self.fractions, keys: HHSocketMessage.WireSInt64.self, values: HHSocketMessage.WireDouble.self)
+        encoder.map(18, self.numbers, keys: HHSocketMessage.WireInt32.self, values: HHSocketMessage.WireInt64.self)
+        encoder.map(10, self.texts, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireString.self)
     }
 }
 
@@ -914,21 +914,21 @@ package struct Fuzz_Choices: HHSocketMessage.ProtobufMessage {
 
         func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
             encoder.unknown(self.unknownFields)
-            encoder.value(322, self.before, HHSocketMessage.WireString.self)
+            encoder.value(322, self.before, as: HHSocketMessage.WireString.self)
             switch self.other {
-            case .text(let value)?: encoder.optional(242, value, HHSocketMessage.WireString.self)
+            case .text(let value)?: encoder.optional(242, value, as: HHSocketMessage.WireString.self)
             case .choices(let value)?: encoder.message(250, value)
             case nil: break
             }
             switch self.choice {
-            case .aDouble(let value)?: encoder.optional(9, value, HHSocketMessage.WireDouble.self)
-            case .aFloat(let value)?: encoder.optional(21, value, HHSocketMessage.WireFloat.self)
-            case .anInt64(let value)?: encoder.optional(24, value, HHSocketMessage.WireInt64.self)
-            case .aSint32(let value)?: encoder.optional(32, value, HHSocketMessage.WireSInt32.self)
-            case .aBool(let value)?: encoder.optional(40, value, HHSocketMessage.WireBool.self)
-            case .aString(let value)?: encoder.optional(50, value, HHSocketMessage.WireString.self)
-            case .someBytes(let value)?: encoder.optional(58, value, HHSocketMessage.WireBytes.self)
-            case .colour(let value)?: encoder.optional(64, value, HHSocketMessage.WireEnum<Fuzz_Colour>.self)
+            case .aDouble(let value)?: encoder.optional(9, value, as: HHSocketMessage.WireDouble.self)
+            case .aFloat(let value)?: encoder.optional(21, value, as: HHSocketMessage.WireFloat.self)
+            case .anInt64(let value)?: encoder.optional(24, value, as: HHSocketMessage.WireInt64.self)
+            case .aSint32(let value)?: encoder.optional(32, value, as: HHSocketMessage.WireSInt32.self)
+            case .aBool(let value)?: encoder.optional(40, value, as: HHSocketMessage.WireBool.self)
+            case .aString(let value)?: encoder.optional(50, value, as: HHSocketMessage.WireString.self)
+            case .someBytes(let value)?: encoder.optional(58, value, as: HHSocketMessage.WireBytes.self)
+            case .colour(let value)?: encoder.optional(64, value, as: HHSocketMessage.WireEnum<Fuzz_Colour>.self)
             case .scalars(let value)?: encoder.message(74, value)
             case .nothing(let value)?: encoder.message(82, value)
             case nil: break
@@ -1024,7 +1024,7 @@ package struct Fuzz_Node: HHSocketMessage.ProtobufMessage {
                 case 8: decoder.value(&self.value, HHSocketMessage.WireInt32.self)
                 case 18: decoder.message(&self._next)
                 case 26: decoder.messages(&self.children)
-                case 34: decoder.messageMap(&self.named, HHSocketMessage.WireString.self)
+                case 34: decoder.messageMap(&self.named, keys: HHSocketMessage.WireString.self)
                 case 42:
                     var message: Fuzz_Node?
                     if case .left(let present)? = self.either { message = present }
@@ -1047,10 +1047,10 @@ package struct Fuzz_Node: HHSocketMessage.ProtobufMessage {
             case .right(let value)?: encoder.message(50, value)
             case nil: break
             }
-            encoder.messageMap(34, self.named, HHSocketMessage.WireString.self)
+            encoder.messageMap(34, self.named, keys: HHSocketMessage.WireString.self)
             encoder.messages(26, self.children)
             encoder.message(18, self._next)
-            encoder.value(8, self.value, HHSocketMessage.WireInt32.self)
+            encoder.value(8, self.value, as: HHSocketMessage.WireInt32.self)
         }
     }
 }

@@ -40,11 +40,11 @@ struct ModuleNameCheck {
                 self.owners["\(namer.targetModule).\(name)"] = owner
                 continue
             }
-            self.compare(owner, other, name)
+            self.compare(owner, other, name: name)
         }
     }
 
-    private mutating func compare(_ one: Owner, _ other: Owner, _ name: String) {
+    private mutating func compare(_ one: Owner, _ other: Owner, name: String) {
         // Names that clash within one file are reported elsewhere.
         guard one.file.name != other.file.name, !self.generated.isDisjoint(with: [one.file.name, other.file.name])
         else {

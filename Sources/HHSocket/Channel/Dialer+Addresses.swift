@@ -26,7 +26,7 @@ extension Dialer {
         guard !endpoint.isAddress, families != .any || !self.looksNamesUpItself else {
             return self.connect(id, to: endpoint.host, endpoint.port, hasTLS: hasTLS)
         }
-        return self.lookUp(id, endpoint.host, families).flatMap { addresses in
+        return self.lookUp(for: id, endpoint.host, families).flatMap { addresses in
             AddressRacer(
                 addresses,
                 on: self.eventLoop,
@@ -69,9 +69,13 @@ extension Dialer {
     }
 
     /// Looks up the addresses of a name, in the order in which they are tried; at least one.
-    private func lookUp(_ id: ConnectionID, _ host: String, _ families: AddressFamilies) -> EventLoopFuture<[String]> {
+    private func lookUp(
+        for id: ConnectionID,
+        _ host: String,
+        _ families: AddressFamilies
+    ) -> EventLoopFuture<[String]> {
         let addresses = AbandonableResult<[String]>(on: self.eventLoop)
-        self.begin(.resolving(host), id, addresses)
+        self.begin(.resolving(host), of: id, awaiting: addresses)
         if let world = self.world {
             world.lookUp(host, families).whenComplete { addresses.complete($0) }
         } else {

@@ -9,20 +9,20 @@ extension Dialer {
     /// - Returns: The channel on which the carriage is, which is another one after a redirect.
     func open(
         _ channel: any Channel,
-        _ id: ConnectionID,
-        _ plan: Plan,
-        _ redirects: RedirectRules
+        for id: ConnectionID,
+        plan: Plan,
+        redirects: RedirectRules
     ) -> EventLoopFuture<any Channel> {
         self.openings.begin(id, on: self.eventLoop)
             .flatMap { self.request(id, redirects) }
-            .flatMap { request in self.open(channel, request, id, redirects) }
+            .flatMap { request in self.open(channel, with: request, for: id, redirects: redirects) }
             .flatMap { location in
                 guard let location else { return self.eventLoop.makeSucceededFuture(channel) }
                 channel.close(promise: nil)
                 do {
                     var redirects = redirects
                     try redirects.follow(to: location)
-                    let plan = try self.plan(plan.endpoint, Endpoint(location), redirects)
+                    let plan = try self.plan(plan.endpoint, to: Endpoint(location), redirects: redirects)
                     return self.reach(id, plan)
                 } catch {
                     return self.eventLoop.makeFailedFuture(error)
@@ -46,7 +46,7 @@ extension Dialer {
             return self.eventLoop.makeCompletedFuture { try self.request(request, target) }
         }
         let prepared = AbandonableResult<WebSocketRequest>(on: self.eventLoop)
-        self.begin(.preparing, id, prepared)
+        self.begin(.preparing, of: id, awaiting: prepared)
         prepared.complete { try await prepare(request) }
         return prepared.futureResult.flatMapThrowing { request in
             self.attempts[id]?.stage = .opening
@@ -75,9 +75,9 @@ extension Dialer {
     /// - Returns: The place to which the server redirects; nil if the WebSocket is open.
     private func open(
         _ channel: any Channel,
-        _ request: OpeningRequest,
-        _ id: ConnectionID,
-        _ redirects: RedirectRules
+        with request: OpeningRequest,
+        for id: ConnectionID,
+        redirects: RedirectRules
     ) -> EventLoopFuture<WebSocketTarget?> {
         guard self.attempts[id] != nil else { return self.eventLoop.makeFailedFuture(CancellationError()) }
         let done = self.eventLoop.makePromise(of: WebSocketTarget?.self)
@@ -91,7 +91,7 @@ extension Dialer {
             case .success(.accepted(var agreement)):
                 agreement.isOfAnotherOrigin = !redirects.isOfOneOrigin
                 do {
-                    try self.accept(agreement, channel, id)
+                    try self.accept(agreement, on: channel, for: id)
                     // The callback of this promise adds the link.
                     done.succeed(nil)
                 } catch {
@@ -113,7 +113,7 @@ extension Dialer {
         return done.futureResult
     }
 
-    private func accept(_ agreement: OpeningAgreement, _ channel: any Channel, _ id: ConnectionID) throws {
+    private func accept(_ agreement: OpeningAgreement, on channel: any Channel, for id: ConnectionID) throws {
         let offer = try self.offer()
         guard agreement.subprotocol != nil || !offer.requiresSubprotocol else {
             throw OpeningError.subprotocolMissing(offer.subprotocols)

@@ -116,7 +116,9 @@ final class Dialer: @unchecked Sendable {
                 if let attempt = self.attempts.removeValue(forKey: id) {
                     // The channel may still be open, for example if the TLS handler could not be made.
                     if case .failure = result { attempt.end() }
-                    completion.value(result.map { $0.value }.mapError { self.failure(plan, attempt.stage, $0) })
+                    completion.value(
+                        result.map { $0.value }.mapError { self.failure(of: plan, in: attempt.stage, because: $0) }
+                    )
                 } else if case .success(let made) = result {
                     made.value.link.kill()
                 }
@@ -130,7 +132,7 @@ final class Dialer: @unchecked Sendable {
             return self.eventLoop.makeSucceededVoidFuture()
         }
         let admission = AbandonableResult<Void>(on: self.eventLoop)
-        self.begin(.admission, id, admission)
+        self.begin(.admission, of: id, awaiting: admission)
         admission.complete(with: admit)
         return admission.futureResult
     }
@@ -141,12 +143,12 @@ final class Dialer: @unchecked Sendable {
         return self.prepareTLS(id, plan)
             .flatMap { context in
                 self.connect(id, plan.proxy?.endpoint ?? plan.server, hasTLS: plan.tls != nil)
-                    .flatMap { channel in self.tunnel(channel, id, plan).map { channel } }
-                    .flatMap { channel in self.secure(channel, id, plan, context).map { channel } }
+                    .flatMap { channel in self.tunnel(channel, for: id, plan: plan).map { channel } }
+                    .flatMap { channel in self.secure(channel, for: id, plan: plan, context: context).map { channel } }
             }
             .flatMap { channel in
                 guard let redirects = plan.redirects else { return self.eventLoop.makeSucceededFuture(channel) }
-                return self.open(channel, id, plan, redirects)
+                return self.open(channel, for: id, plan: plan, redirects: redirects)
             }
     }
 
@@ -179,7 +181,11 @@ final class Dialer: @unchecked Sendable {
         }
         do throws(SocketError) {
             if let refusal = self.refusal { throw refusal }
-            return try self.plan(endpoint, endpoint, endpoint.webSocketTarget.map { RedirectRules(from: $0) })
+            return try self.plan(
+                endpoint,
+                to: endpoint,
+                redirects: endpoint.webSocketTarget.map { RedirectRules(from: $0) }
+            )
         } catch {
             var error = error
             error.endpoint = endpoint
@@ -192,8 +198,8 @@ final class Dialer: @unchecked Sendable {
     ///   - server: The server to connect to.
     func plan(
         _ endpoint: Endpoint,
-        _ server: Endpoint,
-        _ redirects: RedirectRules?
+        to server: Endpoint,
+        redirects: RedirectRules?
     ) throws(SocketError) -> Plan {
         let server = server.tcpAddress
         var plan = Plan(endpoint: endpoint, server: server, tls: self.configuration.tls, redirects: redirects)
@@ -262,7 +268,7 @@ final class Dialer: @unchecked Sendable {
     }
 
     /// Requests the connection to the server from the proxy, if there is one.
-    private func tunnel(_ channel: any Channel, _ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<Void> {
+    private func tunnel(_ channel: any Channel, for id: ConnectionID, plan: Plan) -> EventLoopFuture<Void> {
         guard let negotiation = plan.negotiation else { return self.eventLoop.makeSucceededVoidFuture() }
         self.attempts[id]?.stage = .proxy
         let done = self.eventLoop.makePromise(of: Void.self)
@@ -277,9 +283,9 @@ final class Dialer: @unchecked Sendable {
 
     private func secure(
         _ channel: any Channel,
-        _ id: ConnectionID,
-        _ plan: Plan,
-        _ context: NIOSSLContext?
+        for id: ConnectionID,
+        plan: Plan,
+        context: NIOSSLContext?
     ) -> EventLoopFuture<Void> {
         guard let context, let tls = plan.tls else {
             return self.eventLoop.makeSucceededVoidFuture()
@@ -301,16 +307,16 @@ final class Dialer: @unchecked Sendable {
 
     // MARK: Ends
 
-    private func failure(_ plan: Plan, _ stage: Stage, _ error: any Error) -> AttemptFailure {
+    private func failure(of plan: Plan, in stage: Stage, because error: any Error) -> AttemptFailure {
         let blame: AttemptFailure.Blame
         switch stage {
         case .admission, .preparing: blame = .application((error as? HandshakeRefusal)?.remedy ?? .trySameServer)
         case .resolving, .connecting, .proxy, .tls, .opening: blame = .server
         }
-        return AttemptFailure(error: self.error(plan, stage, error), blame: blame)
+        return AttemptFailure(error: self.error(of: plan, in: stage, because: error), blame: blame)
     }
 
-    private func error(_ plan: Plan, _ stage: Stage, _ error: any Error) -> SocketError {
+    private func error(of plan: Plan, in stage: Stage, because error: any Error) -> SocketError {
         if stage == .admission || stage == .preparing { return .preparing(plan.endpoint, stage, failedWith: error) }
         if var known = error as? SocketError {
             known.endpoint = plan.endpoint
@@ -370,7 +376,7 @@ final class Dialer: @unchecked Sendable {
     }
 
     /// Notes that an attempt waits for work that may take long, and that is abandoned with it.
-    func begin(_ stage: Stage, _ id: ConnectionID, _ work: AbandonableResult<some Sendable>) {
+    func begin(_ stage: Stage, of id: ConnectionID, awaiting work: AbandonableResult<some Sendable>) {
         // It may have been abandoned already.
         guard self.attempts[id] != nil else { return work.abandon() }
         self.attempts[id]?.stage = stage

@@ -4,9 +4,9 @@ extension ConnectionMachine {
     enum Action: Sendable {
         /// Call the resolver; report ``resolved(_:_:now:)``.
         case resolve(ConnectionID)
-        /// Open a connection; report ``connected(_:now:)`` or ``connectFailed(_:_:_:now:)``.
+        /// Open a connection; report ``connected(_:now:)`` or ``connectFailed(_:because:blame:now:)``.
         case open(ConnectionID, Endpoint)
-        /// Run the handshake gate; report ``handshakeSucceeded(_:now:)`` or ``handshakeFailed(_:_:_:now:)``.
+        /// Run the handshake gate; report ``handshakeSucceeded(_:now:)`` or ``handshakeFailed(_:because:remedy:now:)``.
         case handshake(ConnectionID, attempt: Int)
         /// Calls may be sent, by this connection.
         case ready(ConnectionID, Endpoint)
@@ -28,7 +28,8 @@ extension ConnectionMachine {
         case reconnectDeferred
         /// Nothing is ready and nothing is being made.
         case offline(SocketError)
-        /// Probe at once whether the connection still lives; report ``connectionLost(_:_:_:now:)`` if it does not.
+        /// Probe at once whether the connection still lives; report ``connectionLost(_:because:verdict:now:)`` if it
+        /// does not.
         case probe(ConnectionID)
         /// Pause or resume the heartbeat of the ready connection.
         case paceHeartbeat(ConnectionID, isPaused: Bool)

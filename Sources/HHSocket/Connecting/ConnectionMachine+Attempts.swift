@@ -20,8 +20,8 @@ extension ConnectionMachine {
     /// - Parameter blame: The party at fault.
     mutating func connectFailed(
         _ id: ConnectionID,
-        _ error: SocketError,
-        _ blame: AttemptFailure.Blame = .server,
+        because error: SocketError,
+        blame: AttemptFailure.Blame = .server,
         now: NIODeadline
     ) -> [Action] {
         guard var making = self.making, case .racing(var race) = making.stage,
@@ -34,18 +34,18 @@ extension ConnectionMachine {
         }
         switch blame {
         case .server:
-            return self.attemptFailed(making, attempt.endpoint, error, now: now)
+            return self.attemptFailed(making, at: attempt.endpoint, because: error, now: now)
         case .network:
-            return self.attemptFailed(making, attempt.endpoint, error, isFault: false, now: now)
+            return self.attemptFailed(making, at: attempt.endpoint, because: error, isFault: false, now: now)
         case .application(let remedy):
             guard remedy != .tryAnotherServer else {
-                return self.attemptFailed(making, attempt.endpoint, error, isFault: false, now: now)
+                return self.attemptFailed(making, at: attempt.endpoint, because: error, isFault: false, now: now)
             }
             // The others would meet the same.
             let others = race.attempts.map { Action.close($0.id) }
             making.stage = .racing(Race())
             self.proceed(making)
-            return others + self.refused(making, attempt.endpoint, error, remedy, now: now)
+            return others + self.refused(making, by: attempt.endpoint, because: error, remedy: remedy, now: now)
         }
     }
 
@@ -64,31 +64,31 @@ extension ConnectionMachine {
 
     mutating func handshakeFailed(
         _ id: ConnectionID,
-        _ error: SocketError,
-        _ remedy: HandshakeRefusal.Remedy,
+        because error: SocketError,
+        remedy: HandshakeRefusal.Remedy,
         now: NIODeadline
     ) -> [Action] {
         guard case (var making, let attempt)? = self.handshake(of: id) else { return [] }
         making.stage = .racing(Race())
         self.proceed(making)
-        return [.close(id)] + self.refused(making, attempt.endpoint, error, remedy, now: now)
+        return [.close(id)] + self.refused(making, by: attempt.endpoint, because: error, remedy: remedy, now: now)
     }
 
     private mutating func refused(
         _ making: Making,
-        _ endpoint: Endpoint,
-        _ error: SocketError,
-        _ remedy: HandshakeRefusal.Remedy,
+        by endpoint: Endpoint,
+        because error: SocketError,
+        remedy: HandshakeRefusal.Remedy,
         now: NIODeadline
     ) -> [Action] {
         switch remedy.kind {
         case .tryAnotherServer:
-            return self.attemptFailed(making, endpoint, error, now: now)
+            return self.attemptFailed(making, at: endpoint, because: error, now: now)
         case .trySameServer:
             // Not the server's fault, so it does not affect the score; and no other server is tried before it.
             self.note(error, of: endpoint)
             self.servers.prefer(endpoint)
-            return [.report(.connectFailed(error))] + self.roundFailed(making, error, now: now)
+            return [.report(.connectFailed(error))] + self.roundFailed(making, because: error, now: now)
         case .stop:
             self.note(error, of: endpoint)
             return [.report(.connectFailed(error))] + self.giveUp(error)

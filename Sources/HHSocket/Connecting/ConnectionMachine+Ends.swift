@@ -8,31 +8,31 @@ extension ConnectionMachine {
     /// - Parameter verdict: The consequences, as determined by its language or by the peer.
     mutating func connectionLost(
         _ id: ConnectionID,
-        _ error: SocketError,
-        _ verdict: EndVerdict = EndVerdict(),
+        because error: SocketError,
+        verdict: EndVerdict = EndVerdict(),
         now: NIODeadline
     ) -> [Action] {
         if self.draining.remove(id) != nil { return [.lost(id, error)] }
         if case (var making, let attempt)? = self.handshake(of: id) {
             making.stage = .racing(Race())
-            return [.close(id)] + self.attemptFailed(making, attempt.endpoint, error, now: now)
+            return [.close(id)] + self.attemptFailed(making, at: attempt.endpoint, because: error, now: now)
         }
         guard let ready = self.ready, ready.connection.id == id else { return [] }
         self.lastError = error
         self.lastLost = id
         let next =
             if let departure = ready.departure {
-                self.lost(ready, departure, error, now: now)
+                self.lost(ready, during: departure, because: error, now: now)
             } else {
-                self.lost(ready, error, verdict, now: now)
+                self.lost(ready, because: error, verdict: verdict, now: now)
             }
         return [.lost(id, error), .report(.disconnected(error))] + next
     }
 
     private mutating func lost(
         _ ready: Ready,
-        _ error: SocketError,
-        _ verdict: EndVerdict,
+        because error: SocketError,
+        verdict: EndVerdict,
         now: NIODeadline
     ) -> [Action] {
         let connection = ready.connection
@@ -58,8 +58,8 @@ extension ConnectionMachine {
     /// The departing connection is lost before it has a successor. That is not the server's fault.
     private mutating func lost(
         _ ready: Ready,
-        _ departure: PendingDeparture,
-        _ error: SocketError,
+        during departure: PendingDeparture,
+        because error: SocketError,
         now: NIODeadline
     ) -> [Action] {
         // A server that accepts connections only to send them away is not tried sooner than it requested.

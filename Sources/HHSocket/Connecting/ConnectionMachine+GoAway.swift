@@ -16,7 +16,9 @@ extension ConnectionMachine {
         isAnnounced: Bool,
         now: NIODeadline
     ) -> [Action] {
-        if let (making, attempt) = self.handshake(of: id) { return self.refused(making, attempt, news, now: now) }
+        if let (making, attempt) = self.handshake(of: id) {
+            return self.refused(making, attempt: attempt, because: news, now: now)
+        }
         guard let ready = self.ready, ready.connection.id == id else { return [] }
         let connection = ready.connection
         let isKnown = ready.departure != nil
@@ -64,8 +66,8 @@ extension ConnectionMachine {
     /// A server is about to end before its connection is ready.
     private mutating func refused(
         _ making: Making,
-        _ attempt: Attempt,
-        _ news: GoAway,
+        attempt: Attempt,
+        because news: GoAway,
         now: NIODeadline
     ) -> [Action] {
         let span = self.servers.recordGoAway(
@@ -92,7 +94,7 @@ extension ConnectionMachine {
         ]
         // Whether to try without a network depends on the list.
         if let reason = self.reasonToHold { return actions + self.stopAttempts(reason) }
-        return actions + self.attemptFailed(making, attempt.endpoint, error, isFault: false, now: now)
+        return actions + self.attemptFailed(making, at: attempt.endpoint, because: error, isFault: false, now: now)
     }
 
     /// The servers that one names, as far as they may be used.

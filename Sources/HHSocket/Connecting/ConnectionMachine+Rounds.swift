@@ -84,7 +84,7 @@ extension ConnectionMachine {
         }
         self.lastError = error
         let report = Action.report(.connectFailed(error))
-        guard !self.servers.isEmpty else { return [report] + self.roundFailed(making, error, now: now) }
+        guard !self.servers.isEmpty else { return [report] + self.roundFailed(making, because: error, now: now) }
         return [report] + self.beginRound(making, now: now)
     }
 
@@ -168,8 +168,8 @@ extension ConnectionMachine {
         case .handshaking(let handshake):
             return self.handshakeFailed(
                 handshake.attempt.id,
-                self.timeoutError(of: handshake),
-                .tryAnotherServer,
+                because: self.timeoutError(of: handshake),
+                remedy: .tryAnotherServer,
                 now: now
             )
         }
@@ -180,8 +180,8 @@ extension ConnectionMachine {
     /// - Parameter isFault: Whether it is held against the server.
     mutating func attemptFailed(
         _ making: Making,
-        _ endpoint: Endpoint,
-        _ error: SocketError,
+        at endpoint: Endpoint,
+        because error: SocketError,
         isFault: Bool = true,
         now: NIODeadline
     ) -> [Action] {
@@ -191,7 +191,7 @@ extension ConnectionMachine {
         let report = Action.report(.connectFailed(error))
         if !making.candidates.isEmpty { return [report] + self.openNext(making, now: now) }
         if !making.attempts.isEmpty { return [report] }
-        return [report] + self.roundFailed(making, error, now: now)
+        return [report] + self.roundFailed(making, because: error, now: now)
     }
 
     mutating func note(_ error: SocketError, of endpoint: Endpoint) {
@@ -199,7 +199,7 @@ extension ConnectionMachine {
         self.lastErrors[endpoint] = error
     }
 
-    mutating func roundFailed(_ making: Making, _ error: SocketError, now: NIODeadline) -> [Action] {
+    mutating func roundFailed(_ making: Making, because error: SocketError, now: NIODeadline) -> [Action] {
         self.stopMaking()
         self.insists = false
         guard !self.isReady else {

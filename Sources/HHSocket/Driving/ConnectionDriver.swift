@@ -138,10 +138,10 @@ package protocol LinkMaker: AnyObject {
     /// - Throws: ``SocketError`` if the configuration cannot work.
     func makeLink(
         _ id: ConnectionID,
-        _ endpoint: Endpoint,
-        _ agreement: OpeningAgreement?,
-        _ loop: SocketLoop,
-        _ host: any LinkHost
+        to endpoint: Endpoint,
+        agreement: OpeningAgreement?,
+        on loop: SocketLoop,
+        for host: any LinkHost
     ) throws(SocketError) -> any MadeLink
 }
 

@@ -89,7 +89,7 @@ extension Driver {
 
     private func dial(_ id: ConnectionID, _ endpoint: Endpoint) {
         self.dialer.dial(id, endpoint) { (agreement) throws(SocketError) in
-            try self.maker.makeLink(id, endpoint, agreement, self.loop, self)
+            try self.maker.makeLink(id, to: endpoint, agreement: agreement, on: self.loop, for: self)
         } completion: { result in
             self.loop.enter { turn in
                 switch result {
@@ -97,7 +97,9 @@ extension Driver {
                     self.links.pending = DriverLinks.Entry(link: made.link, endpoint: endpoint, made: made)
                     self.apply(in: &turn) { $0.connected(id, now: $1) }
                 case .failure(let failure):
-                    self.apply(in: &turn) { $0.connectFailed(id, failure.error, failure.blame, now: $1) }
+                    self.apply(in: &turn) {
+                        $0.connectFailed(id, because: failure.error, blame: failure.blame, now: $1)
+                    }
                 }
             }
         }

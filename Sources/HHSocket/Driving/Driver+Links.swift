@@ -30,33 +30,36 @@ extension Driver: LinkHost {
         self.measure(entry.link)
         // Its last frame may still have to be sent.
         self.close(entry.link, in: &turn)
-        self.apply(in: &turn) { $0.connectionLost(id, error, end.verdict, now: $1) }
+        self.apply(in: &turn) { $0.connectionLost(id, because: error, verdict: end.verdict, now: $1) }
     }
 
     private func error(_ end: LinkEnd, _ endpoint: Endpoint) -> SocketError {
         switch end.cause {
         case .closedByPeer(let unfinishedBytes, let hasReceived):
-            return Self.lost(endpoint, "the server closed it\(self.circumstance(unfinishedBytes, hasReceived))")
+            return Self.lost(
+                endpoint,
+                because: "the server closed it\(self.circumstance(unfinishedBytes, hasReceived))"
+            )
         case .failed(let error):
             // In TLS 1.3 a server may reject our certificate after the handshake is complete for us.
             if let failure = TLSFailure(error) {
-                return Self.lost(endpoint, failure.description, underlying: failure, .tlsFailed)
+                return Self.lost(endpoint, because: failure.description, underlying: failure, code: .tlsFailed)
             }
-            return Self.lost(endpoint, (error as? IOError)?.systemReason ?? "\(error)", underlying: error)
+            return Self.lost(endpoint, because: (error as? IOError)?.systemReason ?? "\(error)", underlying: error)
         case .protocolViolation(let error):
             return Self.lost(
                 endpoint,
-                error.description,
+                because: error.description,
                 underlying: error.underlying ?? error,
-                .protocolViolation
+                code: .protocolViolation
             )
         case .writeStalled:
             let window = self.configuration.writeStallTimeout
             let rate = "less than \(StallWatch.minimumRate) bytes a second"
-            return Self.lost(endpoint, "the server took \(rate) for \(window) (writeStallTimeout)")
+            return Self.lost(endpoint, because: "the server took \(rate) for \(window) (writeStallTimeout)")
         case .peerIsDead(let silence, let wePing):
             let verb = wePing ? "answered" : "sent"
-            return Self.lost(endpoint, "the server \(verb) no heartbeat, silent for \(Duration(silence))")
+            return Self.lost(endpoint, because: "the server \(verb) no heartbeat, silent for \(Duration(silence))")
         case .said(var error):
             error.endpoint = endpoint
             return error
@@ -74,9 +77,9 @@ extension Driver: LinkHost {
 
     private static func lost(
         _ endpoint: Endpoint,
-        _ reason: String,
+        because reason: String,
         underlying: (any Error)? = nil,
-        _ code: SocketError.Code = .connectionLost
+        code: SocketError.Code = .connectionLost
     ) -> SocketError {
         SocketError(
             code,

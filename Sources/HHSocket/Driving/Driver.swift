@@ -223,7 +223,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         case .gateReturned(let id, nil):
             self.apply(in: &turn) { $0.handshakeSucceeded(id, now: $1) }
         case .gateReturned(let id, let refusal?):
-            self.apply(in: &turn) { $0.handshakeFailed(id, refusal.error, refusal.remedy, now: $1) }
+            self.apply(in: &turn) { $0.handshakeFailed(id, because: refusal.error, remedy: refusal.remedy, now: $1) }
         }
     }
 

@@ -47,10 +47,10 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
 
     package func makeLink(
         _ id: ConnectionID,
-        _ endpoint: Endpoint,
-        _ agreement: OpeningAgreement?,
-        _ loop: SocketLoop,
-        _ host: any LinkHost
+        to endpoint: Endpoint,
+        agreement: OpeningAgreement?,
+        on loop: SocketLoop,
+        for host: any LinkHost
     ) throws(SocketError) -> any MadeLink {
         let link = Link(
             id: id,

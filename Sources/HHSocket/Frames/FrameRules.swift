@@ -74,7 +74,7 @@ package struct FrameRules: Sendable {
         _ frame: Frame,
         _ priority: FramePriority,
         on link: Link<FrameLanguage>,
-        _ endpoint: Endpoint,
+        to endpoint: Endpoint,
         in turn: inout Turn
     ) throws(SocketError) -> Bool {
         switch link.send(frame, priority, in: &turn) {
@@ -83,7 +83,12 @@ package struct FrameRules: Sendable {
         case .queued:
             return false
         case .refused:
-            throw Self.queueFull(frame, endpoint, self.configuration.maximumQueuedBytes, "maximumQueuedBytes")
+            throw Self.queueFull(
+                frame,
+                to: endpoint,
+                bound: self.configuration.maximumQueuedBytes,
+                named: "maximumQueuedBytes"
+            )
         }
     }
 
@@ -91,11 +96,11 @@ package struct FrameRules: Sendable {
     package func check(_ frame: Frame, behind waiting: Int, to endpoint: Endpoint?) throws(SocketError) {
         let limit = self.configuration.maximumQueuedBytes
         guard waiting == 0 || frame.payload.readableBytes <= limit - waiting else {
-            throw Self.queueFull(frame, endpoint, limit, "maximumQueuedBytes")
+            throw Self.queueFull(frame, to: endpoint, bound: limit, named: "maximumQueuedBytes")
         }
     }
 
-    static func queueFull(_ frame: Frame, _ endpoint: Endpoint?, _ bound: Int, _ name: String) -> SocketError {
+    static func queueFull(_ frame: Frame, to endpoint: Endpoint?, bound: Int, named name: String) -> SocketError {
         let cause = endpoint.map { "\($0) does not read as fast as frames are sent" } ?? "there is no connection yet"
         return SocketError(
             .queueFull,

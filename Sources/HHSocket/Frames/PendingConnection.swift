@@ -100,7 +100,7 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
                 self.link.expectFlags(FrameType.allFlags)
                 self.driver?.perform(.awaitHello(true), in: &turn)
             }
-            _ = try self.rules.send(frame, .default, on: self.link, self.endpoint, in: &turn)
+            _ = try self.rules.send(frame, .default, on: self.link, to: self.endpoint, in: &turn)
             completion(.success(()))
         } catch {
             completion(.failure(error))

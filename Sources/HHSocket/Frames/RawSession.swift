@@ -125,9 +125,9 @@ final class RawSession: DriverHost, FrameHost, TurnHost, @unchecked Sendable {
         guard policy.whenFull == .wait else {
             throw FrameRules.queueFull(
                 write.frame,
-                connection.endpoint,
-                policy.highWaterMark,
-                "WritePolicy.highWaterMark"
+                to: connection.endpoint,
+                bound: policy.highWaterMark,
+                named: "WritePolicy.highWaterMark"
             )
         }
         try self.wait(write)
@@ -136,7 +136,12 @@ final class RawSession: DriverHost, FrameHost, TurnHost, @unchecked Sendable {
     private func wait(_ write: PendingWrite) throws(SocketError) {
         let limit = self.rules.configuration.maximumQueuedBytes
         guard self.writers.append(write, length: self.cost(of: write.frame), limit: limit) else {
-            throw FrameRules.queueFull(write.frame, self.connection?.endpoint, limit, "maximumQueuedBytes")
+            throw FrameRules.queueFull(
+                write.frame,
+                to: self.connection?.endpoint,
+                bound: limit,
+                named: "maximumQueuedBytes"
+            )
         }
     }
 
@@ -263,7 +268,7 @@ final class RawConnection: LinkReceiver {
     }
 
     func send(_ write: PendingWrite, in turn: inout Turn) throws(SocketError) {
-        _ = try self.session.rules.send(write.frame, write.priority, on: self.link, self.endpoint, in: &turn)
+        _ = try self.session.rules.send(write.frame, write.priority, on: self.link, to: self.endpoint, in: &turn)
     }
 
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {

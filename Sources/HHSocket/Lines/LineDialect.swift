@@ -39,7 +39,7 @@ struct LineDialect: MessageDialect {
             settings: self.settings,
             host: connection.host
         )
-        return LinePeer(link, connection.endpoint, connection.delivery, ended: connection.ended)
+        return LinePeer(link, to: connection.endpoint, delivery: connection.delivery, ended: connection.ended)
     }
 
     private var settings: LinkSettings<LineUnit> {

@@ -15,8 +15,8 @@ final class LinePeer: MessagePeer {
 
     init(
         _ link: Link<LineLanguage>,
-        _ endpoint: Endpoint,
-        _ delivery: MessageDelivery<LineLink.Line>,
+        to endpoint: Endpoint,
+        delivery: MessageDelivery<LineLink.Line>,
         ended: @escaping ([LineUnit]) -> Void
     ) {
         self.link = link

@@ -107,13 +107,13 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         var canSend: Bool { mutating get { self.isWritable && self.phase == .open && self.out.isEmpty } }
 
         mutating func append(_ unit: consuming Language.Unit, _ priority: FramePriority) -> SendBuffer<Language>.Taken {
-            self.out.append(unit, priority, isOpen: self.isWritable, &self.language)
+            self.out.append(unit, priority, isOpen: self.isWritable, in: &self.language)
         }
 
         mutating func pull(limit: Int) -> SendBuffer<Language>.Pulled { self.out.pull(&self.language, limit: limit) }
 
         mutating func begin(_ unit: consuming Language.Unit, _ priority: FramePriority) {
-            self.out.begin(unit, priority, &self.language)
+            self.out.begin(unit, priority, in: &self.language)
         }
 
         /// Detaches the unit that is being sent piece by piece, which waits for the peer.

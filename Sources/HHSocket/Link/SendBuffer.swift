@@ -25,7 +25,7 @@ package struct SendBuffer<Language: LinkLanguage> {
     package enum Pulled {
         /// Nothing waits.
         case nothing
-        /// A unit to begin, by ``begin(_:_:_:)``, or to drop.
+        /// A unit to begin, by ``begin(_:_:in:)``, or to drop.
         case unit(Language.Unit, FramePriority)
         /// A piece of this unit was written.
         case piece(Outgoing<Language.Unit>)
@@ -72,10 +72,10 @@ package struct SendBuffer<Language: LinkLanguage> {
         _ unit: consuming Language.Unit,
         _ priority: FramePriority,
         isOpen: Bool,
-        _ language: inout Language
+        in language: inout Language
     ) -> Taken {
         if isOpen, self.isEmpty {
-            self.begin(unit, priority, &language)
+            self.begin(unit, priority, in: &language)
             return .sent
         }
         let cost = language.cost(of: unit)
@@ -112,8 +112,11 @@ package struct SendBuffer<Language: LinkLanguage> {
     }
 
     /// Begins a unit: it is sent now, whole or piece by piece.
-    package mutating func begin(_ unit: consuming Language.Unit, _ priority: FramePriority, _ language: inout Language)
-    {
+    package mutating func begin(
+        _ unit: consuming Language.Unit,
+        _ priority: FramePriority,
+        in language: inout Language
+    ) {
         guard let outgoing = language.begin(unit, into: &self.bytes) else { return }
         self.isInterruptible = false
         self.current = (outgoing, priority, language.cost(of: outgoing.unit))
@@ -130,7 +133,9 @@ package struct SendBuffer<Language: LinkLanguage> {
             return .unit(unit, priority)
         }
         if let current = self.current.take() {
-            return .piece(self.writePiece(current.outgoing, current.priority, cost: current.cost, &language, limit))
+            return .piece(
+                self.writePiece(current.outgoing, current.priority, cost: current.cost, in: &language, limit: limit)
+            )
         }
         guard let priority = self.waiting.firstPriority, let next = self.waiting.popFirst() else { return .nothing }
         switch next {
@@ -139,7 +144,7 @@ package struct SendBuffer<Language: LinkLanguage> {
             return .unit(unit, priority)
         case .outgoing(let outgoing, let cost):
             self.waitingUnitBytes -= cost - outgoing.sent
-            return .piece(self.writePiece(outgoing, priority, cost: cost, &language, limit))
+            return .piece(self.writePiece(outgoing, priority, cost: cost, in: &language, limit: limit))
         }
     }
 
@@ -155,8 +160,8 @@ package struct SendBuffer<Language: LinkLanguage> {
         _ begun: Outgoing<Language.Unit>,
         _ priority: FramePriority,
         cost: Int,
-        _ language: inout Language,
-        _ limit: Int
+        in language: inout Language,
+        limit: Int
     ) -> Outgoing<Language.Unit> {
         var outgoing = begun
         let piece = language.next(of: &outgoing, limit: limit, into: &self.bytes)

@@ -109,10 +109,10 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
 
     package func makeLink(
         _ id: ConnectionID,
-        _ endpoint: Endpoint,
-        _ agreement: OpeningAgreement?,
-        _ loop: SocketLoop,
-        _ host: any LinkHost
+        to endpoint: Endpoint,
+        agreement: OpeningAgreement?,
+        on loop: SocketLoop,
+        for host: any LinkHost
     ) throws(SocketError) -> any MadeLink {
         let peer = self.dialect.makePeer(
             on: MessageConnection(

@@ -39,7 +39,7 @@ public struct Proxy: Hashable, Sendable {
     /// The credentials; nil to offer none.
     public var credentials: Credentials?
 
-    private init(_ kind: Kind, _ endpoint: Endpoint, _ credentials: Credentials?) {
+    private init(_ kind: Kind, at endpoint: Endpoint, credentials: Credentials?) {
         self.kind = kind
         self.endpoint = endpoint
         self.credentials = credentials
@@ -52,7 +52,7 @@ public struct Proxy: Hashable, Sendable {
     ///   - port: A TCP port, 1 to 65,535; 1080 by default.
     ///   - credentials: None by default. They are sent unasked, with the first request.
     public static func http(host: String, port: Int = defaultPort, credentials: Credentials? = nil) -> Proxy {
-        Proxy(.http, Endpoint(host: host, port: port), credentials)
+        Proxy(.http, at: Endpoint(host: host, port: port), credentials: credentials)
     }
 
     /// A proxy that speaks SOCKS5.
@@ -62,7 +62,7 @@ public struct Proxy: Hashable, Sendable {
     ///   - port: A TCP port, 1 to 65,535; 1080 by default.
     ///   - credentials: None by default. They are sent only if the proxy requests them.
     public static func socks5(host: String, port: Int = defaultPort, credentials: Credentials? = nil) -> Proxy {
-        Proxy(.socks5, Endpoint(host: host, port: port), credentials)
+        Proxy(.socks5, at: Endpoint(host: host, port: port), credentials: credentials)
     }
 
     /// Creates a proxy from a URL, as in the variables `https_proxy` and `all_proxy`: `http://user:password@host:port`,
@@ -99,7 +99,7 @@ public struct Proxy: Hashable, Sendable {
         else {
             throw refuse("after the scheme there must be a host, a port from 1 to 65535, and nothing else")
         }
-        self.init(kind, endpoint, credentials)
+        self.init(kind, at: endpoint, credentials: credentials)
     }
 }
 

@@ -100,12 +100,12 @@ package struct StreamCore: ~Copyable {
         mutating func receiveWhole(
             _ type: UInt32,
             _ receipt: ItemReceipt,
-            _ role: Role,
-            _ flags: UInt32,
-            _ now: NIODeadline
+            role: Role,
+            flags: UInt32,
+            now: NIODeadline
         ) -> (lane: SlotKey, credit: UInt64?)? {
             guard type & FrameType.continuesFlag == 0, self.assembly == nil, !self.dropsItems,
-                self.objection(type, receipt.cost, role, flags) == nil
+                self.objection(toType: type, cost: receipt.cost, role: role, flags: flags) == nil
             else { return nil }
             self.received(receipt.cost, now: now)
             self.untaken += receipt
@@ -129,7 +129,7 @@ package struct StreamCore: ~Copyable {
         /// - Parameters:
         ///   - role: The role of this side.
         ///   - flags: The flags that hello agreed on.
-        func objection(_ type: UInt32, _ cost: UInt64, _ role: Role, _ flags: UInt32) -> StreamOutcome? {
+        func objection(toType type: UInt32, cost: UInt64, role: Role, flags: UInt32) -> StreamOutcome? {
             let sends = role == .server ? self.kind.clientStreams : self.kind.serverStreams
             guard sends else { return .violated(.unexpectedItem) }
             guard !self.hasInputEnded else { return .violated(.itemAfterEnd) }
@@ -400,7 +400,11 @@ package struct StreamCore: ~Copyable {
             if cost <= self.lateCredit { self.lateCredit -= cost } else { self.unproductiveFrames += 1 }
             return self.dropOnConnection(cost)
         }
-        if !isDamaged, self.limitBroken(by: frame, nil) == nil, self.receiveWhole(frame, key, cost, now: now) { return }
+        if !isDamaged, self.limitBroken(by: frame, nil) == nil,
+            self.receiveWhole(frame, of: key, cost: cost, now: now)
+        {
+            return
+        }
         if let outcome = self.objection(to: frame, of: key, isDamaged: isDamaged, cost) {
             self.dropOnConnection(cost)
             return self.fail(key, outcome)
@@ -412,7 +416,7 @@ package struct StreamCore: ~Copyable {
             self.streams.with(key) { $0.window.take(cost) }
             self.connection.take(cost)
         } else {
-            self.deliver(frame, key, cost, now: now)
+            self.deliver(frame, of: key, cost: cost, now: now)
         }
         self.grant(key, now: now)
         self.grantConnection()
@@ -421,18 +425,21 @@ package struct StreamCore: ~Copyable {
     /// Delivers an item in one frame, if it has no fault.
     private mutating func receiveWhole(
         _ frame: borrowing ArrivedFrame,
-        _ key: SlotKey,
-        _ cost: UInt64,
+        of key: SlotKey,
+        cost: UInt64,
         now: NIODeadline
     ) -> Bool {
         let (type, role, flags) = (frame.type, self.role, self.settings.flags)
         let receipt = ItemReceipt(cost: cost, lastCost: cost, frame.payload.buffer)
-        guard let taken = self.streams.with(key, { $0.receiveWhole(type, receipt, role, flags, now) }) ?? nil else {
+        guard
+            let taken = self.streams.with(key, { $0.receiveWhole(type, receipt, role: role, flags: flags, now: now) })
+                ?? nil
+        else {
             return false
         }
         self.heldOfStreams += cost
         self.memoryOfStreams += receipt.memory
-        self.hand(frame.payload.buffer, type, key, receipt)
+        self.hand(frame.payload.buffer, type: type, of: key, receipt: receipt)
         if let credit = taken.credit { self.scheduler.sendCredit(credit, of: taken.lane) }
         self.grantConnection()
         return true
@@ -455,7 +462,12 @@ package struct StreamCore: ~Copyable {
     {
         guard self.streams.contains(key) else { return nil }
         if isDamaged { return .damaged }
-        if let outcome = self.streams[key]?.objection(frame.type, cost, self.role, self.settings.flags) {
+        if let outcome = self.streams[key]?.objection(
+            toType: frame.type,
+            cost: cost,
+            role: self.role,
+            flags: self.settings.flags
+        ) {
             return outcome
         }
         return self.limitBroken(by: frame, self.streams[key]?.assembly)
@@ -489,7 +501,7 @@ package struct StreamCore: ~Copyable {
     }
 
     /// Delivers a complete item.
-    private mutating func deliver(_ frame: borrowing ArrivedFrame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) {
+    private mutating func deliver(_ frame: borrowing ArrivedFrame, of key: SlotKey, cost: UInt64, now: NIODeadline) {
         var payload = frame.payload.buffer
         var total = cost
         if var assembly = self.takeAssembly(key) {
@@ -504,11 +516,11 @@ package struct StreamCore: ~Copyable {
         if self.streams[key]?.dropsItems ?? true {
             self.take(key, receipt)
         } else {
-            self.hand(payload, frame.type, key, receipt)
+            self.hand(payload, type: frame.type, of: key, receipt: receipt)
         }
     }
 
-    private mutating func hand(_ payload: ByteBuffer, _ type: UInt32, _ key: SlotKey, _ receipt: ItemReceipt) {
+    private mutating func hand(_ payload: ByteBuffer, type: UInt32, of key: SlotKey, receipt: ItemReceipt) {
         let isCompressed = type & FrameType.compressionFlag != 0
         let item = StreamItem(payload: payload, isCompressed: isCompressed, receipt: receipt)
         self.actions.append(.item(StreamID(key: key), item))

@@ -453,7 +453,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         if part.isWhole { self.waitingCount -= 1 }
         if part.kind == .item { self.connection.send(StreamFrames.cost(length)) }
         self.follow(part.claim)
-        self.takeTurn(key, line, part)
+        self.takeTurn(of: key, in: line, after: part)
         if part.kind == .item {
             if part.sender == .waitsForStream { self.lookForStreamRoom(key) }
             self.lookForRoom()
@@ -464,7 +464,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// Moves the first lane of a queue behind the others of its priority.
     ///
     /// - Parameter part: The part of its first payload that was sent.
-    private mutating func takeTurn(_ key: SlotKey, _ line: Line, _ part: StreamLane.Part) {
+    private mutating func takeTurn(of key: SlotKey, in line: Line, after part: StreamLane.Part) {
         // The only lane has the next turn as well, unless another line has waited for longer.
         if let next = part.next, (next == .item) == (part.place == .item), self.isAlone(in: line) { return }
         switch line {

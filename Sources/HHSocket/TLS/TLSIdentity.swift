@@ -128,7 +128,7 @@ private enum PEM {
         do {
             return try body { _ in isEncrypted = true }
         } catch {
-            guard isEncrypted else { throw Self.failure("a private key", place, error) }
+            guard isEncrypted else { throw Self.failure("a private key", from: place, because: error) }
             throw .invalid(
                 """
                 the private key in \(place) is encrypted, which is not supported; openssl pkey -in FILE -out FILE writes \
@@ -147,11 +147,11 @@ private enum PEM {
         do {
             return try body()
         } catch {
-            throw Self.failure(what, place, error)
+            throw Self.failure(what, from: place, because: error)
         }
     }
 
-    private static func failure(_ what: String, _ place: String, _ error: any Error) -> SocketError {
+    private static func failure(_ what: String, from place: String, because error: any Error) -> SocketError {
         .invalid("cannot read \(what) from \(place): \(error); check that it exists and is in PEM", underlying: error)
     }
 }

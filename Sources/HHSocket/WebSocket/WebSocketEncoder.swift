@@ -25,7 +25,7 @@ package struct WebSocketEncoder: Sendable {
     ///   - deflate: The agreement on compression, if there is one.
     ///   - account: The account that is charged for the memory of compression; nil at a client.
     package init(role: WebSocketRole, deflate: DeflateAgreement? = nil, account: (any LinkAccount)?) {
-        self.init(role, role == .client ? MaskSource() : nil, deflate, account)
+        self.init(role, masks: role == .client ? MaskSource() : nil, deflate: deflate, account: account)
     }
 
     /// - Parameters:
@@ -33,14 +33,14 @@ package struct WebSocketEncoder: Sendable {
     ///   - secret: The source of masking keys; 32 bytes.
     ///   - deflate: The agreement on compression, if there is one.
     package init(role: WebSocketRole, secret: [UInt8], deflate: DeflateAgreement? = nil) {
-        self.init(role, role == .client ? MaskSource(secret: secret) : nil, deflate, nil)
+        self.init(role, masks: role == .client ? MaskSource(secret: secret) : nil, deflate: deflate, account: nil)
     }
 
     private init(
         _ role: WebSocketRole,
-        _ masks: MaskSource?,
-        _ deflate: DeflateAgreement?,
-        _ account: (any LinkAccount)?
+        masks: MaskSource?,
+        deflate: DeflateAgreement?,
+        account: (any LinkAccount)?
     ) {
         self.masks = masks
         self.account = account

@@ -79,7 +79,7 @@ extension FrameDecoder {
     /// Decodes the bytes of a read in a format with a codec.
     mutating func decodeByCodec(
         _ bytes: UnsafeRawBufferPointer,
-        _ plan: HeaderPlan,
+        by plan: HeaderPlan,
         _ body: (View) -> Void
     ) throws(FrameError) {
         self.append(ByteBuffer(bytes: bytes))
@@ -137,15 +137,15 @@ extension HeaderPlan {
         do {
             try codec.encode(frame, self.direction, into: &bytes)
         } catch {
-            throw .codec(self, "has refused \(frame): \(String("\(error)".prefix(500)))", frame)
+            throw .codec(self, "has refused \(frame): \(String("\(error)".prefix(500)))", frame: frame)
         }
-        guard bytes.readableBytes > 0 else { throw .codec(self, "has written nothing for \(frame)", frame) }
+        guard bytes.readableBytes > 0 else { throw .codec(self, "has written nothing for \(frame)", frame: frame) }
         return bytes
     }
 }
 
 extension FrameError {
-    fileprivate static func codec(_ plan: HeaderPlan, _ fault: String, _ frame: Frame? = nil) -> FrameError {
+    fileprivate static func codec(_ plan: HeaderPlan, _ fault: String, frame: Frame? = nil) -> FrameError {
         FrameError(
             code: .codec,
             message: "the codec of the wire format \(plan.name) \(fault)",

@@ -538,7 +538,7 @@ public struct FrameDecoder: Sendable {
         try self.failing { decoder throws(FrameError) in
             var rest = bytes
             if let plan = decoder.plan, plan.codec != nil {
-                try decoder.decodeByCodec(bytes, plan, body)
+                try decoder.decodeByCodec(bytes, by: plan, body)
                 return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
             }
             while decoder.needsCare {

@@ -32,7 +32,7 @@ struct FrameSearch: Sendable {
     }
 
     /// The next step, which is the same however the stream is split.
-    func step(_ bytes: UnsafeRawBufferPointer, _ plan: HeaderPlan, _ decoder: borrowing FrameDecoder) -> Step {
+    func step(_ bytes: UnsafeRawBufferPointer, by plan: HeaderPlan, decoder: borrowing FrameDecoder) -> Step {
         if self.isSkipping {
             if let end = bytes.endOfFirst(plan.bodyEnd) { return .drop(end, isSkipping: false) }
             let kept = min(bytes.count, plan.bodyEnd.count - 1)
@@ -122,7 +122,7 @@ extension FrameDecoder {
         _ body: (View) -> Void
     ) throws(FrameError) -> Stride {
         self.search.neededBytes = 0
-        switch self.search.step(bytes, plan, self) {
+        switch self.search.step(bytes, by: plan, decoder: self) {
         case .wait(let count):
             self.search.neededBytes = count
             return Stride(isWaiting: true)
@@ -134,7 +134,7 @@ extension FrameDecoder {
             do throws(FrameError) {
                 return Stride(length: try self.lend(header, in: bytes, to: body))
             } catch {
-                return try self.malformed(error, header, in: bytes, plan, body)
+                return try self.malformed(error, of: header, in: bytes, by: plan, body)
             }
         case .malformed(let error, let headerLength):
             let header = FrameHeader(
@@ -144,15 +144,15 @@ extension FrameDecoder {
                 length: 0,
                 headerLength: headerLength
             )
-            return try self.malformed(error, header, in: bytes, plan, body)
+            return try self.malformed(error, of: header, in: bytes, by: plan, body)
         }
     }
 
     private mutating func malformed(
         _ error: FrameError,
-        _ header: FrameHeader,
+        of header: FrameHeader,
         in bytes: UnsafeRawBufferPointer,
-        _ plan: HeaderPlan,
+        by plan: HeaderPlan,
         _ body: (View) -> Void
     ) throws(FrameError) -> Stride {
         guard plan.resynchronises else { throw error }

@@ -22,7 +22,7 @@ extension HeaderPlan {
                 let value = field.code.load(bytes, at: field.offset)
                 fields.append(value == NumberCode.illegal ? "\(field.kind) no number" : "\(field.kind) \(value)")
                 if field.kind == .length, value > UInt64(limit) {
-                    hint = self.hint(field, bytes, limit)
+                    hint = self.hint(for: field, in: bytes, limit: limit)
                 }
             }
         }
@@ -30,7 +30,7 @@ extension HeaderPlan {
         return "the header \(shown) is read as \(fields.joined(separator: ", "))\(hint)"
     }
 
-    private func hint(_ field: HeaderField, _ bytes: UnsafeRawBufferPointer, _ limit: Int) -> String {
+    private func hint(for field: HeaderField, in bytes: UnsafeRawBufferPointer, limit: Int) -> String {
         guard !field.code.isDigits, field.width > 1 else { return "" }
         let field = bytes[field.offset..<field.offset + field.width]
         let big = field.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }

@@ -49,7 +49,7 @@ extension HeaderPlan {
         for field in self.fields {
             let value: UInt32
             if field.kind == .constant || field.kind == .custom {
-                if field.kind == .constant { try self.checkConstant(field, bytes, offset) }
+                if field.kind == .constant { try self.checkConstant(field, in: bytes, at: offset) }
                 offset += field.width
                 guard offset <= bytes.count else { return try self.incomplete(bytes) }
                 continue
@@ -107,8 +107,8 @@ extension HeaderPlan {
     /// Compares the part of a constant that has arrived.
     private func checkConstant(
         _ field: HeaderField,
-        _ bytes: UnsafeRawBufferPointer,
-        _ offset: Int
+        in bytes: UnsafeRawBufferPointer,
+        at offset: Int
     ) throws(FrameError) {
         for index in 0..<min(field.width, bytes.count - offset)
         where bytes[offset + index] != self.constants[field.place + index] {

@@ -237,9 +237,9 @@ extension WireFormat {
             self.tail = tail
             self.bodyEnd = bodyEnd
             let headers = [request, response]
-            self.applicationTypes = applicationTypes ?? Self.values(FrameType.application, .type, headers)
+            self.applicationTypes = applicationTypes ?? Self.values(FrameType.application, of: .type, in: headers)
             self.requestSerials =
-                requestSerials ?? Self.values(FrameSerial.firstRequest...UInt32.max, .serial, headers)
+                requestSerials ?? Self.values(FrameSerial.firstRequest...UInt32.max, of: .serial, in: headers)
             self.okStatus = okStatus
             self.statuses = statuses
             self.heartbeat = heartbeat
@@ -251,8 +251,8 @@ extension WireFormat {
         /// none.
         private static func values(
             _ standard: ClosedRange<UInt32>,
-            _ word: Field.Word,
-            _ headers: [[Field]]
+            of word: Field.Word,
+            in headers: [[Field]]
         ) -> ClosedRange<UInt32> {
             let largest = headers.compactMap { $0.number(of: word)?.largest }.min() ?? .max
             if standard.contains(largest) { return standard.lowerBound...largest }

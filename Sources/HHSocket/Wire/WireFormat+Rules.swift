@@ -66,7 +66,12 @@ extension WireFormat.Layout {
                 throw WireFormatError(.fieldTwice, "\(place) has the field \(name) twice")
             }
             if let number = field.number {
-                try Self.validate(number, name ?? "number", place, followedBy: fields.dropFirst(index + 1).first)
+                try Self.validate(
+                    number,
+                    named: name ?? "number",
+                    in: place,
+                    followedBy: fields.dropFirst(index + 1).first
+                )
             }
             // Each summand is checked, so that the sum cannot overflow.
             guard field.largestWidth <= WireFormat.maximumHeaderLength else { throw Self.tooLong(place) }
@@ -81,8 +86,8 @@ extension WireFormat.Layout {
 
     private static func validate(
         _ number: WireFormat.Number,
-        _ name: String,
-        _ place: String,
+        named name: String,
+        in place: String,
         followedBy next: WireFormat.Field?
     ) throws(WireFormatError) {
         switch number.kind {

@@ -41,13 +41,13 @@ struct SharedCallMachine {
     }
 
     enum StoreOperation: Sendable {
-        /// A lookup, whose result must be reported to ``found(_:by:at:_:)``.
+        /// A lookup, whose result must be reported to ``found(_:by:at:into:)``.
         case lookUp(UInt64, ResponseKey)
         case store(ResponseKey, StoredResponse)
         case remove(ResponseRemoval)
     }
 
-    /// A call to make. Its end must be reported to ``answered(_:_:at:_:)``.
+    /// A call to make. Its end must be reported to ``answered(_:with:at:into:)``.
     struct Start: Sendable {
         var call: UInt64
         var request: SocketRequest
@@ -146,7 +146,7 @@ struct SharedCallMachine {
     var lookupCount: Int { self.lookups.count }
     func isRunning(_ call: UInt64) -> Bool { self.calls[call] != nil }
 
-    /// The time at which ``timePassed(_:_:)`` must be called next; nil if it need not be.
+    /// The time at which ``timePassed(_:into:)`` must be called next; nil if it need not be.
     var nextAlarm: NIODeadline? { self.waiters.isEmpty ? nil : self.alarms.first?.time }
 
     // MARK: Asking
@@ -155,7 +155,7 @@ struct SharedCallMachine {
         _ caller: Caller,
         _ asking: Asking,
         at now: APIClock.Moment,
-        _ actions: inout Actions
+        into actions: inout Actions
     ) {
         guard self.waiters.count < self.maximumCallers else {
             let error = SocketError(
@@ -167,9 +167,9 @@ struct SharedCallMachine {
             )
             return actions.completions.append((caller, .failure(error)))
         }
-        self.enter(caller, asking, now)
+        self.enter(caller, asking, at: now)
         guard let key = asking.key else {
-            return self.begin(nil, [caller], revalidating: nil, isCleared: false, now, &actions)
+            return self.begin(nil, for: [caller], revalidating: nil, isCleared: false, at: now, into: &actions)
         }
         let slot = Slot(key: key, transport: ObjectIdentifier(asking.transport))
         let number: UInt64
@@ -186,7 +186,7 @@ struct SharedCallMachine {
     }
 
     /// Adds a waiter, whose place the calling function must set.
-    private mutating func enter(_ caller: Caller, _ asking: Asking, _ now: APIClock.Moment) {
+    private mutating func enter(_ caller: Caller, _ asking: Asking, at now: APIClock.Moment) {
         assert(self.waiters[caller] == nil, "a caller asks once")
         let timeout = now.time.advanced(clamping: TimeAmount(clamping: asking.timeout))
         let deadline = min(timeout, asking.request.deadline ?? .distantFuture)
@@ -205,7 +205,7 @@ struct SharedCallMachine {
         _ stored: StoredResponse?,
         by number: UInt64,
         at now: APIClock.Moment,
-        _ actions: inout Actions
+        into actions: inout Actions
     ) {
         guard let lookup = self.lookups.removeValue(forKey: number) else { return }
         if self.openLookups[lookup.slot] == number { self.openLookups[lookup.slot] = nil }
@@ -221,17 +221,17 @@ struct SharedCallMachine {
                 asking.append(caller)
                 continue
             }
-            self.complete(caller, .success(Answer(response: stored.response, source: source)), &actions)
+            self.complete(caller, with: .success(Answer(response: stored.response, source: source)), into: &actions)
             if case .stale = source {
                 self.statistics.staleHits += 1
-                self.enter(caller.refresh, waiter.asking, now)
+                self.enter(caller.refresh, waiter.asking, at: now)
                 asking.append(caller.refresh)
             } else {
                 self.statistics.hits += 1
             }
         }
         let calls = self.statistics.calls
-        self.call(lookup.slot, asking, revalidating: stored, isCleared: lookup.isCleared, now, &actions)
+        self.call(lookup.slot, for: asking, revalidating: stored, isCleared: lookup.isCleared, at: now, into: &actions)
         let begun = self.statistics.calls - calls
         self.statistics.coalesced += max(0, asking.filter { !$0.isRefresh }.count - begun)
     }
@@ -255,15 +255,15 @@ struct SharedCallMachine {
     /// - Parameter stored: The kept answer, whose revision is sent to the server if it has one.
     private mutating func call(
         _ slot: Slot,
-        _ callers: [Caller],
+        for callers: [Caller],
         revalidating stored: StoredResponse?,
         isCleared: Bool,
-        _ now: APIClock.Moment,
-        _ actions: inout Actions
+        at now: APIClock.Moment,
+        into actions: inout Actions
     ) {
         guard !isCleared, let open = self.openCalls[slot] else {
             // All these callers asked before the call begins.
-            return self.begin(slot, callers, revalidating: stored, isCleared: isCleared, now, &actions)
+            return self.begin(slot, for: callers, revalidating: stored, isCleared: isCleared, at: now, into: &actions)
         }
         for caller in callers {
             guard let asking = self.waiters[caller]?.asking else { continue }
@@ -280,11 +280,11 @@ struct SharedCallMachine {
 
     private mutating func begin(
         _ slot: Slot?,
-        _ callers: [Caller],
+        for callers: [Caller],
         revalidating stored: StoredResponse?,
         isCleared: Bool,
-        _ now: APIClock.Moment,
-        _ actions: inout Actions
+        at now: APIClock.Moment,
+        into actions: inout Actions
     ) {
         guard let first = callers.first.flatMap({ self.waiters[$0] }) else { return }
         let number = self.nextNumber()
@@ -315,37 +315,49 @@ struct SharedCallMachine {
     /// Handles the end of a call. Has no effect if no caller waits for it.
     mutating func answered(
         _ number: UInt64,
-        _ result: Result<SocketResponse, SocketError>,
+        with result: Result<SocketResponse, SocketError>,
         at now: APIClock.Moment,
-        _ actions: inout Actions
+        into actions: inout Actions
     ) {
         guard let call = self.take(number) else { return }
         switch result {
         case .success(let response):
-            let stored = self.keep(StoredResponse.detached(response), of: call, now, &actions)
-            self.end(call, .success(Answer(response: response, source: .network)), stored, now, &actions)
+            let stored = self.keep(StoredResponse.detached(response), of: call, at: now, into: &actions)
+            self.end(
+                call,
+                with: .success(Answer(response: response, source: .network)),
+                stored: stored,
+                at: now,
+                into: &actions
+            )
         case .failure(let error) where call.tellsRevision && error.code == .notModified:
             self.statistics.revalidations += 1
             guard var renewed = call.revalidated?.response else {
                 // The kept answer has been cleared since, so it must be fetched again.
-                return self.again(call, call.callers, now, &actions)
+                return self.again(call, for: call.callers, at: now, into: &actions)
             }
             if !error.metadata.isEmpty { renewed.metadata.merge(error.metadata) { $1 } }
-            let stored = self.keep(renewed, of: call, now, &actions)
-            self.end(call, .success(Answer(response: renewed, source: .revalidated)), stored, now, &actions)
+            let stored = self.keep(renewed, of: call, at: now, into: &actions)
+            self.end(
+                call,
+                with: .success(Answer(response: renewed, source: .revalidated)),
+                stored: stored,
+                at: now,
+                into: &actions
+            )
         case .failure(let error)
         where call.tellsRevision && (error.code == .featureNotAgreed || error.code == .invalidArgument):
             // Its connection has no metadata, or the request has no room for more.
-            self.again(call, call.callers, now, &actions)
+            self.again(call, for: call.callers, at: now, into: &actions)
         case .failure(let error) where error.code == .timeout || error.code == .deadlineExceeded:
             let over = max(now.time, call.endsAt)
             let patient = call.callers.filter { (self.waiters[$0]?.deadline ?? .distantPast) > over }
             for caller in self.inOrder(call.callers.subtracting(patient)) {
-                self.complete(caller, .failure(error), &actions)
+                self.complete(caller, with: .failure(error), into: &actions)
             }
-            self.again(call, patient, now, &actions)
+            self.again(call, for: patient, at: now, into: &actions)
         case .failure(let error):
-            self.end(call, .failure(error), call.revalidated, now, &actions)
+            self.end(call, with: .failure(error), stored: call.revalidated, at: now, into: &actions)
         }
     }
 
@@ -359,8 +371,8 @@ struct SharedCallMachine {
     private mutating func keep(
         _ response: SocketResponse,
         of call: Call,
-        _ now: APIClock.Moment,
-        _ actions: inout Actions
+        at now: APIClock.Moment,
+        into actions: inout Actions
     ) -> StoredResponse? {
         guard let slot = call.slot else { return nil }
         guard !call.isCleared else {
@@ -376,30 +388,30 @@ struct SharedCallMachine {
     /// Completes the callers of a call that has ended, and begins another for those that waited for its end.
     private mutating func end(
         _ call: Call,
-        _ result: Result<Answer, SocketError>,
-        _ stored: StoredResponse?,
-        _ now: APIClock.Moment,
-        _ actions: inout Actions
+        with result: Result<Answer, SocketError>,
+        stored: StoredResponse?,
+        at now: APIClock.Moment,
+        into actions: inout Actions
     ) {
-        for caller in self.inOrder(call.callers) { self.complete(caller, result, &actions) }
+        for caller in self.inOrder(call.callers) { self.complete(caller, with: result, into: &actions) }
         guard let slot = call.slot else { return }
         let next = self.inOrder(call.next)
-        self.call(slot, next, revalidating: stored, isCleared: call.isCleared, now, &actions)
+        self.call(slot, for: next, revalidating: stored, isCleared: call.isCleared, at: now, into: &actions)
     }
 
     /// Makes another call for these callers, without the revision of the kept answer. Callers that waited for the end
     /// of the previous call share it, since they asked before it begins.
     private mutating func again(
         _ call: Call,
-        _ callers: Set<Caller>,
-        _ now: APIClock.Moment,
-        _ actions: inout Actions
+        for callers: Set<Caller>,
+        at now: APIClock.Moment,
+        into actions: inout Actions
     ) {
         let callers = self.inOrder(callers.union(call.next))
         if let slot = call.slot {
-            self.call(slot, callers, revalidating: nil, isCleared: call.isCleared, now, &actions)
+            self.call(slot, for: callers, revalidating: nil, isCleared: call.isCleared, at: now, into: &actions)
         } else {
-            self.begin(nil, callers, revalidating: nil, isCleared: false, now, &actions)
+            self.begin(nil, for: callers, revalidating: nil, isCleared: false, at: now, into: &actions)
         }
     }
 
@@ -407,8 +419,8 @@ struct SharedCallMachine {
 
     private mutating func complete(
         _ caller: Caller,
-        _ result: Result<Answer, SocketError>,
-        _ actions: inout Actions
+        with result: Result<Answer, SocketError>,
+        into actions: inout Actions
     ) {
         guard let waiter = self.waiters.removeValue(forKey: caller) else { return }
         actions.released.append(waiter.asking)
@@ -417,7 +429,7 @@ struct SharedCallMachine {
     }
 
     /// Completes a caller and its refresh with `cancelled`.
-    mutating func cancel(_ caller: Caller, at now: APIClock.Moment, _ actions: inout Actions) {
+    mutating func cancel(_ caller: Caller, at now: APIClock.Moment, into actions: inout Actions) {
         for caller in [caller, caller.refresh] {
             guard let waiter = self.waiters[caller] else { continue }
             let error = SocketError(
@@ -425,18 +437,18 @@ struct SharedCallMachine {
                 message: "the call of type \(waiter.asking.request.type) was cancelled",
                 delivery: self.delivery(of: waiter)
             )
-            self.leave(caller, error, now, &actions)
+            self.leave(caller, because: error, at: now, into: &actions)
         }
     }
 
     /// Completes all requests of a manager with `cancelled`.
-    mutating func cancelAll(ofManager number: UInt64, at now: APIClock.Moment, _ actions: inout Actions) {
+    mutating func cancelAll(ofManager number: UInt64, at now: APIClock.Moment, into actions: inout Actions) {
         let callers = Set(self.waiters.keys.lazy.filter { $0.manager == number })
-        for caller in self.inOrder(callers) { self.cancel(caller, at: now, &actions) }
+        for caller in self.inOrder(callers) { self.cancel(caller, at: now, into: &actions) }
     }
 
     /// Completes the callers that have timed out.
-    mutating func timePassed(_ now: APIClock.Moment, _ actions: inout Actions) {
+    mutating func timePassed(_ now: APIClock.Moment, into actions: inout Actions) {
         while let alarm = self.alarms.popDue(now: now.time) {
             guard let waiter = self.waiters[alarm.key] else { continue }
             let due = self.due(waiter)
@@ -444,7 +456,7 @@ struct SharedCallMachine {
                 self.alarms.insert(due, alarm.key)
                 continue
             }
-            self.leave(alarm.key, self.timedOut(waiter), now, &actions)
+            self.leave(alarm.key, because: self.timedOut(waiter), at: now, into: &actions)
         }
     }
 
@@ -477,12 +489,12 @@ struct SharedCallMachine {
     /// Completes a caller before its answer has arrived. Cancels its call if no other caller waits for it.
     private mutating func leave(
         _ caller: Caller,
-        _ error: SocketError,
-        _ now: APIClock.Moment,
-        _ actions: inout Actions
+        because error: SocketError,
+        at now: APIClock.Moment,
+        into actions: inout Actions
     ) {
         guard let place = self.waiters[caller]?.place else { return }
-        self.complete(caller, .failure(error), &actions)
+        self.complete(caller, with: .failure(error), into: &actions)
         switch place {
         case .lookup(let number):
             self.lookups[number]?.callers.remove(caller)
@@ -492,31 +504,31 @@ struct SharedCallMachine {
             self.calls[number]?.callers.remove(caller)
             guard self.calls[number]?.callers.isEmpty == true, let call = self.take(number) else { return }
             actions.cancels.append(number)
-            self.again(call, [], now, &actions)
+            self.again(call, for: [], at: now, into: &actions)
         }
     }
 
     // MARK: Clearing
 
     /// Drops the answers that `removal` covers, kept ones and those of calls in flight.
-    mutating func remove(_ removal: ResponseRemoval, _ actions: inout Actions) {
+    mutating func remove(_ removal: ResponseRemoval, into actions: inout Actions) {
         actions.store.append(.remove(removal))
         for (number, lookup) in self.lookups {
             self.lookups[number]?.cleared.append(removal)
             let owners = Set(lookup.callers.compactMap { self.waiters[$0]?.asking.owner })
-            guard Self.covers(removal, lookup.slot, owners) else { continue }
+            guard Self.covers(removal, lookup.slot, ownedBy: owners) else { continue }
             self.lookups[number]?.isCleared = true
             if self.openLookups[lookup.slot] == number { self.openLookups[lookup.slot] = nil }
         }
         for (number, call) in self.calls {
-            guard let slot = call.slot, Self.covers(removal, slot, call.owners) else { continue }
+            guard let slot = call.slot, Self.covers(removal, slot, ownedBy: call.owners) else { continue }
             self.calls[number]?.isCleared = true
             self.calls[number]?.revalidated = nil
             if self.openCalls[slot] == number { self.openCalls[slot] = nil }
         }
     }
 
-    private static func covers(_ removal: ResponseRemoval, _ slot: Slot, _ owners: Set<String>) -> Bool {
+    private static func covers(_ removal: ResponseRemoval, _ slot: Slot, ownedBy owners: Set<String>) -> Bool {
         switch removal.scope {
         case .all: true
         case .type(let type): slot.key.type == type

@@ -61,20 +61,20 @@ final class SharedCalls: Sendable {
         self.update { state, now, actions in
             state.completions[caller] = completion
             if let refreshCompletion { state.refreshCompletions[caller] = refreshCompletion }
-            state.machine.ask(caller, asking, at: now, &actions)
+            state.machine.ask(caller, asking, at: now, into: &actions)
         }
     }
 
     func cancel(_ caller: Machine.Caller) {
-        self.update { state, now, actions in state.machine.cancel(caller, at: now, &actions) }
+        self.update { state, now, actions in state.machine.cancel(caller, at: now, into: &actions) }
     }
 
     func cancelAll(ofManager number: UInt64) {
-        self.update { state, now, actions in state.machine.cancelAll(ofManager: number, at: now, &actions) }
+        self.update { state, now, actions in state.machine.cancelAll(ofManager: number, at: now, into: &actions) }
     }
 
     func remove(_ removal: ResponseRemoval) {
-        self.update { state, _, actions in state.machine.remove(removal, &actions) }
+        self.update { state, _, actions in state.machine.remove(removal, into: &actions) }
     }
 
     /// Drops the answer kept for this key, without affecting calls.
@@ -137,7 +137,7 @@ final class SharedCalls: Sendable {
             }
             self.update { state, now, actions in
                 state.tasks[start.call] = nil
-                state.machine.answered(start.call, result, at: now, &actions)
+                state.machine.answered(start.call, with: result, at: now, into: &actions)
             }
         }
         // Meanwhile the call may have ended, or have lost all its callers.
@@ -159,7 +159,7 @@ final class SharedCalls: Sendable {
                 case .machine(.lookUp(let number, let key)):
                     let stored = await self.store.response(for: key)
                     self.update { state, now, actions in
-                        state.machine.found(stored, by: number, at: now, &actions)
+                        state.machine.found(stored, by: number, at: now, into: &actions)
                     }
                 case .machine(.store(let key, let response)):
                     await self.store.store(response, for: key)
@@ -196,7 +196,7 @@ final class SharedCalls: Sendable {
             }
             self?.update { state, now, actions in
                 if state.alarm?.time == next { state.alarm = nil }
-                state.machine.timePassed(now, &actions)
+                state.machine.timePassed(now, into: &actions)
             }
         }
         state.alarm = (next, task)

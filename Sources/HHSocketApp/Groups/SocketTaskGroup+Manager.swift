@@ -18,7 +18,7 @@ extension SocketTaskGroup {
         completionHandler: @escaping @Sendable (Result<APIResponse<Value>, SocketError>) -> Void = { _ in }
     ) {
         self.add(weight: weight) { end in
-            ManagedCall(request, manager) { result in
+            ManagedCall(request, by: manager) { result in
                 completionHandler(result)
                 end(result.error)
             }
@@ -48,7 +48,7 @@ private final class ManagedCall<Value: Sendable>: SocketTaskGroupMember {
     private let transport: any APITransport
     private let state: NIOLockedValueBox<State>
 
-    init(_ request: APIRequest<Value>, _ manager: APIManager, _ completion: @escaping Completion) {
+    init(_ request: APIRequest<Value>, by manager: APIManager, completion: @escaping Completion) {
         self.request = request
         self.transport = manager.transport
         self.state = NIOLockedValueBox(State(manager: manager, phase: .suspended(completion)))

@@ -76,13 +76,16 @@ public final class APIManager: Sendable {
         if let refreshHandler {
             refreshCompletion = { result in
                 transport.performCallback {
-                    guard case .success(let response) = Self.response(result, request, key, calls) else { return }
+                    guard case .success(let response) = Self.response(from: result, to: request, key: key, calls: calls)
+                    else { return }
                     refreshHandler(response)
                 }
             }
         }
         calls.ask(caller, self.asking(request, key), refreshCompletion: refreshCompletion) { result in
-            transport.performCallback { completionHandler(Self.response(result, request, key, calls)) }
+            transport.performCallback {
+                completionHandler(Self.response(from: result, to: request, key: key, calls: calls))
+            }
         }
         return caller.number
     }
@@ -117,7 +120,7 @@ public final class APIManager: Sendable {
         }
         // The thread that resumed this task has held the lock before, which the thread sanitizer sees.
         if ThreadSanitizer.isRunning { _ = calls.statistics }
-        return Self.response(result, request, key, calls)
+        return Self.response(from: result, to: request, key: key, calls: calls)
     }
 
     /// Makes a request and returns only the value, regardless of its source.
@@ -161,10 +164,10 @@ public final class APIManager: Sendable {
 
     /// Returns the caller's result. An answer that cannot be decoded is not kept.
     private static func response<Value>(
-        _ result: Result<SharedCallMachine.Answer, SocketError>,
-        _ request: APIRequest<Value>,
-        _ key: ResponseKey?,
-        _ calls: SharedCalls
+        from result: Result<SharedCallMachine.Answer, SocketError>,
+        to request: APIRequest<Value>,
+        key: ResponseKey?,
+        calls: SharedCalls
     ) -> Result<APIResponse<Value>, SocketError> {
         switch result {
         case .failure(let error):

@@ -99,8 +99,8 @@ extension MessageDecoder {
     @_specialize(where Key == WireInt64, Value == WireString)
     public mutating func map<Key: WireKeyCoding, Value: WireCoding>(
         _ map: inout [Key.Value: Value.Value],
-        _ keys: Key.Type,
-        _ values: Value.Type
+        keys: Key.Type,
+        values: Value.Type
     ) {
         let field = self.field
         // Nothing is nested in such an entry, so it does not count as a level.
@@ -128,8 +128,8 @@ extension MessageDecoder {
     @_specialize(kind:partial,where Key == WireUInt64)
     public mutating func enumMap<Key: WireKeyCoding, Value: ProtobufEnum>(
         _ map: inout [Key.Value: Value],
-        _ keys: Key.Type,
-        _ unknown: inout UnknownStorage
+        keys: Key.Type,
+        unknown: inout UnknownStorage
     ) {
         let field = self.field
         guard let outer = self.enter(isLevel: false) else { return }
@@ -146,7 +146,7 @@ extension MessageDecoder {
         }
         self.leave(to: outer, isLevel: false)
         if self.hasFailed { return self.attribute(toFieldAt: field) }
-        guard isKnown else { return self.keep(field, &unknown) }
+        guard isKnown else { return self.keep(field, in: &unknown) }
         self.chargeForEntry(of: map)
         map[key] = value
     }
@@ -159,7 +159,7 @@ extension MessageDecoder {
     @_specialize(kind:partial,where Key == WireUInt64)
     public mutating func messageMap<Key: WireKeyCoding, Message: ProtobufMessage>(
         _ map: inout [Key.Value: Message],
-        _ keys: Key.Type
+        keys: Key.Type
     ) {
         let field = self.field
         guard let outer = self.enter() else { return }

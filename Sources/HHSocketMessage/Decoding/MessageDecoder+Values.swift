@@ -43,7 +43,7 @@ extension MessageDecoder {
         if let known = WireEnum<Enum>.decodeKnown(from: &self) {
             value = known
         } else {
-            self.keep(self.field, &unknown)
+            self.keep(self.field, in: &unknown)
         }
     }
 
@@ -53,7 +53,7 @@ extension MessageDecoder {
         if let known = WireEnum<Enum>.decodeKnown(from: &self) {
             value = known
         } else {
-            self.keep(self.field, &unknown)
+            self.keep(self.field, in: &unknown)
         }
     }
 
@@ -61,7 +61,7 @@ extension MessageDecoder {
     @inlinable
     @inline(never)
     public mutating func enumerations<Enum: ProtobufEnum>(_ values: inout [Enum], _ unknown: inout UnknownStorage) {
-        guard let known = WireEnum<Enum>.decodeKnown(from: &self) else { return self.keep(self.field, &unknown) }
+        guard let known = WireEnum<Enum>.decodeKnown(from: &self) else { return self.keep(self.field, in: &unknown) }
         self.charge(MemoryLayout<Enum>.stride)
         values.append(known)
     }
@@ -71,8 +71,8 @@ extension MessageDecoder {
     @inline(never)
     public mutating func packedEnumerations<Enum: ProtobufEnum>(
         _ values: inout [Enum],
-        _ tag: UInt32,
-        _ unknown: inout UnknownStorage
+        tag: UInt32,
+        unknown: inout UnknownStorage
     ) {
         guard let outer = self.enter(isLevel: false) else { return }
         while self.cursor < self.end {
@@ -83,7 +83,7 @@ extension MessageDecoder {
                 self.charge(MemoryLayout<Enum>.stride)
                 values.append(known)
             } else {
-                self.keep(tag >> 3, UnsafeBufferPointer(start: start, count: self.cursor - start), &unknown)
+                self.keep(tag >> 3, varint: UnsafeBufferPointer(start: start, count: self.cursor - start), in: &unknown)
             }
         }
         self.leave(to: outer, isLevel: false)

@@ -204,13 +204,13 @@ public struct MessageDecoder: ~Copyable {
         // In a group, there are other fields.
         let field = self.field
         self.skip(tag)
-        self.keep(field, &storage)
+        self.keep(field, in: &storage)
     }
 
     /// Stores the field from its tag to the next byte, unless there was an error.
     @usableFromInline
     @inline(never)
-    mutating func keep(_ field: UnsafePointer<UInt8>, _ storage: inout UnknownStorage) {
+    mutating func keep(_ field: UnsafePointer<UInt8>, in storage: inout UnknownStorage) {
         if self.hasFailed { return }
         let bytes = UnsafeBufferPointer(start: field, count: self.cursor - field)
         self.charge(bytes.count)
@@ -220,7 +220,7 @@ public struct MessageDecoder: ~Copyable {
     /// Stores a number that was received packed, unchanged, with a separate tag.
     @usableFromInline
     @inline(never)
-    mutating func keep(_ field: UInt32, _ varint: UnsafeBufferPointer<UInt8>, _ storage: inout UnknownStorage) {
+    mutating func keep(_ field: UInt32, varint: UnsafeBufferPointer<UInt8>, in storage: inout UnknownStorage) {
         // A tag has up to five bytes.
         self.charge(varint.count + 5)
         if !self.hasFailed { storage.append(number: field, varint: varint) }

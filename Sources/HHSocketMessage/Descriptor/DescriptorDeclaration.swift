@@ -52,12 +52,20 @@ struct DescriptorDeclaration {
             let kinds = words[2].dropFirst(4).dropLast().split(separator: ",").map { FieldKind(word: $0) }
             guard kinds.count == 2, let key = kinds[0], let value = kinds[1] else { self.fail(line) }
             let type = self.type(for: value, line)
-            return .map(name, jsonName: jsonName, number, key: key, value: value, type: type)
+            return .map(name, jsonName: jsonName, number: number, key: key, value: value, type: type)
         }
         let isGroup = words[2] == "group"
         guard let kind = isGroup ? .message : FieldKind(word: words[2]) else { self.fail(line) }
         let type = self.type(for: kind, line)
-        return .init(name, jsonName: jsonName, number, kind, presence, isGroup: isGroup, type: type)
+        return .init(
+            name,
+            jsonName: jsonName,
+            number: number,
+            kind: kind,
+            presence: presence,
+            isGroup: isGroup,
+            type: type
+        )
     }
 
     private mutating func oneof(_ name: String) -> Int {

@@ -43,9 +43,9 @@ public struct FieldDescriptor: Sendable {
     public init(
         _ name: String,
         jsonName: String? = nil,
-        _ number: UInt32,
-        _ kind: FieldKind,
-        _ presence: Presence = .implicit,
+        number: UInt32,
+        kind: FieldKind,
+        presence: Presence = .implicit,
         isGroup: Bool = false,
         type: (@Sendable () -> TypeDescriptor)? = nil
     ) {
@@ -75,17 +75,15 @@ public struct FieldDescriptor: Sendable {
     public static func map(
         _ name: String,
         jsonName: String? = nil,
-        _ number: UInt32,
+        number: UInt32,
         key: FieldKind,
         value: FieldKind,
         type: (@Sendable () -> TypeDescriptor)? = nil
     ) -> Self {
-        let entry = MessageDescriptor(
-            name,
-            [.init("key", 1, key, .explicit), .init("value", 2, value, .explicit, type: type)],
-            isMapEntry: true
-        )
-        return Self(name, jsonName: jsonName, number, .message, .repeated, type: { .message(entry) })
+        let key = Self("key", number: 1, kind: key, presence: .explicit)
+        let value = Self("value", number: 2, kind: value, presence: .explicit, type: type)
+        let entry = MessageDescriptor(name, [key, value], isMapEntry: true)
+        return Self(name, jsonName: jsonName, number: number, kind: .message, presence: .repeated) { .message(entry) }
     }
 
     /// The largest number of an extension of a message set, where it is a value.

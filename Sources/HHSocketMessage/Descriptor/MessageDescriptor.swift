@@ -22,7 +22,7 @@ public final class MessageDescriptor: Sendable {
     public init(_ name: String, oneofs: [String] = [], _ fields: [FieldDescriptor], isMapEntry: Bool = false) {
         self.name = name
         self.isMapEntry = isMapEntry
-        self.content = DescriptorContent { MessageContent(name, oneofs, fields) }
+        self.content = DescriptorContent { MessageContent(name, oneofs: oneofs, fields: fields) }
     }
 
     /// - Parameters:
@@ -36,7 +36,7 @@ public final class MessageDescriptor: Sendable {
         self.content = DescriptorContent {
             var declaration = DescriptorDeclaration(declaration, types, of: name)
             let fields = declaration.fields()
-            return MessageContent(name, declaration.oneofs, fields)
+            return MessageContent(name, oneofs: declaration.oneofs, fields: fields)
         }
     }
 
@@ -86,7 +86,7 @@ final class MessageContent: AtomicReference, Sendable {
     let indexes: [String: Int]
     let wellKnownForm: WellKnownForm?
 
-    init(_ name: String, _ oneofs: [String], _ fields: [FieldDescriptor]) {
+    init(_ name: String, oneofs: [String], fields: [FieldDescriptor]) {
         let fields = fields.sorted { $0.number < $1.number }
         precondition(
             zip(fields, fields.dropFirst()).allSatisfy { $0.number < $1.number },

@@ -50,7 +50,7 @@ extension DynamicMessage {
                 if decoder.hasFailed { break }
                 if value.isUnknown(to: field) {
                     let varint = UnsafeBufferPointer(start: start, count: decoder.cursor - start)
-                    decoder.keep(field.number, varint, &self.unknownFields)
+                    decoder.keep(field.number, varint: varint, in: &self.unknownFields)
                 } else {
                     self.append(value, index, from: &decoder)
                 }
@@ -64,7 +64,7 @@ extension DynamicMessage {
         let value = DynamicValue(field.kind, from: &decoder)
         if decoder.hasFailed { return }
         if value.isUnknown(to: field) {
-            decoder.keep(decoder.field, &self.unknownFields)
+            decoder.keep(decoder.field, in: &self.unknownFields)
         } else if field.isRepeated {
             self.append(value, index, from: &decoder)
         } else {
@@ -104,7 +104,7 @@ extension DynamicMessage {
         if decoder.hasFailed {
             descriptor.isMapEntry ? decoder.attribute(toFieldAt: start) : decoder.attribute(to: descriptor)
         } else if message.isEntryOfUnknownValue {
-            decoder.keep(start, &self.unknownFields)
+            decoder.keep(start, in: &self.unknownFields)
         } else if field.isRepeated {
             self.append(.message(message), index, from: &decoder)
         } else {

@@ -74,14 +74,14 @@ extension MessageEncoder {
     public mutating func map<Key: WireKeyCoding, Value: WireCoding>(
         _ tag: UInt32,
         _ map: [Key.Value: Value.Value],
-        _ keys: Key.Type,
-        _ values: Value.Type
+        keys: Key.Type,
+        values: Value.Type
     ) {
-        self.entries(map, keys) { (encoder, key, value) in
+        self.entries(of: map, keys: keys) { (encoder, key, value) in
             let end = encoder.count
             Value.encode(value, to: &encoder)
             encoder.prepend(tag: 2 << 3 | Value.wireType)
-            encoder.finishEntry(key, keys, from: end, tag)
+            encoder.finishEntry(key, keys: keys, from: end, tag: tag)
         }
     }
 
@@ -94,21 +94,21 @@ extension MessageEncoder {
     public mutating func messageMap<Key: WireKeyCoding, Message: ProtobufMessage>(
         _ tag: UInt32,
         _ map: [Key.Value: Message],
-        _ keys: Key.Type
+        keys: Key.Type
     ) {
         if map.isEmpty { return }
         // The entry is a level, and its message is another.
         guard self.levels > 0 else { return self.failForDepth(in: Message.messageDescriptor) }
         self.levels -= 1
-        self.entries(map, keys) { (encoder, key, message) in
+        self.entries(of: map, keys: keys) { (encoder, key, message) in
             let end = encoder.count
             encoder.prepend(2 << 3 | 2, message)
-            encoder.finishEntry(key, keys, from: end, tag)
+            encoder.finishEntry(key, keys: keys, from: end, tag: tag)
         }
         self.levels += 1
     }
 
-    mutating func finishEntry<Key: WireKeyCoding>(_ key: Key.Value, _ keys: Key.Type, from end: Int, _ tag: UInt32) {
+    mutating func finishEntry<Key: WireKeyCoding>(_ key: Key.Value, keys: Key.Type, from end: Int, tag: UInt32) {
         Key.encode(key, to: &self)
         self.prepend(tag: 1 << 3 | Key.wireType)
         self.prepend(varint: UInt64(self.count - end))
@@ -116,8 +116,8 @@ extension MessageEncoder {
     }
 
     mutating func entries<Key: WireKeyCoding, Value>(
-        _ map: [Key.Value: Value],
-        _ keys: Key.Type,
+        of map: [Key.Value: Value],
+        keys: Key.Type,
         _ encode: (inout MessageEncoder, Key.Value, Value) -> Void
     ) {
         guard self.isCanonical else {

@@ -120,7 +120,7 @@ public struct MessageEncoder: ~Copyable {
 
     /// Writes a value unless it is zero.
     @inlinable
-    public mutating func value<Coding: WireCoding>(_ tag: UInt32, _ value: Coding.Value, _ coding: Coding.Type) {
+    public mutating func value<Coding: WireCoding>(_ tag: UInt32, _ value: Coding.Value, as coding: Coding.Type) {
         if Coding.isZero(value) { return }
         Coding.encode(value, to: &self)
         self.prepend(tag: tag)
@@ -128,7 +128,7 @@ public struct MessageEncoder: ~Copyable {
 
     /// Writes a value unless it is nil.
     @inlinable
-    public mutating func optional<Coding: WireCoding>(_ tag: UInt32, _ value: Coding.Value?, _ coding: Coding.Type) {
+    public mutating func optional<Coding: WireCoding>(_ tag: UInt32, _ value: Coding.Value?, as coding: Coding.Type) {
         guard let value else { return }
         Coding.encode(value, to: &self)
         self.prepend(tag: tag)
@@ -136,7 +136,7 @@ public struct MessageEncoder: ~Copyable {
 
     /// Writes values, each with a tag.
     @inlinable
-    public mutating func values<Coding: WireCoding>(_ tag: UInt32, _ values: [Coding.Value], _ coding: Coding.Type) {
+    public mutating func values<Coding: WireCoding>(_ tag: UInt32, _ values: [Coding.Value], as coding: Coding.Type) {
         var index = values.count
         while index > 0 {
             index -= 1
@@ -147,7 +147,7 @@ public struct MessageEncoder: ~Copyable {
 
     /// Writes values with one tag and one length.
     @inlinable
-    public mutating func packed<Coding: PackedCoding>(_ tag: UInt32, _ values: [Coding.Value], _ coding: Coding.Type) {
+    public mutating func packed<Coding: PackedCoding>(_ tag: UInt32, _ values: [Coding.Value], as coding: Coding.Type) {
         if values.isEmpty { return }
         let end = self.count
         Coding.encodePacked(values, to: &self)

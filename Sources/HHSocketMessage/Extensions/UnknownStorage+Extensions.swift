@@ -104,15 +104,15 @@ extension UnknownStorage {
     // MARK: Changes
 
     /// Replaces the value of an extension.
-    public mutating func set<Coding: WireCoding>(_ number: UInt32, _ value: Coding.Value, _ coding: Coding.Type) {
+    public mutating func set<Coding: WireCoding>(_ number: UInt32, _ value: Coding.Value, as coding: Coding.Type) {
         self.remove(number, coding)
-        self.append { encoder in encoder.optional(number << 3 | Coding.wireType, value, coding) }
+        self.append { encoder in encoder.optional(number << 3 | Coding.wireType, value, as: coding) }
     }
 
     /// Replaces the values of a repeated extension.
     public mutating func set<Coding: WireCoding>(_ number: UInt32, _ values: [Coding.Value], each coding: Coding.Type) {
         self.remove(number, each: coding)
-        self.append { encoder in encoder.values(number << 3 | Coding.wireType, values, coding) }
+        self.append { encoder in encoder.values(number << 3 | Coding.wireType, values, as: coding) }
     }
 
     /// Replaces the values of a repeated extension, which are encoded with one length.
@@ -122,7 +122,7 @@ extension UnknownStorage {
         packed coding: Coding.Type
     ) {
         self.remove(number, each: coding)
-        self.append { encoder in encoder.packed(number << 3 | 2, values, coding) }
+        self.append { encoder in encoder.packed(number << 3 | 2, values, as: coding) }
     }
 
     /// Replaces the message of an extension. A message that is nested too deeply to be encoded is left out.

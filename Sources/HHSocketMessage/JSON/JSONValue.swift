@@ -46,9 +46,11 @@ package indirect enum JSONValue: Sendable, Hashable {
         case .number(let digits): text += digits
         case .string(let value): text += value.quotedInJSON
         case .array(let values):
-            Self.writeList(values, "[", "]", to: &text, level) { value, text, level in value.write(to: &text, level) }
+            Self.writeList(values, opening: "[", closing: "]", to: &text, level: level) { value, text, level in
+                value.write(to: &text, level)
+            }
         case .object(let members):
-            Self.writeList(members, "{", "}", to: &text, level) { member, text, level in
+            Self.writeList(members, opening: "{", closing: "}", to: &text, level: level) { member, text, level in
                 text += member.name.quotedInJSON
                 text += level == nil ? ":" : ": "
                 member.value.write(to: &text, level)
@@ -58,10 +60,10 @@ package indirect enum JSONValue: Sendable, Hashable {
 
     private static func writeList<Element>(
         _ elements: [Element],
-        _ opening: String,
-        _ closing: String,
+        opening: String,
+        closing: String,
         to text: inout String,
-        _ level: Int?,
+        level: Int?,
         _ write: (Element, inout String, Int?) -> Void
     ) {
         text += opening

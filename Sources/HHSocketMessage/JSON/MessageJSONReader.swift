@@ -15,8 +15,11 @@ package struct MessageJSONReader {
     ) throws(MessageJSONError) -> DynamicMessage {
         switch type.wellKnownForm {
         case .timestamp:
-            return try self.time(json, type, "a timestamp such as 2026-02-03T04:05:06Z") { .init(timestamp: $0) }
-        case .duration: return try self.time(json, type, "a duration such as 1.5s") { .init(duration: $0) }
+            return try self.time(json, as: type, expected: "a timestamp such as 2026-02-03T04:05:06Z") {
+                .init(timestamp: $0)
+            }
+        case .duration:
+            return try self.time(json, as: type, expected: "a duration such as 1.5s") { .init(duration: $0) }
         case .wrapper:
             var message = DynamicMessage(type)
             if let value = try self.value(json, type.fields[0]) { message.set(0, value) }
@@ -267,8 +270,8 @@ package struct MessageJSONReader {
 
     private func time(
         _ json: JSONValue,
-        _ type: MessageDescriptor,
-        _ expected: String,
+        as type: MessageDescriptor,
+        expected: String,
         _ parse: (String) -> CivilTime?
     ) throws(MessageJSONError) -> DynamicMessage {
         guard case .string(let text) = json else { throw .expected(expected, json) }

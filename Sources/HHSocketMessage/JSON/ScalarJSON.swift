@@ -26,8 +26,10 @@ enum ScalarJSON {
         // Many parsers read numbers as doubles, which lose digits of these.
         case .int64(let value): .string("\(value)")
         case .uint64(let value): .string("\(value)")
-        case .float(let value): Self.json(value.description, value.isNaN, value.isInfinite, value < 0)
-        case .double(let value): Self.json(value.description, value.isNaN, value.isInfinite, value < 0)
+        case .float(let value):
+            Self.json(value.description, isNaN: value.isNaN, isInfinite: value.isInfinite, isNegative: value < 0)
+        case .double(let value):
+            Self.json(value.description, isNaN: value.isNaN, isInfinite: value.isInfinite, isNegative: value < 0)
         case .bool(let value): .bool(value)
         case .string(let value): .string(value)
         case .bytes(let value): .string(value.base64EncodedString())
@@ -35,7 +37,7 @@ enum ScalarJSON {
         }
     }
 
-    private static func json(_ text: String, _ isNaN: Bool, _ isInfinite: Bool, _ isNegative: Bool) -> JSONValue {
+    private static func json(_ text: String, isNaN: Bool, isInfinite: Bool, isNegative: Bool) -> JSONValue {
         if isNaN { return .string("NaN") }
         if isInfinite { return .string(isNegative ? "-Infinity" : "Infinity") }
         // Some parsers read `-0` as an integer, which loses the sign.

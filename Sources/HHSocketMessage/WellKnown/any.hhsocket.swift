@@ -149,7 +149,7 @@ public struct Google_Protobuf_Any: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(18, self.value, HHSocketMessage.WireBytes.self)
-        encoder.value(10, self.typeURL, HHSocketMessage.WireString.self)
+        encoder.value(18, self.value, as: HHSocketMessage.WireBytes.self)
+        encoder.value(10, self.typeURL, as: HHSocketMessage.WireString.self)
     }
 }

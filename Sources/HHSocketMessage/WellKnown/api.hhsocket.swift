@@ -99,13 +99,13 @@ public struct Google_Protobuf_Api: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(56, self.syntax, HHSocketMessage.WireEnum<Google_Protobuf_Syntax>.self)
+        encoder.value(56, self.syntax, as: HHSocketMessage.WireEnum<Google_Protobuf_Syntax>.self)
         encoder.messages(50, self.mixins)
         encoder.message(42, self._sourceContext)
-        encoder.value(34, self.version, HHSocketMessage.WireString.self)
+        encoder.value(34, self.version, as: HHSocketMessage.WireString.self)
         encoder.messages(26, self.options)
         encoder.messages(18, self.methods)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -164,13 +164,13 @@ public struct Google_Protobuf_Method: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(56, self.syntax, HHSocketMessage.WireEnum<Google_Protobuf_Syntax>.self)
+        encoder.value(56, self.syntax, as: HHSocketMessage.WireEnum<Google_Protobuf_Syntax>.self)
         encoder.messages(50, self.options)
-        encoder.value(40, self.responseStreaming, HHSocketMessage.WireBool.self)
-        encoder.value(34, self.responseTypeURL, HHSocketMessage.WireString.self)
-        encoder.value(24, self.requestStreaming, HHSocketMessage.WireBool.self)
-        encoder.value(18, self.requestTypeURL, HHSocketMessage.WireString.self)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(40, self.responseStreaming, as: HHSocketMessage.WireBool.self)
+        encoder.value(34, self.responseTypeURL, as: HHSocketMessage.WireString.self)
+        encoder.value(24, self.requestStreaming, as: HHSocketMessage.WireBool.self)
+        encoder.value(18, self.requestTypeURL, as: HHSocketMessage.WireString.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -282,7 +282,7 @@ public struct Google_Protobuf_Mixin: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(18, self.root, HHSocketMessage.WireString.self)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(18, self.root, as: HHSocketMessage.WireString.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }

@@ -100,7 +100,7 @@ public struct Google_Protobuf_Duration: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(16, self.nanos, HHSocketMessage.WireInt32.self)
-        encoder.value(8, self.seconds, HHSocketMessage.WireInt64.self)
+        encoder.value(16, self.nanos, as: HHSocketMessage.WireInt32.self)
+        encoder.value(8, self.seconds, as: HHSocketMessage.WireInt64.self)
     }
 }

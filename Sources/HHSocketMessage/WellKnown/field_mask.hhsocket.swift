@@ -229,6 +229,6 @@ public struct Google_Protobuf_FieldMask: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.values(10, self.paths, HHSocketMessage.WireString.self)
+        encoder.values(10, self.paths, as: HHSocketMessage.WireString.self)
     }
 }

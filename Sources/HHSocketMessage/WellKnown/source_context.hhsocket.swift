@@ -33,6 +33,6 @@ public struct Google_Protobuf_SourceContext: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.fileName, HHSocketMessage.WireString.self)
+        encoder.value(10, self.fileName, as: HHSocketMessage.WireString.self)
     }
 }

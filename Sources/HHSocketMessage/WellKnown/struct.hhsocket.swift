@@ -63,7 +63,7 @@ public struct Google_Protobuf_Struct: HHSocketMessage.ProtobufMessage {
     public mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
         while let tag = decoder.nextTag() {
             switch tag {
-            case 10: decoder.messageMap(&self.fields, HHSocketMessage.WireString.self)
+            case 10: decoder.messageMap(&self.fields, keys: HHSocketMessage.WireString.self)
             default: decoder.unknown(tag, &self.unknownFields)
             }
         }
@@ -71,7 +71,7 @@ public struct Google_Protobuf_Struct: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.messageMap(10, self.fields, HHSocketMessage.WireString.self)
+        encoder.messageMap(10, self.fields, keys: HHSocketMessage.WireString.self)
     }
 }
 
@@ -179,10 +179,10 @@ public struct Google_Protobuf_Value: HHSocketMessage.ProtobufMessage {
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         switch self.kind {
-        case .nullValue(let value)?: encoder.optional(8, value, HHSocketMessage.WireEnum<Google_Protobuf_NullValue>.self)
-        case .numberValue(let value)?: encoder.optional(17, value, HHSocketMessage.WireDouble.self)
-        case .stringValue(let value)?: encoder.optional(26, value, HHSocketMessage.WireString.self)
-        case .boolValue(let value)?: encoder.optional(32, value, HHSocketMessage.WireBool.self)
+        case .nullValue(let value)?: encoder.optional(8, value, as: HHSocketMessage.WireEnum<Google_Protobuf_NullValue>.self)
+        case .numberValue(let value)?: encoder.optional(17, value, as: HHSocketMessage.WireDouble.self)
+        case .stringValue(let value)?: encoder.optional(26, value, as: HHSocketMessage.WireString.self)
+        case .boolValue(let value)?: encoder.optional(32, value, as: HHSocketMessage.WireBool.self)
         case .structValue(let value)?: encoder.message(42, value)
         case .listValue(let value)?: encoder.message(50, value)
         case nil: break

@@ -101,12 +101,12 @@ public struct Google_Protobuf_Type: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(48, self.syntax, HHSocketMessage.WireEnum<Google_Protobuf_Syntax>.self)
+        encoder.value(48, self.syntax, as: HHSocketMessage.WireEnum<Google_Protobuf_Syntax>.self)
         encoder.message(42, self._sourceContext)
         encoder.messages(34, self.options)
-        encoder.values(26, self.oneofs, HHSocketMessage.WireString.self)
+        encoder.values(26, self.oneofs, as: HHSocketMessage.WireString.self)
         encoder.messages(18, self.fields)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -347,16 +347,16 @@ public struct Google_Protobuf_Field: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(90, self.defaultValue, HHSocketMessage.WireString.self)
-        encoder.value(82, self.jsonName, HHSocketMessage.WireString.self)
+        encoder.value(90, self.defaultValue, as: HHSocketMessage.WireString.self)
+        encoder.value(82, self.jsonName, as: HHSocketMessage.WireString.self)
         encoder.messages(74, self.options)
-        encoder.value(64, self.packed, HHSocketMessage.WireBool.self)
-        encoder.value(56, self.oneofIndex, HHSocketMessage.WireInt32.self)
-        encoder.value(50, self.typeURL, HHSocketMessage.WireString.self)
-        encoder.value(34, self.name, HHSocketMessage.WireString.self)
-        encoder.value(24, self.number, HHSocketMessage.WireInt32.self)
-        encoder.value(16, self.cardinality, HHSocketMessage.WireEnum<Google_Protobuf_Field.Cardinality>.self)
-        encoder.value(8, self.kind, HHSocketMessage.WireEnum<Google_Protobuf_Field.Kind>.self)
+        encoder.value(64, self.packed, as: HHSocketMessage.WireBool.self)
+        encoder.value(56, self.oneofIndex, as: HHSocketMessage.WireInt32.self)
+        encoder.value(50, self.typeURL, as: HHSocketMessage.WireString.self)
+        encoder.value(34, self.name, as: HHSocketMessage.WireString.self)
+        encoder.value(24, self.number, as: HHSocketMessage.WireInt32.self)
+        encoder.value(16, self.cardinality, as: HHSocketMessage.WireEnum<Google_Protobuf_Field.Cardinality>.self)
+        encoder.value(8, self.kind, as: HHSocketMessage.WireEnum<Google_Protobuf_Field.Kind>.self)
     }
 }
 
@@ -415,11 +415,11 @@ public struct Google_Protobuf_Enum: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(40, self.syntax, HHSocketMessage.WireEnum<Google_Protobuf_Syntax>.self)
+        encoder.value(40, self.syntax, as: HHSocketMessage.WireEnum<Google_Protobuf_Syntax>.self)
         encoder.message(34, self._sourceContext)
         encoder.messages(26, self.options)
         encoder.messages(18, self.enumvalue)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -459,8 +459,8 @@ public struct Google_Protobuf_EnumValue: HHSocketMessage.ProtobufMessage {
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.messages(26, self.options)
-        encoder.value(16, self.number, HHSocketMessage.WireInt32.self)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(16, self.number, as: HHSocketMessage.WireInt32.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -512,6 +512,6 @@ public struct Google_Protobuf_Option: HHSocketMessage.ProtobufMessage {
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(18, self._value)
-        encoder.value(10, self.name, HHSocketMessage.WireString.self)
+        encoder.value(10, self.name, as: HHSocketMessage.WireString.self)
     }
 }

@@ -39,7 +39,7 @@ public struct Google_Protobuf_DoubleValue: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(9, self.value, HHSocketMessage.WireDouble.self)
+        encoder.value(9, self.value, as: HHSocketMessage.WireDouble.self)
     }
 }
 
@@ -70,7 +70,7 @@ public struct Google_Protobuf_FloatValue: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(13, self.value, HHSocketMessage.WireFloat.self)
+        encoder.value(13, self.value, as: HHSocketMessage.WireFloat.self)
     }
 }
 
@@ -101,7 +101,7 @@ public struct Google_Protobuf_Int64Value: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(8, self.value, HHSocketMessage.WireInt64.self)
+        encoder.value(8, self.value, as: HHSocketMessage.WireInt64.self)
     }
 }
 
@@ -132,7 +132,7 @@ public struct Google_Protobuf_UInt64Value: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(8, self.value, HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.value, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -163,7 +163,7 @@ public struct Google_Protobuf_Int32Value: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(8, self.value, HHSocketMessage.WireInt32.self)
+        encoder.value(8, self.value, as: HHSocketMessage.WireInt32.self)
     }
 }
 
@@ -194,7 +194,7 @@ public struct Google_Protobuf_UInt32Value: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(8, self.value, HHSocketMessage.WireUInt32.self)
+        encoder.value(8, self.value, as: HHSocketMessage.WireUInt32.self)
     }
 }
 
@@ -225,7 +225,7 @@ public struct Google_Protobuf_BoolValue: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(8, self.value, HHSocketMessage.WireBool.self)
+        encoder.value(8, self.value, as: HHSocketMessage.WireBool.self)
     }
 }
 
@@ -256,7 +256,7 @@ public struct Google_Protobuf_StringValue: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.value, HHSocketMessage.WireString.self)
+        encoder.value(10, self.value, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -287,6 +287,6 @@ public struct Google_Protobuf_BytesValue: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.value, HHSocketMessage.WireBytes.self)
+        encoder.value(10, self.value, as: HHSocketMessage.WireBytes.self)
     }
 }

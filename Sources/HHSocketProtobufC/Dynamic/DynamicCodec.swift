@@ -56,7 +56,7 @@ package final class DynamicCodec: Sendable {
         return RecordArena.with { arena in
             var memory = Memory(arena: arena, limit: limits.memory(forLength: bytes.count))
             return withUnsafeMutablePointer(to: &memory) { memory in
-                guard let record = Self.record(bytes, table.root, memory) else { return nil }
+                guard let record = Self.record(from: bytes, by: table.root, in: memory) else { return nil }
                 return RecordReader(record, table.root).message
             }
         }
@@ -78,9 +78,9 @@ package final class DynamicCodec: Sendable {
     }
 
     private static func record(
-        _ bytes: UnsafeRawBufferPointer,
-        _ plan: UnsafePointer<MessagePlan>,
-        _ memory: UnsafeMutablePointer<Memory>
+        from bytes: UnsafeRawBufferPointer,
+        by plan: UnsafePointer<MessagePlan>,
+        in memory: UnsafeMutablePointer<Memory>
     ) -> UnsafeRawPointer? {
         var allocator = ProtobufCAllocator(
             alloc: { memory, length in

@@ -33,7 +33,7 @@ struct MessageScan {
             let kind = field.pointee.kind
             if type == kind.wireType {
                 guard type == .lengthDelimited else {
-                    guard Self.isPlainNumber(&reader, type, plan, index) else { return false }
+                    guard Self.isPlainNumber(&reader, type: type, plan: plan, field: index) else { return false }
                     continue
                 }
                 guard var inner = try? reader.delimited() else { return false }
@@ -59,7 +59,9 @@ struct MessageScan {
                     var packed = try? reader.delimited()
                 else { return false }
                 while !packed.isAtEnd {
-                    guard Self.isPlainNumber(&packed, kind.wireType, plan, index) else { return false }
+                    guard Self.isPlainNumber(&packed, type: kind.wireType, plan: plan, field: index) else {
+                        return false
+                    }
                 }
             }
         }
@@ -68,9 +70,9 @@ struct MessageScan {
 
     private static func isPlainNumber(
         _ reader: inout WireReader,
-        _ type: WireType,
-        _ plan: UnsafePointer<MessagePlan>,
-        _ index: Int
+        type: WireType,
+        plan: UnsafePointer<MessagePlan>,
+        field index: Int
     ) -> Bool {
         guard plan.pointee.fields[index].isClosed else { return (try? reader.skip(type)) != nil }
         guard let number = try? reader.varint() else { return false }

@@ -54,7 +54,7 @@ struct FieldPlan {
 
 extension FieldPlan {
     /// - Parameter messages: The number of singular message fields before this one; updated for this one.
-    init(_ field: FieldDescriptor, _ place: RecordLayout.Place, _ messages: inout UInt8) {
+    init(_ field: FieldDescriptor, at place: RecordLayout.Place, messages: inout UInt8) {
         self.value = Int32(place.value)
         self.quantifier = Int32(place.quantifier)
         self.number = field.number

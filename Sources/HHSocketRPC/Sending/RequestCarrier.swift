@@ -76,7 +76,7 @@ final class RequestCarrier: CallCarrier {
         }
         guard engine.hot.link != nil, let connection else { throw self.driver.notConnected() }
         try self.rules.check(frame)
-        return try self.rules.send(frame, departure.priority, on: connection.link, connection.endpoint, in: &turn)
+        return try self.rules.send(frame, departure.priority, on: connection.link, to: connection.endpoint, in: &turn)
             ? .sent : .queued
     }
 

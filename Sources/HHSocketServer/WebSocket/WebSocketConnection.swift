@@ -75,7 +75,7 @@ public final class WebSocketConnection: Sendable {
     }
 
     private func submit(_ message: WebSocketMessage, _ outcome: MessageOutcome?) {
-        let unit = WebSocketUnit(.message(message.kind == .text ? .text : .binary), message.payload, outcome)
+        let unit = WebSocketUnit(.message(message.kind == .text ? .text : .binary), message.payload, outcome: outcome)
         // A handler on the connection's thread sends at once.
         let isSent = self.port.loop.ifHandlersRun { turn in
             self.sender.value.send(unit, in: &turn)

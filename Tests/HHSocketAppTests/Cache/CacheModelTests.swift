@@ -153,17 +153,17 @@ import Testing
                 endpoint: Endpoint(host: "server", port: 1)
             )
             model.world.calls[call] = nil
-            model.world.perform { $0.answered(call, .success(response), at: now, &$1) }
+            model.world.perform { $0.answered(call, with: .success(response), at: now, into: &$1) }
         case .fail(let index, let code):
             guard let call = self.call(index, model) else { return }
             let error = SocketError(code, message: "as the script says")
             model.world.calls[call] = nil
-            model.world.perform { $0.answered(call, .failure(error), at: now, &$1) }
+            model.world.perform { $0.answered(call, with: .failure(error), at: now, into: &$1) }
         case .cancel(let index):
             let callers = model.waiting.keys.sorted { ($0.number, $0.manager) < ($1.number, $1.manager) }
             if !callers.isEmpty { model.world.cancel(callers[index % callers.count]) }
         case .cancelManager(let manager):
-            model.world.perform { $0.cancelAll(ofManager: manager, at: now, &$1) }
+            model.world.perform { $0.cancelAll(ofManager: manager, at: now, into: &$1) }
         case .pass(let duration):
             model.world.pass(duration)
         case .clear(let removal):

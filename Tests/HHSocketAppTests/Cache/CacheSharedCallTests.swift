@@ -340,7 +340,7 @@ import Testing
         world.ask(2, world.asking(CacheWorld.request("8")), manager: 1)
         world.ask(1, world.asking(), manager: 2)
         let now = world.now
-        world.perform { $0.cancelAll(ofManager: 1, at: now, &$1) }
+        world.perform { $0.cancelAll(ofManager: 1, at: now, into: &$1) }
         #expect(world.texts == ["cancelled", "cancelled"])
         #expect(world.calls.count == 1)
         world.answer("hello", call: world.begun[0])
@@ -459,7 +459,7 @@ import Testing
         let read = world.kept[key]
         world.remove(.all)
         let now = world.now
-        world.perform { $0.found(read, by: number, at: now, &$1) }
+        world.perform { $0.found(read, by: number, at: now, into: &$1) }
         #expect(world.completions.count == 1)
         // A new request does not share this call, and its answer is not kept.
         world.ask(3)

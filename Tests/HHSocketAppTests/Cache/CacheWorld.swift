@@ -96,7 +96,7 @@ struct CacheWorld {
     mutating func askOnly(_ number: Int, _ asking: SharedCallMachine.Asking, manager: UInt64 = 1) -> Caller {
         let caller = Caller(manager: manager, number: number)
         let now = self.now
-        self.perform { $0.ask(caller, asking, at: now, &$1) }
+        self.perform { $0.ask(caller, asking, at: now, into: &$1) }
         return caller
     }
 
@@ -116,7 +116,7 @@ struct CacheWorld {
         case .lookUp(let number, let key):
             let now = self.now
             let stored = self.kept[key]
-            self.perform { $0.found(stored, by: number, at: now, &$1) }
+            self.perform { $0.found(stored, by: number, at: now, into: &$1) }
         case .store(let key, let response):
             self.kept[key] = response
         case .remove(let removal):
@@ -137,7 +137,7 @@ struct CacheWorld {
         let call = call ?? self.lastCall
         self.calls[call] = nil
         let now = self.now
-        self.perform { $0.answered(call, result, at: now, &$1) }
+        self.perform { $0.answered(call, with: result, at: now, into: &$1) }
         self.runStore()
     }
 
@@ -159,11 +159,11 @@ struct CacheWorld {
 
     mutating func cancel(_ caller: Caller) {
         let now = self.now
-        self.perform { $0.cancel(caller, at: now, &$1) }
+        self.perform { $0.cancel(caller, at: now, into: &$1) }
     }
 
     mutating func remove(_ removal: ResponseRemoval) {
-        self.perform { $0.remove(removal, &$1) }
+        self.perform { $0.remove(removal, into: &$1) }
     }
 
     /// Advances the time, and fires each alarm in between.
@@ -175,7 +175,7 @@ struct CacheWorld {
         while let alarm = self.machine.nextAlarm, alarm <= end.time {
             self.move(to: max(alarm, self.now.time))
             let now = self.now
-            self.perform { $0.timePassed(now, &$1) }
+            self.perform { $0.timePassed(now, into: &$1) }
         }
         self.now = end
     }

@@ -279,7 +279,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
 
     /// Makes a connection that has completed its handshake.
     private func connect(_ id: ConnectionID) -> PendingConnection? {
-        guard let made = try? self.connector.makeLink(id, Self.endpoint, nil, self.loop, self),
+        guard let made = try? self.connector.makeLink(id, to: Self.endpoint, agreement: nil, on: self.loop, for: self),
             let made = made as? PendingConnection
         else { return nil }
         if let agreement = self.agreement { made.begin(attempt: 1) { _, _ in }.agree(agreement) { $0 } }

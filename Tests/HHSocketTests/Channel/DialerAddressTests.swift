@@ -146,10 +146,10 @@ import Testing
 
         func makeLink(
             _ id: ConnectionID,
-            _ endpoint: Endpoint,
-            _ agreement: OpeningAgreement?,
-            _ loop: SocketLoop,
-            _ host: any LinkHost
+            to endpoint: Endpoint,
+            agreement: OpeningAgreement?,
+            on loop: SocketLoop,
+            for host: any LinkHost
         ) throws(SocketError) -> any MadeLink { throw self.error }
     }
 
@@ -188,7 +188,10 @@ import Testing
         var servers = Machine(servers: [serverA, serverB], generator: SeededGenerator(seed: 1))
         let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(servers.connect(now: start).deeds == ["being made", "open 1 a:1"])
-        #expect(servers.connectFailed(ConnectionID(number: 1), error, .network, now: start).deeds == ["open 2 b:2"])
+        #expect(
+            servers.connectFailed(ConnectionID(number: 1), because: error, blame: .network, now: start).deeds
+                == ["open 2 b:2"]
+        )
         _ = servers.connected(ConnectionID(number: 2), now: start)
         // It stays the first of the list.
         #expect(servers.servers.round(now: start, using: &servers.generator) == [serverA, serverB])
@@ -255,13 +258,13 @@ import Testing
             maker: NoLinks()
         )
         var redirects = RedirectRules(from: try #require(server.webSocketTarget))
-        #expect(try dialer.plan(server, server, redirects).tls?.identity != nil)
+        #expect(try dialer.plan(server, to: server, redirects: redirects).tls?.identity != nil)
         let target = try Endpoint(url: location)
         try redirects.follow(to: try #require(target.webSocketTarget))
-        #expect(try (dialer.plan(server, target, redirects).tls?.identity != nil) == isShown)
+        #expect(try (dialer.plan(server, to: target, redirects: redirects).tls?.identity != nil) == isShown)
         // Not even when it comes back: the other server has chosen the path.
         try redirects.follow(to: try #require(server.webSocketTarget))
-        #expect(try (dialer.plan(server, server, redirects).tls?.identity != nil) == isShown)
+        #expect(try (dialer.plan(server, to: server, redirects: redirects).tls?.identity != nil) == isShown)
     }
 
     @Test(arguments: [AddressFamilies.onlyIPv4, .onlyIPv6]) func familyThatIsOffIsNeverTried(families: AddressFamilies)

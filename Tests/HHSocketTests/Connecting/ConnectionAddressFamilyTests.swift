@@ -36,7 +36,7 @@ import Testing
             }
             guard let (id, endpoint) = next.first else { return opened }
             opened.append(endpoint.host)
-            deeds = machine.connectFailed(id, refused(endpoint), now: self.start)
+            deeds = machine.connectFailed(id, because: refused(endpoint), now: self.start)
         }
     }
 
@@ -147,7 +147,7 @@ import Testing
             _ = machine.connected(self.id(1), now: self.start)
             let news = GoAway(retryAfter: .seconds(300), endpoints: [Self.six, Self.four])
             _ = machine.goAway(self.id(1), news, isAnnounced: true, now: self.start)
-            _ = machine.connectionLost(self.id(1), lostError, now: self.start)
+            _ = machine.connectionLost(self.id(1), because: lostError, now: self.start)
             #expect(self.opened(&machine) == expected, "\(families)")
         }
     }
@@ -157,7 +157,7 @@ import Testing
         var opened: [String] = []
         while let making = machine.making, case .racing(let race) = making.stage, let attempt = race.attempts.last {
             opened.append(attempt.endpoint.host)
-            _ = machine.connectFailed(attempt.id, refused(attempt.endpoint), now: self.start)
+            _ = machine.connectFailed(attempt.id, because: refused(attempt.endpoint), now: self.start)
         }
         return opened
     }

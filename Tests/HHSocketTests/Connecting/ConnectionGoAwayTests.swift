@@ -109,7 +109,7 @@ import Testing
         while let endpoint = machine.endpointBeingTried {
             tried += actions.deeds.filter { $0.hasPrefix("open") }.map { String($0.suffix(3)) }
             if endpoint == serverA { break }
-            actions = machine.connectFailed(self.id(machine.nextID - 1), refused(endpoint), now: now)
+            actions = machine.connectFailed(self.id(machine.nextID - 1), because: refused(endpoint), now: now)
             #expect(actions.texts.suffix(2) == ["report switch failed connectionRefused", "put off"])
             let timer = try #require(machine.nextDeadline)
             #expect(timer > now)
@@ -129,7 +129,7 @@ import Testing
         _ = machine.reconnectSooner(now: now)
         for _ in 0..<200 {
             let endpoint = try #require(machine.endpointBeingTried)
-            _ = machine.connectFailed(self.id(machine.nextID - 1), refused(endpoint), now: now)
+            _ = machine.connectFailed(self.id(machine.nextID - 1), because: refused(endpoint), now: now)
             // A call keeps waiting.
             _ = machine.reconnectSooner(now: now)
             while machine.endpointBeingTried == nil {
@@ -162,7 +162,7 @@ import Testing
             let actions = machine.timerFired(now: now)
             attempts += actions.count { if case .open = $0 { true } else { false } }
             guard let endpoint = machine.endpointBeingTried else { continue }
-            let events = machine.connectFailed(self.id(machine.nextID - 1), refused(endpoint), now: now)
+            let events = machine.connectFailed(self.id(machine.nextID - 1), because: refused(endpoint), now: now)
             failures += events.count { if case .report(.connectFailed) = $0 { true } else { false } }
         }
         #expect((3...6).contains(attempts), "\(attempts) attempts in 40 s")
@@ -175,7 +175,7 @@ import Testing
         var machine = self.ready([serverA, serverB, serverC])
         _ = self.goAway(&machine, others: [serverC, serverB])
         #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 c:3"])
-        #expect(machine.connectFailed(self.id(2), refused(serverC), now: self.start).deeds == ["open 3 b:2"])
+        #expect(machine.connectFailed(self.id(2), because: refused(serverC), now: self.start).deeds == ["open 3 b:2"])
     }
 
     private let stranger = Endpoint(host: "x", port: 9)
@@ -184,7 +184,7 @@ import Testing
         var machine = self.ready()
         _ = self.goAway(&machine, others: [self.stranger])
         #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 b:2"])
-        #expect(machine.connectFailed(self.id(2), refused(serverB), now: self.start).deeds == ["put off"])
+        #expect(machine.connectFailed(self.id(2), because: refused(serverB), now: self.start).deeds == ["put off"])
         #expect(machine.servers.endpoints == [serverA, serverB])
     }
 
@@ -211,7 +211,7 @@ import Testing
             _ = self.goAway(&machine, number, for: .seconds(1), at: now)
             _ = machine.reconnectSooner(now: now)
             #expect(machine.connected(self.id(number + 1), now: now).deeds.last == "drain \(number)")
-            _ = machine.connectionLost(self.id(number), lostError, now: now)
+            _ = machine.connectionLost(self.id(number), because: lostError, now: now)
         }
         #expect(!machine.servers.isBanned(serverA, now: now) && !machine.servers.isBanned(serverB, now: now))
         #expect(machine.failures == 0)
@@ -260,7 +260,7 @@ import Testing
     @Test func connectionThatIsLostBeforeItHasASuccessorIsReplacedAtOnce() {
         var machine = self.ready()
         _ = self.goAway(&machine)
-        let actions = machine.connectionLost(self.id(1), lostError, now: self.start).deeds
+        let actions = machine.connectionLost(self.id(1), because: lostError, now: self.start).deeds
         #expect(actions == ["lost 1 connectionLost", "being made", "open 2 b:2"])
         #expect(!machine.servers.isBanned(serverA, now: self.start))
     }
@@ -272,7 +272,7 @@ import Testing
         let now = isStable ? self.start + .seconds(60) : self.start
         _ = self.goAway(&machine, for: .seconds(30), at: now)
         if !isStable { _ = machine.reconnectSooner(now: now) }
-        let actions = machine.connectionLost(self.id(1), lostError, now: now).deeds
+        let actions = machine.connectionLost(self.id(1), because: lostError, now: now).deeds
         #expect(actions == ["lost 1 connectionLost", "being made", "put off"], "and `offline` is not reported")
         #expect(machine.nextDeadline == now + .seconds(30))
         _ = machine.reconnectSooner(now: now)
@@ -289,11 +289,11 @@ import Testing
         for _ in 0..<12 {
             now = try #require(machine.nextDeadline)
             _ = machine.timerFired(now: now)
-            _ = machine.connectFailed(self.id(machine.nextID - 1), refused(serverA), now: now)
+            _ = machine.connectFailed(self.id(machine.nextID - 1), because: refused(serverA), now: now)
         }
         // Now the server has ended. It is tried immediately, and then with a new back-off.
-        _ = machine.connectionLost(self.id(1), lostError, now: now)
-        _ = machine.connectFailed(self.id(machine.nextID - 1), refused(serverA), now: now)
+        _ = machine.connectionLost(self.id(1), because: lostError, now: now)
+        _ = machine.connectFailed(self.id(machine.nextID - 1), because: refused(serverA), now: now)
         let next = try #require(machine.nextDeadline)
         #expect(next <= now + .seconds(1), "\(next - now)")
     }
@@ -304,7 +304,7 @@ import Testing
         var waits: [Duration] = []
         for number in 1...12 as ClosedRange<UInt64> {
             _ = self.goAway(&machine, number, for: .zero, at: now)
-            _ = machine.connectionLost(self.id(number), lostError, now: now)
+            _ = machine.connectionLost(self.id(number), because: lostError, now: now)
             _ = machine.reconnectSooner(now: now)
             if let timer = machine.nextDeadline {
                 waits.append(Duration(timer - now))
@@ -323,7 +323,7 @@ import Testing
     @Test func waitForAServerEndsWhenTheNetworkIsLost() {
         var machine = self.ready([serverA])
         _ = self.goAway(&machine)
-        _ = machine.connectionLost(self.id(1), lostError, now: self.start)
+        _ = machine.connectionLost(self.id(1), because: lostError, now: self.start)
         #expect(machine.networkChanged(isReachable: false, now: self.start).deeds == ["offline networkUnreachable"])
         // Another network does not bring the server back any sooner.
         let back = machine.networkChanged(isReachable: true, now: self.start)
@@ -363,13 +363,13 @@ import Testing
                 "report connecting to b:2, attempt 2", "open 2 b:2",
             ]
         )
-        let end = machine.connectFailed(self.id(2), refused(serverB), now: self.start).deeds
+        let end = machine.connectFailed(self.id(2), because: refused(serverB), now: self.start).deeds
         #expect(end == ["offline connectionRefused"], "each server was tried")
         #expect(!machine.servers.isBanned(serverA, now: self.start))
         var tried: [String] = []
         while let timer = machine.nextDeadline, timer < self.start + .seconds(10) {
             tried += machine.timerFired(now: timer).deeds.filter { $0.hasPrefix("open") }.map { String($0.suffix(3)) }
-            _ = machine.connectFailed(self.id(machine.nextID - 1), refused(serverB), now: timer)
+            _ = machine.connectFailed(self.id(machine.nextID - 1), because: refused(serverB), now: timer)
         }
         #expect(!tried.isEmpty && tried.allSatisfy { $0 == "b:2" })
     }

@@ -30,13 +30,13 @@ import Testing
     @Test func anotherServerIsAskedFirstAndThePresentOneNext() {
         var machine = self.readyMachine([serverA, serverB])
         #expect(machine.leave(self.first, now: self.start).deeds == ["open 2 b:2"])
-        #expect(machine.connectFailed(self.second, refused(serverB), now: self.start).deeds == ["open 3 a:1"])
+        #expect(machine.connectFailed(self.second, because: refused(serverB), now: self.start).deeds == ["open 3 a:1"])
     }
 
     @Test func oneThatCannotBeReplacedStays() {
         var machine = self.readyMachine()
         _ = machine.leave(self.first, now: self.start)
-        let actions = machine.connectFailed(self.second, refused(serverA), now: self.start)
+        let actions = machine.connectFailed(self.second, because: refused(serverA), now: self.start)
         #expect(actions.texts.last == "report switch failed connectionRefused")
         #expect(machine.current?.id == self.first)
     }
@@ -61,7 +61,7 @@ import Testing
         for number in 1...UInt64(count) {
             let id = ConnectionID(number: number)
             if proves == .before { _ = machine.connectionIsProved(id, now: now) }
-            _ = machine.connectionLost(id, lostError, now: now)
+            _ = machine.connectionLost(id, because: lostError, now: now)
             if proves == .after { _ = machine.connectionIsProved(id, now: now) }
             let timer = try #require(machine.nextDeadline)
             waits.append(timer - now)
@@ -109,7 +109,7 @@ import Testing
         #expect(found.deeds == ["open 2 b:2"])
         _ = machine.connected(self.second, now: self.start)
         let error = SocketError(.handshakeRefused, message: "no token", endpoint: serverB)
-        let refused = machine.handshakeFailed(self.second, error, .trySameServer, now: self.start)
+        let refused = machine.handshakeFailed(self.second, because: error, remedy: .trySameServer, now: self.start)
         #expect(refused.texts.last == "report waiting")
         let now = try #require(machine.nextDeadline)
         #expect(machine.timerFired(now: now).deeds.last == "resolve 3")

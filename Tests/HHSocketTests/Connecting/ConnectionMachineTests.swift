@@ -34,9 +34,9 @@ import Testing
     @Test func refusalMovesOnAtOnceAndARoundThatFailsWaits() throws {
         var machine = self.machine()
         _ = machine.connect(now: self.start)
-        let next = machine.connectFailed(ConnectionID(number: 1), refused(serverA), now: self.start)
+        let next = machine.connectFailed(ConnectionID(number: 1), because: refused(serverA), now: self.start)
         #expect(next.texts.suffix(1) == ["open 2 b:2"])
-        let end = machine.connectFailed(ConnectionID(number: 2), refused(serverB), now: self.start)
+        let end = machine.connectFailed(ConnectionID(number: 2), because: refused(serverB), now: self.start)
         #expect(
             end.texts == ["report connect failed connectionRefused", "offline connectionRefused", "report waiting"]
         )
@@ -51,7 +51,7 @@ import Testing
     @Test func timerStartsTheNextRoundAndNotBefore() throws {
         var machine = self.machine([serverA])
         _ = machine.connect(now: self.start)
-        _ = machine.connectFailed(ConnectionID(number: 1), refused(serverA), now: self.start)
+        _ = machine.connectFailed(ConnectionID(number: 1), because: refused(serverA), now: self.start)
         let timer = try #require(machine.nextDeadline)
         #expect(machine.timerFired(now: timer - .nanoseconds(1)).isEmpty)
         #expect(machine.nextDeadline == timer)
@@ -63,7 +63,11 @@ import Testing
         var machine = self.machine()
         _ = machine.connect(now: self.start)
         _ = machine.connected(ConnectionID(number: 1), now: self.start)
-        let actions = machine.connectionLost(ConnectionID(number: 1), lostError, now: self.start + .seconds(100))
+        let actions = machine.connectionLost(
+            ConnectionID(number: 1),
+            because: lostError,
+            now: self.start + .seconds(100)
+        )
         #expect(actions.texts.prefix(2) == ["lost 1 connectionLost", "report disconnected connectionLost"])
         let timer = try #require(machine.nextDeadline)
         #expect(timer <= self.start + .seconds(101))
@@ -92,7 +96,7 @@ import Testing
         _ = machine.connect(now: now)
         for _ in 0..<times {
             _ = machine.connected(id, now: now)
-            _ = machine.connectionLost(id, lostError, now: now)
+            _ = machine.connectionLost(id, because: lostError, now: now)
             let timer = try #require(machine.nextDeadline)
             waits.append(timer - now)
             now = timer
@@ -107,13 +111,13 @@ import Testing
         var now = self.start
         _ = machine.connect(now: now)
         for number in 1...10 {
-            _ = machine.connectFailed(ConnectionID(number: UInt64(number)), lostError, now: now)
+            _ = machine.connectFailed(ConnectionID(number: UInt64(number)), because: lostError, now: now)
             now = try #require(machine.nextDeadline)
             _ = machine.timerFired(now: now)
         }
         _ = machine.connected(ConnectionID(number: 11), now: now)
         now = now + .seconds(10)
-        _ = machine.connectionLost(ConnectionID(number: 11), lostError, now: now)
+        _ = machine.connectionLost(ConnectionID(number: 11), because: lostError, now: now)
         #expect(try #require(machine.nextDeadline) - now <= .seconds(1))
     }
 
@@ -122,7 +126,7 @@ import Testing
         var machine = self.machine([serverA], backoff: backoff)
         _ = machine.connect(now: self.start)
         _ = machine.connected(ConnectionID(number: 1), now: self.start)
-        _ = machine.connectionLost(ConnectionID(number: 1), lostError, now: self.start + .seconds(60))
+        _ = machine.connectionLost(ConnectionID(number: 1), because: lostError, now: self.start + .seconds(60))
         let waits = machine.waitsUntilItGivesUp(from: self.start + .seconds(60))
         #expect(waits == [2, 4, 8, 16, 32, 64, 64].map { .seconds($0) })
         #expect(machine.state.description == "closed")
@@ -134,7 +138,7 @@ import Testing
         var now = self.start
         var last: [Machine.Action] = []
         while let endpoint = machine.endpointBeingTried {
-            last = machine.connectFailed(ConnectionID(number: machine.nextID - 1), refused(endpoint), now: now)
+            last = machine.connectFailed(ConnectionID(number: machine.nextID - 1), because: refused(endpoint), now: now)
             if let timer = machine.nextDeadline {
                 now = timer
                 _ = machine.timerFired(now: now)
@@ -156,7 +160,7 @@ import Testing
         #expect(machine.state.description == "closed")
         _ = machine.connect(attempts: 1, now: self.start)
         _ = machine.connected(ConnectionID(number: machine.nextID - 1), now: self.start)
-        _ = machine.connectionLost(ConnectionID(number: machine.nextID - 1), lostError, now: self.start)
+        _ = machine.connectionLost(ConnectionID(number: machine.nextID - 1), because: lostError, now: self.start)
         #expect(machine.waitsUntilItGivesUp(from: self.start).count > 100)
     }
 
@@ -166,7 +170,7 @@ import Testing
         _ = machine.connected(ConnectionID(number: 1), now: self.start)
         let actions = machine.disconnect(now: self.start).texts
         #expect(actions == ["lost 1 cancelled", "close 1", "offline cancelled", "report closed"])
-        #expect(machine.connectionLost(ConnectionID(number: 1), lostError, now: self.start).isEmpty)
+        #expect(machine.connectionLost(ConnectionID(number: 1), because: lostError, now: self.start).isEmpty)
         #expect(machine.timerFired(now: self.start + .hours(1)).isEmpty)
         #expect(machine.disconnect(now: self.start).isEmpty)
     }
@@ -176,7 +180,7 @@ import Testing
         _ = machine.connect(now: self.start)
         #expect(machine.disconnect(now: self.start).texts.first == "close 1")
         #expect(machine.connected(ConnectionID(number: 1), now: self.start).texts == ["close 1"])
-        #expect(machine.connectFailed(ConnectionID(number: 1), lostError, now: self.start).isEmpty)
+        #expect(machine.connectFailed(ConnectionID(number: 1), because: lostError, now: self.start).isEmpty)
     }
 
     @Test func firstCallInAWaitPullsTheAttemptForwardAndLaterOnesChangeNothing() throws {
@@ -184,11 +188,11 @@ import Testing
         var now = self.start
         _ = machine.connect(now: now)
         for number in 1...3 {
-            _ = machine.connectFailed(ConnectionID(number: UInt64(number)), lostError, now: now)
+            _ = machine.connectFailed(ConnectionID(number: UInt64(number)), because: lostError, now: now)
             now = try #require(machine.nextDeadline)
             _ = machine.timerFired(now: now)
         }
-        _ = machine.connectFailed(ConnectionID(number: 4), lostError, now: now)
+        _ = machine.connectFailed(ConnectionID(number: 4), because: lostError, now: now)
         _ = machine.reconnectSooner(now: now)
         let sooner = try #require(machine.nextDeadline)
         #expect(sooner <= now + .seconds(1))
@@ -203,7 +207,7 @@ import Testing
         var now = self.start
         _ = machine.connect(now: now)
         for number in 1...30 {
-            _ = machine.connectFailed(ConnectionID(number: UInt64(number)), lostError, now: now)
+            _ = machine.connectFailed(ConnectionID(number: UInt64(number)), because: lostError, now: now)
             let deadline = try #require(machine.nextDeadline)
             _ = machine.reconnectSooner(now: now)
             // 1, 2, 4 and 8 s are below a quarter of the cap of 60 s.
@@ -219,11 +223,11 @@ import Testing
         _ = machine.connected(ConnectionID(number: 1), now: self.start)
         // It has nothing to do, so it does not limit later attempts.
         #expect(machine.connect(attempts: 1, now: self.start).isEmpty)
-        _ = machine.connectionLost(ConnectionID(number: 1), lostError, now: self.start)
+        _ = machine.connectionLost(ConnectionID(number: 1), because: lostError, now: self.start)
         var now = try #require(machine.nextDeadline)
         _ = machine.timerFired(now: now)
         #expect(
-            !machine.connectFailed(ConnectionID(number: 2), lostError, now: now).texts.contains {
+            !machine.connectFailed(ConnectionID(number: 2), because: lostError, now: now).texts.contains {
                 $0.contains("gave up")
             }
         )
@@ -231,7 +235,7 @@ import Testing
         now = try #require(machine.nextDeadline)
         _ = machine.connect(attempts: 1, now: now)
         #expect(machine.connect(now: now).isEmpty)
-        _ = machine.connectFailed(ConnectionID(number: 3), lostError, now: now)
+        _ = machine.connectFailed(ConnectionID(number: 3), because: lostError, now: now)
         #expect(machine.nextDeadline == nil)
     }
 
@@ -260,14 +264,24 @@ import Testing
 
     @Test func connectionThatEndsAtOnceIsMadeAgainAtOnce() {
         var machine = self.ready()
-        let actions = machine.connectionLost(ConnectionID(number: 1), lostError, EndVerdict(.atOnce), now: self.now)
+        let actions = machine.connectionLost(
+            ConnectionID(number: 1),
+            because: lostError,
+            verdict: EndVerdict(.atOnce),
+            now: self.now
+        )
         #expect(actions.deeds.prefix(2) == ["lost 1 connectionLost", "being made"])
         #expect(actions.contains { if case .open = $0 { true } else { false } })
     }
 
     @Test func connectionThatMayNeverBeMadeAgainIsGivenUp() {
         var machine = self.ready()
-        let actions = machine.connectionLost(ConnectionID(number: 1), lostError, EndVerdict(.never), now: self.now)
+        let actions = machine.connectionLost(
+            ConnectionID(number: 1),
+            because: lostError,
+            verdict: EndVerdict(.never),
+            now: self.now
+        )
         #expect(actions.texts.contains { $0.hasPrefix("report gave up") })
         guard case .closed = machine.state else {
             Issue.record("\(machine.state)")
@@ -282,8 +296,8 @@ import Testing
             let used = machine.current?.endpoint
             _ = machine.connectionLost(
                 ConnectionID(number: 1),
-                lostError,
-                EndVerdict(.atOnce, isServersFault: isFault),
+                because: lostError,
+                verdict: EndVerdict(.atOnce, isServersFault: isFault),
                 now: self.now
             )
             #expect((machine.endpointBeingTried == used) == !isFault)

@@ -43,7 +43,7 @@ import Testing
             #expect(machine.current == nil)
             _ = machine.willEnterForeground(now: self.start)
         }
-        _ = machine.connectFailed(self.id(101), refused(serverA), now: self.start)
+        _ = machine.connectFailed(self.id(101), because: refused(serverA), now: self.start)
         _ = machine.didEnterBackground(now: self.start)
         var depth = 0
         var error: (any Error)? = machine.lastError
@@ -62,7 +62,7 @@ import Testing
         for round in 0..<50 {
             let endpoint = Endpoint(host: "rotating", port: 1 + round)
             _ = machine.resolved(self.id(id), .success([endpoint]), now: now)
-            _ = machine.connectFailed(self.id(id + 1), refused(endpoint), now: now)
+            _ = machine.connectFailed(self.id(id + 1), because: refused(endpoint), now: now)
             id += 2
             guard let timer = machine.nextDeadline else { break }
             now = timer
@@ -81,7 +81,7 @@ import Testing
         let second = self.start + .milliseconds(2_500)
         #expect(machine.timerFired(now: second).deeds == ["open 2 b:2"])
         #expect(machine.nextDeadline == nil, "two at once, and no more")
-        #expect(machine.connectFailed(self.id(1), refused(serverA), now: second).deeds == ["open 3 c:3"])
+        #expect(machine.connectFailed(self.id(1), because: refused(serverA), now: second).deeds == ["open 3 c:3"])
         #expect(machine.connected(self.id(3), now: second).deeds == ["close 2", "ready 3 c:3"])
         #expect(machine.connected(self.id(2), now: second).deeds == ["close 2"])
     }
@@ -90,9 +90,9 @@ import Testing
         var machine = self.machine([serverA, serverB]) { $0.racing = RacingPolicy() }
         _ = machine.connect(now: self.start)
         _ = machine.timerFired(now: self.start + .milliseconds(2_500))
-        #expect(machine.connectFailed(self.id(2), refused(serverB), now: self.start).deeds == [])
+        #expect(machine.connectFailed(self.id(2), because: refused(serverB), now: self.start).deeds == [])
         #expect(
-            machine.connectFailed(self.id(1), refused(serverA), now: self.start).deeds == [
+            machine.connectFailed(self.id(1), because: refused(serverA), now: self.start).deeds == [
                 "offline connectionRefused"
             ]
         )
@@ -107,7 +107,7 @@ import Testing
         #expect(actions == ["report handshaking with a:1", "shake hands 1, attempt 1"])
         #expect(machine.state.description == "handshaking with a:1")
         #expect(machine.handshakeSucceeded(self.id(1), now: self.start).deeds == ["ready 1 a:1"])
-        _ = machine.connectionLost(self.id(1), lostError, now: self.start)
+        _ = machine.connectionLost(self.id(1), because: lostError, now: self.start)
         _ = machine.timerFired(now: try #require(machine.nextDeadline))
         #expect(machine.connected(self.id(2), now: self.start).deeds.first?.hasPrefix("shake hands 2") == true)
     }
@@ -129,7 +129,7 @@ import Testing
             var machine = self.machine { $0.handshake = LinkHandshake(timeout: .seconds(5), failure: "late") }
             _ = machine.connect(now: self.start)
             _ = machine.connected(self.id(1), now: self.start)
-            let actions = machine.handshakeFailed(self.id(1), error, remedy, now: self.start)
+            let actions = machine.handshakeFailed(self.id(1), because: error, remedy: remedy, now: self.start)
             return (machine, actions.texts)
         }
         #expect(refuse(.tryAnotherServer).1.last == "open 2 b:2")
@@ -145,7 +145,9 @@ import Testing
         var machine = self.machine { $0.handshake = LinkHandshake(timeout: .seconds(5), failure: "late") }
         _ = machine.connect(now: self.start)
         _ = machine.connected(self.id(1), now: self.start)
-        #expect(machine.connectionLost(self.id(1), lostError, now: self.start).deeds == ["close 1", "open 2 b:2"])
+        #expect(
+            machine.connectionLost(self.id(1), because: lostError, now: self.start).deeds == ["close 1", "open 2 b:2"]
+        )
     }
 
     // MARK: The resolver
@@ -155,7 +157,7 @@ import Testing
         #expect(machine.connect(now: self.start).deeds == ["being made", "resolve 1"])
         #expect(machine.state.description == "looking for servers")
         #expect(machine.resolved(self.id(1), .success([serverB]), now: self.start).deeds == ["open 2 b:2"])
-        _ = machine.connectFailed(self.id(2), refused(serverB), now: self.start)
+        _ = machine.connectFailed(self.id(2), because: refused(serverB), now: self.start)
         #expect(machine.timerFired(now: try #require(machine.nextDeadline)).deeds == ["being made", "resolve 3"])
         let failed = machine.resolved(self.id(3), .failure(lostError), now: self.start)
         #expect(failed.deeds == ["open 4 b:2"])
@@ -186,7 +188,9 @@ import Testing
                 "ready 2 b:2", "drain 1", "report switched from a:1 to b:2",
             ]
         )
-        #expect(machine.connectionLost(self.id(1), lostError, now: self.start).texts == ["lost 1 connectionLost"])
+        #expect(
+            machine.connectionLost(self.id(1), because: lostError, now: self.start).texts == ["lost 1 connectionLost"]
+        )
         #expect(machine.state.description == "ready, b:2")
         let new = Endpoint(host: "new", port: 9)
         #expect(machine.switchServer(to: new, now: self.start).deeds == ["open 3 new:9"])
@@ -196,7 +200,7 @@ import Testing
     @Test func switchThatReachesNoServerKeepsTheConnection() {
         var machine = self.ready()
         _ = machine.switchServer(to: serverB, now: self.start)
-        let failed = machine.connectFailed(self.id(2), refused(serverB), now: self.start).texts
+        let failed = machine.connectFailed(self.id(2), because: refused(serverB), now: self.start).texts
         #expect(failed == ["report connect failed connectionRefused", "report switch failed connectionRefused"])
         #expect(machine.state.description == "ready, a:1")
         #expect(machine.nextDeadline == nil)
@@ -206,7 +210,7 @@ import Testing
         var machine = self.ready()
         _ = machine.switchServer(to: nil, now: self.start)
         #expect(
-            machine.connectionLost(self.id(1), lostError, now: self.start).deeds == [
+            machine.connectionLost(self.id(1), because: lostError, now: self.start).deeds == [
                 "lost 1 connectionLost", "being made",
             ]
         )
@@ -327,21 +331,21 @@ import Testing
         _ = machine.networkChanged(isReachable: false, now: self.start)
         #expect(machine.connect(now: self.start).deeds == ["being made", "open 2 a:1"])
         #expect(machine.connect(now: self.start).isEmpty)
-        #expect(machine.connectFailed(self.id(2), refused(serverA), now: self.start).deeds == ["open 3 b:2"])
-        let over = machine.connectFailed(self.id(3), refused(serverB), now: self.start)
+        #expect(machine.connectFailed(self.id(2), because: refused(serverA), now: self.start).deeds == ["open 3 b:2"])
+        let over = machine.connectFailed(self.id(3), because: refused(serverB), now: self.start)
         #expect(over.deeds == ["offline networkUnreachable"])
         #expect(machine.nextDeadline == nil)
         // The second time the monitor was wrong.
         #expect(machine.connect(now: self.start).deeds.last == "open 4 a:1")
         _ = machine.connected(self.id(4), now: self.start)
-        let lost = machine.connectionLost(self.id(4), lostError, now: self.start)
+        let lost = machine.connectionLost(self.id(4), because: lostError, now: self.start)
         #expect(lost.deeds == ["lost 4 connectionLost", "offline networkUnreachable"])
     }
 
     @Test func newPathProbesALiveConnectionAndADeadOneIsReplacedWithoutBackOff() {
         var machine = self.ready()
         #expect(machine.networkChanged(isReachable: true, now: self.start).deeds == ["probe 1"])
-        let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
+        let lost = machine.connectionLost(self.id(1), because: lostError, now: self.start)
         #expect(lost.deeds == ["lost 1 connectionLost", "being made", "put off"])
         #expect(machine.nextDeadline.map { $0 <= self.start + .seconds(1) } == true)
         #expect(machine.reconnectSooner(now: self.start).deeds == ["being made", "open 2 a:1"])
@@ -351,7 +355,7 @@ import Testing
         var machine = self.ready()
         _ = machine.networkChanged(isReachable: true, now: self.start)
         machine.connectionIsAlive(self.id(1))
-        let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
+        let lost = machine.connectionLost(self.id(1), because: lostError, now: self.start)
         #expect(lost.deeds == ["lost 1 connectionLost", "offline connectionLost"])
     }
 
@@ -365,12 +369,12 @@ import Testing
         for _ in 0..<3 {
             let next = machine.connectFailed(
                 ConnectionID(number: machine.nextID - 1),
-                refused(serverA),
+                because: refused(serverA),
                 now: self.start
             )
             #expect(next.deeds == ["open \(machine.nextID - 1) 127.0.0.1:9"])
             _ = machine.connected(ConnectionID(number: machine.nextID - 1), now: self.start)
-            _ = machine.connectionLost(ConnectionID(number: machine.nextID - 1), lostError, now: self.start)
+            _ = machine.connectionLost(ConnectionID(number: machine.nextID - 1), because: lostError, now: self.start)
             _ = machine.timerFired(now: self.start + .seconds(60))
         }
         #expect(!machine.servers.isBanned(serverA, now: self.start + .seconds(60)))
@@ -397,7 +401,7 @@ import Testing
         _ = machine.connect(now: self.start)
         _ = machine.connected(self.id(1), now: self.start)
         #expect(machine.networkChanged(isReachable: false, now: self.start).deeds == [])
-        let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
+        let lost = machine.connectionLost(self.id(1), because: lostError, now: self.start)
         #expect(lost.deeds == ["lost 1 connectionLost", "offline connectionLost"])
         #expect(machine.nextDeadline != nil)
     }
@@ -414,9 +418,9 @@ import Testing
         // The user has asked for a connection, which is tried once.
         let none = machine.networkIsKnown(isReachable: false, now: self.start)
         #expect(none.texts == ["report the network was lost"])
-        #expect(machine.connectFailed(self.id(1), refused(serverA), now: self.start).deeds == ["open 2 b:2"])
-        _ = machine.connectFailed(self.id(2), refused(serverB), now: self.start)
-        let over = machine.connectFailed(self.id(3), refused(serverC), now: self.start)
+        #expect(machine.connectFailed(self.id(1), because: refused(serverA), now: self.start).deeds == ["open 2 b:2"])
+        _ = machine.connectFailed(self.id(2), because: refused(serverB), now: self.start)
+        let over = machine.connectFailed(self.id(3), because: refused(serverC), now: self.start)
         #expect(over.deeds == ["offline networkUnreachable"])
         // The earlier report takes precedence.
         #expect(machine.networkIsKnown(isReachable: true, now: self.start).isEmpty)
@@ -442,9 +446,13 @@ import Testing
         #expect(machine.switchServer(to: serverC, now: self.start).isEmpty)
         #expect(machine.switchServer(to: self.local, now: self.start).deeds == ["being made", "open 3 127.0.0.1:9"])
         // A wait ends when its reason does.
-        _ = machine.connectFailed(self.id(3), refused(self.local), now: self.start)
+        _ = machine.connectFailed(self.id(3), because: refused(self.local), now: self.start)
         while let endpoint = machine.endpointBeingTried {
-            _ = machine.connectFailed(ConnectionID(number: machine.nextID - 1), refused(endpoint), now: self.start)
+            _ = machine.connectFailed(
+                ConnectionID(number: machine.nextID - 1),
+                because: refused(endpoint),
+                now: self.start
+            )
         }
         #expect(machine.nextDeadline != nil)
         #expect(machine.replaceServers(with: [serverA], now: self.start).isEmpty)
@@ -464,7 +472,8 @@ import Testing
         let answer = machine.resolved(self.id(2), .success([serverA]), now: self.start)
         #expect(answer.deeds == ["open 3 a:1"])
         #expect(
-            machine.connectFailed(self.id(3), refused(serverA), now: self.start).deeds == ["offline networkUnreachable"]
+            machine.connectFailed(self.id(3), because: refused(serverA), now: self.start).deeds
+                == ["offline networkUnreachable"]
         )
 
         machine = self.machine([self.local]) { $0.resolverTimeout = .seconds(10) }
@@ -482,7 +491,7 @@ import Testing
         #expect(machine.didEnterBackground(now: self.start).deeds == ["inactive", "pause 1"])
         #expect(machine.willEnterForeground(now: self.start).deeds == ["active", "resume 1", "probe 1"])
         _ = machine.didEnterBackground(now: self.start)
-        let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
+        let lost = machine.connectionLost(self.id(1), because: lostError, now: self.start)
         #expect(lost.deeds == ["lost 1 connectionLost", "offline notConnected"])
         #expect(machine.nextDeadline == nil)
         let back = machine.willEnterForeground(now: self.start)

@@ -65,7 +65,7 @@ extension Machine {
         var waits: [Duration] = []
         while waits.count < limit {
             if let endpoint = self.endpointBeingTried {
-                _ = self.connectFailed(ConnectionID(number: self.nextID - 1), refused(endpoint), now: now)
+                _ = self.connectFailed(ConnectionID(number: self.nextID - 1), because: refused(endpoint), now: now)
             } else if let timer = self.nextDeadline {
                 waits.append(Duration(timer - now))
                 now = timer

@@ -45,7 +45,7 @@ import Testing
             _ = machine.connect(now: start - .seconds(60))
             _ = machine.connected(ConnectionID(number: 1), now: start - .seconds(60))
             var now = start
-            _ = machine.connectionLost(ConnectionID(number: 1), lostError, now: now)
+            _ = machine.connectionLost(ConnectionID(number: 1), because: lostError, now: now)
             while let timer = machine.nextDeadline {
                 now = timer
                 _ = machine.timerFired(now: now)
@@ -55,7 +55,7 @@ import Testing
                     _ = machine.connected(id, now: now)
                     perSecond[Int((now - back).nanoseconds / 1_000_000_000), default: 0] += 1
                 } else {
-                    _ = machine.connectFailed(id, refused(serverA), now: now)
+                    _ = machine.connectFailed(id, because: refused(serverA), now: now)
                 }
             }
         }
@@ -273,11 +273,11 @@ private struct World {
         case .failed(let choice):
             guard let id = self.attempts.element(choice) else { return nil }
             self.attempts.removeAll { $0 == id }
-            actions = self.machine.connectFailed(id, lostError, now: self.now)
+            actions = self.machine.connectFailed(id, because: lostError, now: self.now)
         case .lost(let choice):
             let live = ([self.ready, self.handshaking].compactMap { $0 }) + self.draining
             guard let id = live.element(choice) else { return nil }
-            actions = self.machine.connectionLost(id, lostError, now: self.now)
+            actions = self.machine.connectionLost(id, because: lostError, now: self.now)
             if id == self.ready, !actions.contains(where: { $0.text == "lost \(id) connectionLost" }) {
                 return "a connection was lost and nobody was told"
             }
@@ -288,7 +288,7 @@ private struct World {
             let error = SocketError(.handshakeRefused, message: "refused")
             actions =
                 if let remedy {
-                    self.machine.handshakeFailed(id, error, remedy, now: self.now)
+                    self.machine.handshakeFailed(id, because: error, remedy: remedy, now: self.now)
                 } else {
                     self.machine.handshakeSucceeded(id, now: self.now)
                 }

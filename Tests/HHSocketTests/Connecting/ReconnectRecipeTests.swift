@@ -28,7 +28,7 @@ import Testing
             var machine = self.machine(backoff)
             _ = machine.connect(now: self.start)
             _ = machine.connected(ConnectionID(number: 1), now: self.start)
-            _ = machine.connectionLost(ConnectionID(number: 1), lostError, now: self.start + .seconds(60))
+            _ = machine.connectionLost(ConnectionID(number: 1), because: lostError, now: self.start + .seconds(60))
             #expect(machine.waitsUntilItGivesUp(from: self.start + .seconds(60)) == waits)
             #expect(machine.state.description == "closed" && machine.hasRunOut)
         }
@@ -63,7 +63,7 @@ import Testing
         // Hundreds of losses, each after all attempts but the last have failed.
         for _ in 0..<100 {
             for _ in 0..<4 {
-                _ = machine.connectFailed(ConnectionID(number: machine.nextID - 1), refused(serverA), now: now)
+                _ = machine.connectFailed(ConnectionID(number: machine.nextID - 1), because: refused(serverA), now: now)
                 #expect(!machine.hasRunOut)
                 now = machine.nextDeadline ?? now
                 _ = machine.timerFired(now: now)
@@ -71,7 +71,7 @@ import Testing
             let id = ConnectionID(number: machine.nextID - 1)
             #expect(machine.connected(id, now: now).texts.last == "report connected to a:1")
             now = now + .seconds(60)
-            _ = machine.connectionLost(id, lostError, now: now)
+            _ = machine.connectionLost(id, because: lostError, now: now)
             // The connection has lasted, so the back-off starts over too.
             #expect(machine.nextDeadline == now + .seconds(2))
             now = machine.nextDeadline ?? now
@@ -109,7 +109,12 @@ import Testing
         var sentAway = self.machine(Self.short)
         _ = sentAway.connect(now: self.start)
         _ = sentAway.connected(ConnectionID(number: 1), now: self.start)
-        _ = sentAway.connectionLost(ConnectionID(number: 1), lostError, EndVerdict(.never), now: self.start)
+        _ = sentAway.connectionLost(
+            ConnectionID(number: 1),
+            because: lostError,
+            verdict: EndVerdict(.never),
+            now: self.start
+        )
         #expect(sentAway.state.description == "closed")
         #expect(sentAway.connectAgain(now: self.start).isEmpty)
     }

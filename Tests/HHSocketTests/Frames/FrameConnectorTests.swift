@@ -64,7 +64,7 @@ import Testing
         let requests = driver?.requests
         let host = IdleHost()
         if let driver { connector.attach(to: driver, host) }
-        let made = try connector.makeLink(ConnectionID(number: 1), endpoint, nil, loop, host)
+        let made = try connector.makeLink(ConnectionID(number: 1), to: endpoint, agreement: nil, on: loop, for: host)
         let connection = try #require(made as? PendingConnection)
         loop.submit(.closure { connection.shakeHands(attempt: 1, in: &$0) })
         thread.run()

@@ -81,7 +81,7 @@ final class Reader: SocketDelegate {
         let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
         _ = machine.connect(now: start)
         _ = machine.connected(ConnectionID(number: 1), now: start)
-        _ = machine.connectionLost(ConnectionID(number: 1), lostError, now: start)
+        _ = machine.connectionLost(ConnectionID(number: 1), because: lostError, now: start)
         let waits = machine.waitsUntilItGivesUp(from: start, atMost: 20)
         return (waits, machine.state.description == "closed")
     }

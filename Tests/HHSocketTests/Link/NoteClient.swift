@@ -165,10 +165,10 @@ private final class NoteMaker: LinkMaker {
 
     func makeLink(
         _ id: ConnectionID,
-        _ endpoint: Endpoint,
-        _ agreement: OpeningAgreement?,
-        _ loop: SocketLoop,
-        _ host: any LinkHost
+        to endpoint: Endpoint,
+        agreement: OpeningAgreement?,
+        on loop: SocketLoop,
+        for host: any LinkHost
     ) throws(SocketError) -> any MadeLink {
         guard let client = self.client else { throw SocketError(.cancelled, message: "the client has gone") }
         return client.makeLink(id, loop, host)

@@ -14,7 +14,7 @@ import Testing
         _ priority: FramePriority = .default,
         isOpen: Bool = false
     ) -> SendBuffer<NoteLanguage>.Taken {
-        self.buffer.append(note, priority, isOpen: isOpen, &self.language)
+        self.buffer.append(note, priority, isOpen: isOpen, in: &self.language)
     }
 
     /// Takes all bytes to send, piece by piece.
@@ -25,7 +25,7 @@ import Testing
             case .nothing: return steps
             case .unit(let note, let priority):
                 steps.append("\(note)")
-                self.buffer.begin(note, priority, &self.language)
+                self.buffer.begin(note, priority, in: &self.language)
             case .piece(let outgoing):
                 steps.append("\(outgoing.unit.lane): \(outgoing.sent)")
             }
@@ -74,7 +74,7 @@ import Testing
         case "sent":
             while case .unit(let note, let priority) = self.buffer.pull(&self.language, limit: 64 << 10) {
                 #expect(note.body.readableBytes > 1_000 || note.body.storageCapacity <= 2_000)
-                self.buffer.begin(note, priority, &self.language)
+                self.buffer.begin(note, priority, in: &self.language)
             }
         case "taken":
             #expect(self.buffer.takeWaitingUnits().count == 4)
@@ -114,7 +114,7 @@ import Testing
             Issue.record("nothing is to be begun")
             return
         }
-        self.buffer.begin(first, priority, &self.language)
+        self.buffer.begin(first, priority, in: &self.language)
         _ = self.append(.text("high"), .high)
         #expect(
             self.pullAll() == [

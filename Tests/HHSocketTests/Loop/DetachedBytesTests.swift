@@ -187,7 +187,7 @@ import Testing
         buffer.detachesWaiting = true
         for serial in 50..<60 as Range<UInt32> {
             let answer = Frame(type: 1_000, serial: serial, status: .ok, payload: try self.slice(16_400))
-            let taken = buffer.append(answer, .default, isOpen: false, &language)
+            let taken = buffer.append(answer, .default, isOpen: false, in: &language)
             #expect(taken == .queued)
         }
         while case .unit(let unit, _) = buffer.pull(&language, limit: 1 << 16) {
@@ -196,7 +196,7 @@ import Testing
         // The part of a body that is sent piece by piece.
         let joined = ByteBuffer(repeating: 7, count: 1 << 20)
         let part = Frame(type: 1_000, serial: 60, status: .ok, payload: try self.slice(100_000, of: joined))
-        _ = buffer.append(part, .default, isOpen: true, &language)
+        _ = buffer.append(part, .default, isOpen: true, in: &language)
         buffer.detachCurrent()
         guard case .piece(let outgoing) = buffer.pull(&language, limit: 1 << 16) else {
             Issue.record("there is no piece")

@@ -44,8 +44,8 @@ package struct Chat_Message: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(18, self.text, HHSocketMessage.WireString.self)
-        encoder.value(10, self.author, HHSocketMessage.WireString.self)
+        encoder.value(18, self.text, as: HHSocketMessage.WireString.self)
+        encoder.value(10, self.author, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -90,7 +90,7 @@ package struct Chat_Receipt: HHSocketMessage.ProtobufMessage {
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(18, self._at)
-        encoder.value(8, self.number, HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.number, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -133,7 +133,7 @@ package struct Chat_Note: HHSocketMessage.ProtobufMessage {
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(18, self._message)
-        encoder.value(8, self.number, HHSocketMessage.WireUInt64.self)
+        encoder.value(8, self.number, as: HHSocketMessage.WireUInt64.self)
     }
 }
 
@@ -193,8 +193,8 @@ package struct Chat_Typing: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(16, self.isTyping, HHSocketMessage.WireBool.self)
-        encoder.value(10, self.author, HHSocketMessage.WireString.self)
+        encoder.value(16, self.isTyping, as: HHSocketMessage.WireBool.self)
+        encoder.value(10, self.author, as: HHSocketMessage.WireString.self)
     }
 }
 

@@ -86,13 +86,13 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(56, self.connectionWindow, HHSocketMessage.WireUInt32.self)
-        encoder.value(48, self.streamWindow, HHSocketMessage.WireUInt32.self)
-        encoder.value(40, self.minimumVersion, HHSocketMessage.WireUInt32.self)
-        encoder.optional(32, self._resumeFrom, HHSocketMessage.WireUInt64.self)
-        encoder.value(26, self.sessionToken, HHSocketMessage.WireBytes.self)
-        encoder.values(18, self.features, HHSocketMessage.WireString.self)
-        encoder.value(8, self.version, HHSocketMessage.WireUInt32.self)
+        encoder.value(56, self.connectionWindow, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(48, self.streamWindow, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(40, self.minimumVersion, as: HHSocketMessage.WireUInt32.self)
+        encoder.optional(32, self._resumeFrom, as: HHSocketMessage.WireUInt64.self)
+        encoder.value(26, self.sessionToken, as: HHSocketMessage.WireBytes.self)
+        encoder.values(18, self.features, as: HHSocketMessage.WireString.self)
+        encoder.value(8, self.version, as: HHSocketMessage.WireUInt32.self)
     }
 }
 
@@ -147,12 +147,12 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(48, self.maximumStreams, HHSocketMessage.WireUInt32.self)
-        encoder.value(40, self.connectionWindow, HHSocketMessage.WireUInt32.self)
-        encoder.value(32, self.streamWindow, HHSocketMessage.WireUInt32.self)
-        encoder.value(24, self.resumed, HHSocketMessage.WireBool.self)
-        encoder.values(18, self.features, HHSocketMessage.WireString.self)
-        encoder.value(8, self.version, HHSocketMessage.WireUInt32.self)
+        encoder.value(48, self.maximumStreams, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(40, self.connectionWindow, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(32, self.streamWindow, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(24, self.resumed, as: HHSocketMessage.WireBool.self)
+        encoder.values(18, self.features, as: HHSocketMessage.WireString.self)
+        encoder.value(8, self.version, as: HHSocketMessage.WireUInt32.self)
     }
 }
 
@@ -190,7 +190,7 @@ package struct WireMetadata: HHSocketMessage.ProtobufMessage {
     package mutating func decode(from decoder: inout HHSocketMessage.MessageDecoder) {
         while let tag = decoder.nextTag() {
             switch tag {
-            case 10: decoder.map(&self.values, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
+            case 10: decoder.map(&self.values, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireString.self)
             case 16: decoder.optional(&self._deadline, HHSocketMessage.WireUInt64.self)
             case 26: decoder.value(&self.idempotencyKey, HHSocketMessage.WireString.self)
             default: decoder.unknown(tag, &self.unknownFields)
@@ -200,9 +200,9 @@ package struct WireMetadata: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(26, self.idempotencyKey, HHSocketMessage.WireString.self)
-        encoder.optional(16, self._deadline, HHSocketMessage.WireUInt64.self)
-        encoder.map(10, self.values, HHSocketMessage.WireString.self, HHSocketMessage.WireString.self)
+        encoder.value(26, self.idempotencyKey, as: HHSocketMessage.WireString.self)
+        encoder.optional(16, self._deadline, as: HHSocketMessage.WireUInt64.self)
+        encoder.map(10, self.values, keys: HHSocketMessage.WireString.self, values: HHSocketMessage.WireString.self)
     }
 }
 
@@ -242,8 +242,8 @@ package struct WireGoAway: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.values(26, self.endpoints, HHSocketMessage.WireString.self)
-        encoder.value(16, self.retryAfter, HHSocketMessage.WireUInt32.self)
-        encoder.value(10, self.reason, HHSocketMessage.WireString.self)
+        encoder.values(26, self.endpoints, as: HHSocketMessage.WireString.self)
+        encoder.value(16, self.retryAfter, as: HHSocketMessage.WireUInt32.self)
+        encoder.value(10, self.reason, as: HHSocketMessage.WireString.self)
     }
 }

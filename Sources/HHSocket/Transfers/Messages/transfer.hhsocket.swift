@@ -130,8 +130,8 @@ package struct Hhsocket_TransferFile: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(18, self.sha256, HHSocketMessage.WireBytes.self)
-        encoder.value(9, self.size, HHSocketMessage.WireFixed64.self)
+        encoder.value(18, self.sha256, as: HHSocketMessage.WireBytes.self)
+        encoder.value(9, self.size, as: HHSocketMessage.WireFixed64.self)
     }
 }
 
@@ -165,8 +165,8 @@ package struct Hhsocket_TransferContent: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(18, self.bytes, HHSocketMessage.WireBytes.self)
-        encoder.value(9, self.offset, HHSocketMessage.WireFixed64.self)
+        encoder.value(18, self.bytes, as: HHSocketMessage.WireBytes.self)
+        encoder.value(9, self.offset, as: HHSocketMessage.WireFixed64.self)
     }
 }
 
@@ -199,8 +199,8 @@ package struct Hhsocket_TransferFailure: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(18, self.message, HHSocketMessage.WireString.self)
-        encoder.value(8, self.code, HHSocketMessage.WireEnum<Hhsocket_TransferCode>.self)
+        encoder.value(18, self.message, as: HHSocketMessage.WireString.self)
+        encoder.value(8, self.code, as: HHSocketMessage.WireEnum<Hhsocket_TransferCode>.self)
     }
 }
 
@@ -266,7 +266,7 @@ package struct Hhsocket_PutRequest: HHSocketMessage.ProtobufMessage {
         switch self.kind {
         case .begin(let value)?: encoder.message(10, value)
         case .content(let value)?: encoder.message(18, value)
-        case .sha256(let value)?: encoder.optional(26, value, HHSocketMessage.WireBytes.self)
+        case .sha256(let value)?: encoder.optional(26, value, as: HHSocketMessage.WireBytes.self)
         case nil: break
         }
     }
@@ -322,10 +322,10 @@ package struct Hhsocket_PutBegin: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(34, self.source, HHSocketMessage.WireBytes.self)
-        encoder.value(25, self.writer, HHSocketMessage.WireFixed64.self)
+        encoder.value(34, self.source, as: HHSocketMessage.WireBytes.self)
+        encoder.value(25, self.writer, as: HHSocketMessage.WireFixed64.self)
         encoder.message(18, self._file)
-        encoder.value(10, self.id, HHSocketMessage.WireString.self)
+        encoder.value(10, self.id, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -391,12 +391,12 @@ package struct Hhsocket_PutReport: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(48, self.needsSha256, HHSocketMessage.WireBool.self)
-        encoder.value(40, self.busy, HHSocketMessage.WireBool.self)
+        encoder.value(48, self.needsSha256, as: HHSocketMessage.WireBool.self)
+        encoder.value(40, self.busy, as: HHSocketMessage.WireBool.self)
         encoder.message(34, self._failure)
-        encoder.value(24, self.complete, HHSocketMessage.WireBool.self)
-        encoder.value(16, self.changed, HHSocketMessage.WireBool.self)
-        encoder.value(9, self.offset, HHSocketMessage.WireFixed64.self)
+        encoder.value(24, self.complete, as: HHSocketMessage.WireBool.self)
+        encoder.value(16, self.changed, as: HHSocketMessage.WireBool.self)
+        encoder.value(9, self.offset, as: HHSocketMessage.WireFixed64.self)
     }
 }
 
@@ -444,8 +444,8 @@ package struct Hhsocket_GetRequest: HHSocketMessage.ProtobufMessage {
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(26, self._begun)
-        encoder.value(17, self.offset, HHSocketMessage.WireFixed64.self)
-        encoder.value(10, self.id, HHSocketMessage.WireString.self)
+        encoder.value(17, self.offset, as: HHSocketMessage.WireFixed64.self)
+        encoder.value(10, self.id, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -515,7 +515,7 @@ package struct Hhsocket_GetItem: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(32, self.busy, HHSocketMessage.WireBool.self)
+        encoder.value(32, self.busy, as: HHSocketMessage.WireBool.self)
         switch self.kind {
         case .begin(let value)?: encoder.message(10, value)
         case .content(let value)?: encoder.message(18, value)
@@ -563,7 +563,7 @@ package struct Hhsocket_GetBegin: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(17, self.offset, HHSocketMessage.WireFixed64.self)
+        encoder.value(17, self.offset, as: HHSocketMessage.WireFixed64.self)
         encoder.message(10, self._file)
     }
 }
@@ -591,7 +591,7 @@ package struct Hhsocket_FindRequest: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.id, HHSocketMessage.WireString.self)
+        encoder.value(10, self.id, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -647,7 +647,7 @@ package struct Hhsocket_FindReply: HHSocketMessage.ProtobufMessage {
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(26, self._failure)
-        encoder.value(17, self.modified, HHSocketMessage.WireFixed64.self)
+        encoder.value(17, self.modified, as: HHSocketMessage.WireFixed64.self)
         encoder.message(10, self._file)
     }
 }
@@ -679,8 +679,8 @@ package struct Hhsocket_DiscardRequest: HHSocketMessage.ProtobufMessage {
 
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(17, self.writer, HHSocketMessage.WireFixed64.self)
-        encoder.value(10, self.id, HHSocketMessage.WireString.self)
+        encoder.value(17, self.writer, as: HHSocketMessage.WireFixed64.self)
+        encoder.value(10, self.id, as: HHSocketMessage.WireString.self)
     }
 }
 
@@ -723,6 +723,6 @@ package struct Hhsocket_DiscardReply: HHSocketMessage.ProtobufMessage {
     package func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
         encoder.message(18, self._failure)
-        encoder.value(8, self.discarded, HHSocketMessage.WireBool.self)
+        encoder.value(8, self.discarded, as: HHSocketMessage.WireBool.self)
     }
 }

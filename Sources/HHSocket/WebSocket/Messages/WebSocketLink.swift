@@ -74,7 +74,7 @@ public final class WebSocketLink: ConnectionControl {
     ///   `invalidArgument` (a text that is not UTF-8); `cancelled`; `notConnected` after ``disconnect()``; and the code
     ///   with which attempts stopped.
     public func send(_ message: WebSocketMessage) async throws(SocketError) {
-        try await self.core.send { WebSocketUnit(.message(message.wireKind), message.payload, $0) }
+        try await self.core.send { WebSocketUnit(.message(message.wireKind), message.payload, outcome: $0) }
     }
 
     /// Sends a message like ``send(_:)``, without waiting.
@@ -86,7 +86,9 @@ public final class WebSocketLink: ConnectionControl {
         _ message: WebSocketMessage,
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?
     ) {
-        self.core.send(completion: completion) { WebSocketUnit(.message(message.wireKind), message.payload, $0) }
+        self.core.send(completion: completion) {
+            WebSocketUnit(.message(message.wireKind), message.payload, outcome: $0)
+        }
     }
 
     /// Sends a ping, and returns the time until it was answered. Cancelling the calling task ends the wait, as a server

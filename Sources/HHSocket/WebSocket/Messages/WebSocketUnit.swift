@@ -22,7 +22,7 @@ package struct WebSocketUnit: MessageUnit {
     /// Whether the payload was compressed.
     var isCompressed = false
 
-    package init(_ kind: Kind, _ payload: ByteBuffer = ByteBuffer(), _ outcome: MessageOutcome? = nil) {
+    package init(_ kind: Kind, _ payload: ByteBuffer = ByteBuffer(), outcome: MessageOutcome? = nil) {
         self.kind = kind
         self.payload = payload
         self.outcome = outcome

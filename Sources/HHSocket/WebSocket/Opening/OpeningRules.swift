@@ -84,7 +84,12 @@ package struct OpeningRules: Sendable {
         let headers = try self.permit(head)
         let deflate = self.mayCompress?(head) == false ? nil : self.deflate?.agreement(offers: offers)
         let agreement = OpeningAgreement(subprotocol: subprotocol, deflate: deflate?.agreement, headers: fields)
-        let response = Self.response(key, agreement, extensions: deflate?.answer.description, headers)
+        let response = Self.response(
+            to: key,
+            agreement: agreement,
+            extensions: deflate?.answer.description,
+            headers: headers
+        )
         return .upgrade(agreement, response: response)
     }
 
@@ -123,10 +128,10 @@ package struct OpeningRules: Sendable {
     }
 
     private static func response(
-        _ key: OpeningKey,
-        _ agreement: OpeningAgreement,
+        to key: OpeningKey,
+        agreement: OpeningAgreement,
         extensions: String?,
-        _ headers: HTTPFields
+        headers: HTTPFields
     ) -> ByteBuffer {
         var buffer = ByteBuffer()
         buffer.writeStaticString("HTTP/1.1 101 Switching Protocols\r\n")

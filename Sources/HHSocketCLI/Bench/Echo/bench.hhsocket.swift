@@ -52,11 +52,11 @@ struct Hhsocket_BenchNote: HHSocketMessage.ProtobufMessage {
 
     func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(40, self.urgent, HHSocketMessage.WireBool.self)
-        encoder.value(33, self.at, HHSocketMessage.WireFixed64.self)
-        encoder.value(26, self.text, HHSocketMessage.WireString.self)
-        encoder.value(18, self.author, HHSocketMessage.WireString.self)
-        encoder.value(13, self.number, HHSocketMessage.WireFixed32.self)
+        encoder.value(40, self.urgent, as: HHSocketMessage.WireBool.self)
+        encoder.value(33, self.at, as: HHSocketMessage.WireFixed64.self)
+        encoder.value(26, self.text, as: HHSocketMessage.WireString.self)
+        encoder.value(18, self.author, as: HHSocketMessage.WireString.self)
+        encoder.value(13, self.number, as: HHSocketMessage.WireFixed32.self)
     }
 }
 

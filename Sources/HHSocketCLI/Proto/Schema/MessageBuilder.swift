@@ -84,9 +84,9 @@ struct MessageBuilder {
         return .init(
             field.name,
             jsonName: field.jsonName,
-            field.number,
-            field.kind,
-            field.presence,
+            number: field.number,
+            kind: field.kind,
+            presence: field.presence,
             isGroup: field.isGroup,
             type: type
         )

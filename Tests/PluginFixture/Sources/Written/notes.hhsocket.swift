@@ -34,7 +34,7 @@ public struct Notes_Note: HHSocketMessage.ProtobufMessage {
 
     public func encode(to encoder: inout HHSocketMessage.MessageEncoder) {
         encoder.unknown(self.unknownFields)
-        encoder.value(10, self.text, HHSocketMessage.WireString.self)
+        encoder.value(10, self.text, as: HHSocketMessage.WireString.self)
     }
 }
 

@@ -73,7 +73,7 @@ struct EchoBench: Sendable {
         let loops = connections.enumerated().map { self.loop($1, number: $0, origin: origin, window: window) }
         async let cpu = CPUUse.measured(in: window, serverPID: self.parameters.serverPID)
         @Sendable func count() -> Int { loops.reduce(0) { $0 + $1.callsSoFar } }
-        let tally = try await LiveLine.shown(showsProgress, window, unit: "calls", count) {
+        let tally = try await LiveLine.shown(showsProgress, window: window, unit: "calls", count: count) {
             try await self.run(loops, window)
         }
         guard tally.window.seconds > 0 else {
